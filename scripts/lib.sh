@@ -1,0 +1,155 @@
+# shellcheck shell=bash
+# Makes .venv out of whatever this machine has; scripts/test and scripts/demo share it.
+# Sourced from the repository root under `set -euo pipefail`. Talks on stderr only.
+
+root=$PWD
+venv=$root/.venv
+log=$root/.venv.log
+stamp=$venv/kept-stamp
+
+say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+
+is_root_with_apt() { [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; }
+
+apt_line() { printf 'apt-get update && apt-get install -y %s' "$*"; }
+
+# apt_install PACKAGE...
+apt_install() {
+  say "you are root and $* is missing, so: $(apt_line "$@")"
+  # A stale list is better than no attempt.
+  apt-get update >>"$log" 2>&1 || say "apt-get update failed; using the lists at hand"
+  if ! DEBIAN_FRONTEND=noninteractive apt-get install -y "$@" >>"$log" 2>&1 </dev/null; then
+    tail -n 5 "$log" >&2
+    say "apt-get install failed"
+    return 1
+  fi
+}
+
+# python_with MODULE: prints the first Python >= 3.11 that has the module; $PYTHON goes first.
+python_with() {
+  local name path
+  for name in ${PYTHON:+"$PYTHON"} python3 python3.11 python3.12 python3.13 python3.14 python; do
+    path=$(command -v "$name") || continue
+    if "$path" -c "import sys, $1; sys.exit(sys.version_info < (3, 11))" 2>/dev/null; then
+      printf '%s\n' "$path"
+      return
+    fi
+  done
+  return 1
+}
+
+# create_venv: an empty .venv with pip in it. Exits 2 with the line to type where it cannot.
+create_venv() {
+  local python
+  # Debian's python3 comes without ensurepip; python3-venv carries it.
+  if ! python=$(python_with ensurepip) && is_root_with_apt; then
+    apt_install python3-venv || :
+    python=$(python_with ensurepip) || python=
+  fi
+  if [ -n "$python" ]; then
+    "$python" -m venv "$venv" >>"$log" 2>&1
+    return
+  fi
+  say "no Python 3.11 or newer here can make a virtual environment; on Debian, as root: $(apt_line python3-venv)"
+  if python=$(python_with virtualenv); then
+    say "trying virtualenv instead"
+    "$python" -m virtualenv -q "$venv" >>"$log" 2>&1
+  elif command -v virtualenv >/dev/null && python=$(python_with sys); then
+    say "trying virtualenv instead"
+    virtualenv -q -p "$python" "$venv" >>"$log" 2>&1
+  else
+    exit 2
+  fi
+}
+
+# install_into_venv EXTRA, where the extra may be empty.
+install_into_venv() {
+  local target=.${1:+[$1]}
+  if "$venv/bin/python" -c 'import pip' 2>/dev/null; then
+    "$venv/bin/python" -m pip install -e "$target" >>"$log" 2>&1
+  else
+    uv pip install --python "$venv/bin/python" -e "$target" >>"$log" 2>&1
+  fi
+}
+
+# build_with_uv EXTRA. uv reads neither pip.conf nor PIP_*, so it may miss an index that pip knows.
+build_with_uv() {
+  command -v uv >/dev/null || return 1
+  uv venv -q --python "${PYTHON:->=3.11}" "$venv" >>"$log" 2>&1 && install_into_venv "$1" && return
+  say "uv could not do it ($(tail -n 1 "$log")); using pip"
+  rm -rf "$venv"
+  return 1
+}
+
+# fingerprint: changes when an install might come out differently.
+fingerprint() { cat pyproject.toml src/kept/_version.py | cksum; }
+
+# is_whole EXTRA: whether every requirement of kept and of its extra is there, with all its files.
+is_whole() {
+  "$venv/bin/python" - "$1" 2>/dev/null <<'PYTHON'
+import os, re, sys
+from importlib.metadata import distribution, distributions, requires
+for line in requires("kept"):
+    name, _, condition = line.partition(";")
+    extra = re.search(r"""extra\s*==\s*['"](\w+)""", condition)
+    if extra is None or extra[1] == sys.argv[1]:
+        distribution(re.match(r"[\w.-]+", name)[0])
+for found in distributions():
+    folder = found.locate_file("")
+    for file in found.files or ():
+        if file.suffix != ".pyc" and not os.path.exists(os.path.join(folder, file)):
+            sys.exit(f"{file} is gone")
+PYTHON
+}
+
+# ensure_venv EXTRA, where the extra may be empty. Does nothing when the stamp says it is done.
+ensure_venv() {
+  local extra=$1 done_root='' done_extra='' done_print='' print
+  print=$(fingerprint)
+  if [ -f "$stamp" ]; then
+    { read -r done_root && read -r done_extra && read -r done_print; } <"$stamp" || done_root=
+  fi
+  done_extra=${done_extra#extra=}
+
+  # A copied checkout brings a .venv whose scripts point at the original.
+  if [ "$done_root" = "$root" ] && is_whole "$done_extra"; then
+    # `demo` after `test` uses what `test` made, and leaves its tools there.
+    extra=${extra:-$done_extra}
+    if [ "$done_print" = "$print" ] && [ "$done_extra" = "$extra" ]; then return; fi
+    say "bringing .venv up to date"
+    rm -f "$stamp"
+    : >"$log"
+    if install_into_venv "$extra"; then
+      write_stamp "$extra" "$print"
+      return
+    fi
+    say "that failed; starting over"
+  fi
+
+  say "making .venv (once; about half a minute)"
+  rm -rf "$venv"
+  : >"$log"
+  if ! build_with_uv "$extra"; then
+    if ! { create_venv && install_into_venv "$extra"; }; then
+      tail -n 20 "$log" >&2
+      say "could not make .venv; the whole log is .venv.log"
+      exit 2
+    fi
+  fi
+  write_stamp "$extra" "$print"
+}
+
+# write_stamp EXTRA FINGERPRINT: the last thing an install does, so a cut one has none.
+write_stamp() { printf '%s\nextra=%s\n%s\n' "$root" "$1" "$2" >"$stamp"; }
+
+# bootstrap EXTRA: ensure_venv, one at a time.
+bootstrap() {
+  if command -v flock >/dev/null; then
+    (
+      flock 9
+      ensure_venv "$1" 9>&-
+    ) 9>"$root/.venv.lock"
+  else
+    ensure_venv "$1"
+  fi
+}

@@ -1,0 +1,103 @@
+"""Kept improves text against evidence, and keeps only what measures better.
+
+Names are loaded at first use, so that importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kept._version import __version__
+    from kept.api import Result, optimize
+    from kept.core.artifact import Artifact, Candidate, Region, Rules
+    from kept.core.budget import Budget, Spend, StopReason
+    from kept.core.case import Case, Cases, split_cases
+    from kept.core.edit import Append, Delete, InsertAfter, Replace, SetValue, Write
+    from kept.core.objective import Constraint, Objective, TieBreaker
+    from kept.core.proposal import Ask, Brief, Note, Proposal, Skip
+    from kept.core.rollout import Failure, Rollout
+    from kept.core.score import Evaluation, Finding, Score
+    from kept.core.verdict import Verdict
+    from kept.errors import JournalError, KeptError, RunError, SetupError, SpecError
+    from kept.gates import Follow, Selection, Sigma, Strict
+    from kept.runs import read_run
+    from kept.store.reader import Run
+
+_HOMES = {
+    "_version": ("__version__",),
+    "api": ("Result", "optimize"),
+    "core.artifact": ("Artifact", "Candidate", "Region", "Rules"),
+    "core.budget": ("Budget", "Spend", "StopReason"),
+    "core.case": ("Case", "Cases", "split_cases"),
+    "core.edit": ("Append", "Delete", "InsertAfter", "Replace", "SetValue", "Write"),
+    "core.objective": ("Constraint", "Objective", "TieBreaker"),
+    "core.proposal": ("Ask", "Brief", "Note", "Proposal", "Skip"),
+    "core.rollout": ("Failure", "Rollout"),
+    "core.score": ("Evaluation", "Finding", "Score"),
+    "core.verdict": ("Verdict",),
+    "errors": ("JournalError", "KeptError", "RunError", "SetupError", "SpecError"),
+    "gates": ("Follow", "Selection", "Sigma", "Strict"),
+    "runs": ("read_run",),
+    "store.reader": ("Run",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Append",
+    "Artifact",
+    "Ask",
+    "Brief",
+    "Budget",
+    "Candidate",
+    "Case",
+    "Cases",
+    "Constraint",
+    "Delete",
+    "Evaluation",
+    "Failure",
+    "Finding",
+    "Follow",
+    "InsertAfter",
+    "JournalError",
+    "KeptError",
+    "Note",
+    "Objective",
+    "Proposal",
+    "Region",
+    "Replace",
+    "Result",
+    "Rollout",
+    "Rules",
+    "Run",
+    "RunError",
+    "Score",
+    "Selection",
+    "SetValue",
+    "SetupError",
+    "Sigma",
+    "Skip",
+    "SpecError",
+    "Spend",
+    "StopReason",
+    "Strict",
+    "TieBreaker",
+    "Verdict",
+    "Write",
+    "__version__",
+    "optimize",
+    "read_run",
+    "split_cases",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'kept' has no attribute {name!r}")
+    value = getattr(import_module(f"kept.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,245 @@
+"""`kept.optimize`: the whole loop behind one function."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.budget import Budget, StopReason
+from kept.core.case import Case, Cases, implicit_cases, split_cases
+from kept.core.objective import Objective
+from kept.core.plan import Plan, fill_width
+from kept.core.ports import Gate, Proposer, Sink
+from kept.core.schedule import RoundRobin
+from kept.core.state import State
+from kept.errors import SetupError
+from kept.gates import Strict
+from kept.proposers.function import FunctionProposer
+from kept.proposers.variants import Variant, Variants
+from kept.runners.function import FunctionRunner
+from kept.runs import Ended, Watch, resume, start
+from kept.scorers.recorded import RecordedScorer
+from kept.store.home import Home
+from kept.store.index import values
+from kept.store.reader import Run
+
+ProposerLike = Proposer | Callable[..., Any] | str
+"""A proposer, a function of the brief, or a text to try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run came to."""
+
+    run: str
+    """Its id, for `kept show`, `kept report` and `resume=`."""
+    folder: Path
+    seed: Candidate
+    best: Candidate
+    seed_value: float | None
+    """The metric of the seed on the deciding cases; None when it never ran."""
+    best_value: float | None
+    stopped: StopReason
+    state: State
+
+    @property
+    def improved(self) -> bool:
+        """Whether anything better than the seed was found."""
+        return self.best.id != self.seed.id
+
+    def __str__(self) -> str:
+        if not self.improved:
+            return f"nothing beat the seed ({_shown(self.seed_value)}) in {self._tried()}"
+        return f"{_shown(self.seed_value)} → {_shown(self.best_value)} in {self._tried()}"
+
+    def _tried(self) -> str:
+        state = self.state
+        return f"{len(state.closed)} steps, {state.keeps} kept, {state.spend.rollouts} rollouts"
+
+
+def optimize(  # noqa: PLR0913 # one function is the whole API; all but three have defaults
+    artifact: str | Path | Mapping[str, str],
+    evaluate: Callable[..., Any],
+    cases: Iterable[Any] | Cases | None = None,
+    *,
+    proposers: Sequence[ProposerLike] = (),
+    gate: Gate | Literal["strict"] = "strict",
+    budget: Budget | int = 50,
+    metric: str = "score",
+    direction: Literal["maximize", "minimize"] = "maximize",
+    bounds: tuple[float, float] | None = None,
+    split: str = "3:5:2",
+    workers: int = 8,
+    width: int | None = None,
+    random_seed: int = 0,
+    home: str | Path | None = None,
+    resume: str | None = None,
+    sinks: Sequence[Sink] = (),
+) -> Result:
+    """Improve a text against evidence, and keep only what measures better.
+
+    Args:
+        artifact: a text, a file holding one, or several texts by name.
+        evaluate: `evaluate(candidate)` or `evaluate(candidate, case)`, plain or async. Returns a
+            number, or metrics by name, or either with information for the proposers behind it. An
+            exception is the candidate's crash, unless it is an outage (connection, 429, 5xx),
+            which is tried again and never counts as a score.
+        cases: what to evaluate on; any values, or `Cases` that are split already.
+        proposers: functions of the brief that return a new text, texts to try, or `Proposer`s.
+        gate: decides what is kept.
+        budget: limits; a number is a number of steps.
+        metric: name of the measure that decides.
+        direction: whether more of it is better.
+        bounds: least and greatest value of the metric; without them a candidate that fails on
+            some cases cannot be judged.
+        split: shares of train, holdout and test cases.
+        workers: evaluations in flight.
+        width: steps open at once; by default enough to keep the workers busy.
+        random_seed: for splits and for what proposers draw.
+        home: the folder for runs; by default the `.kept` found from here upwards.
+        resume: id of a run to go on with, or `last`.
+        sinks: told of every event.
+    """
+    case_set = _cases(cases, split, random_seed)
+    made = tuple(_proposers(artifact_texts(artifact), proposers))
+    limits = Budget(max_iterations=budget) if isinstance(budget, int) else budget
+    seed = Candidate(artifact_texts(artifact))
+    plan = Plan(
+        recipe="function",
+        seed=seed,
+        rules=Rules({path: Artifact(path) for path in seed.texts}),
+        cases=case_set,
+        runner=FunctionRunner(evaluate, metric, workers),
+        scorer=RecordedScorer(),
+        objective=Objective(metric, direction, bounds),
+        proposers=made,
+        schedule=RoundRobin(tuple(proposer.name for proposer in made)),
+        gate=Strict() if gate == "strict" else gate,
+        budget=limits,
+        width=width or fill_width(workers, len(case_set.holdout)),
+        workers=workers,
+        random_seed=random_seed,
+    )
+    return _run(plan, Home(Path(home)) if home else Home.find(Path.cwd()), resume, tuple(sinks))
+
+
+def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Result:
+    main = threading.current_thread() is threading.main_thread()
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        folder, state = asyncio.run(_sit(plan, home, name, Watch(sinks, signals=main)))
+    else:
+        # called from inside an event loop, a notebook say: the run gets a thread and a loop
+        folder, state = _in_thread(plan, home, name, Watch(sinks))
+    stopped = state.stopped
+    assert stopped is not None, "a sitting that returns has said why it stopped"
+    if stopped.kind == "interrupted":
+        raise KeyboardInterrupt(f"run {folder.name} stopped; go on with resume={folder.name!r}")
+    best = plan.seed
+    if state.best != best.id:
+        run = Run(folder)
+        best = run.best
+        run.close()
+    seed_value, best_value = values(state)
+    return Result(folder.name, folder, plan.seed, best, seed_value, best_value, stopped, state)
+
+
+async def _sit(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
+    if name is None:
+        return await start(plan, home, watch)
+    return await resume(plan, home.find_run(name), watch)
+
+
+def _in_thread(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
+    done: list[Ended | BaseException] = []
+
+    def work() -> None:
+        try:
+            done.append(asyncio.run(_sit(plan, home, name, watch)))
+        except BaseException as error:  # noqa: BLE001 # carried over to the caller's thread
+            done.append(error)
+
+    thread = threading.Thread(target=work, name="kept-run")
+    thread.start()
+    thread.join()
+    if isinstance(done[0], BaseException):
+        raise done[0]
+    return done[0]
+
+
+def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
+    """The texts of an artifact by name."""
+    if isinstance(artifact, Path):
+        try:
+            with artifact.open(encoding="utf-8", newline="") as file:
+                return {artifact.name: file.read()}
+        except (OSError, UnicodeDecodeError) as error:
+            raise SetupError(f"cannot read {artifact}: {error}") from error
+    if isinstance(artifact, str):
+        return {"text": artifact}
+    if not artifact:
+        raise SetupError("there is nothing to improve: the artifact has no texts")
+    return dict(artifact)
+
+
+def _cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Cases:
+    if given is None:
+        return implicit_cases()
+    if isinstance(given, Cases):
+        return given
+    items = list(given)
+    if not items:
+        raise SetupError("`cases` is empty", hint="leave it out when there are no cases")
+    ids = [_case_id(item, number) for number, item in enumerate(items)]
+    doubled = sorted({id_ for id_ in ids if ids.count(id_) > 1})
+    if doubled:
+        raise SetupError(f"case ids stand more than once: {', '.join(doubled[:5])}")
+    cases = [Case(id_, item) for id_, item in zip(ids, items, strict=True)]
+    return split_cases(cases, parse_ratio(split), seed)
+
+
+def _case_id(item: object, number: int) -> str:
+    if isinstance(item, Mapping):
+        named = cast("Mapping[str, object]", item)
+        if "id" in named:
+            return str(named["id"])
+    return f"{number:04}"
+
+
+def parse_ratio(split: str) -> tuple[int, ...]:
+    """`3:5:2` as numbers."""
+    parts = split.split(":")
+    if len(parts) != 3 or not all(part.strip().isdigit() for part in parts):
+        raise SetupError(f"`{split}` is not a split", hint="write train:holdout:test, as in 3:5:2")
+    return tuple(int(part) for part in parts)
+
+
+def _proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> Iterable[Proposer]:
+    names: dict[str, int] = {}
+    plain = [text for text in given if isinstance(text, str)]
+    if plain:
+        if len(texts) != 1:
+            raise SetupError("a plain text can only stand for an artifact with one text")
+        path = next(iter(texts))
+        yield Variants(tuple(Variant(path, text, str(n)) for n, text in enumerate(plain, 1)))
+    for proposer in given:
+        if isinstance(proposer, str):
+            continue
+        if isinstance(proposer, Proposer):
+            yield proposer
+            continue
+        name = getattr(proposer, "__name__", "function")
+        names[name] = names.get(name, 0) + 1
+        yield FunctionProposer(proposer, name if names[name] == 1 else f"{name}-{names[name]}")
+    if not given:
+        raise SetupError(
+            "there is no proposer", hint="pass proposers=[…]: functions, or texts to try"
+        )
+
+
+def _shown(value: float | None) -> str:
+    return "no score" if value is None else f"{value:.4g}"

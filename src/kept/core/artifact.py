@@ -1,0 +1,99 @@
+"""What may change, and one frozen snapshot of it.
+
+An `Artifact` is a named text with its rules; `Rules` are the rules of a run; a `Candidate` is the
+content of all artifacts at once. Nothing here reads or writes files.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A stretch of an artifact, markers included, that no edit may touch."""
+
+    begin: str
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A named text the run may change."""
+
+    path: str
+    """Relative, with forward slashes."""
+    protected: tuple[Region, ...] = ()
+    max_chars: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an edit may touch, and how much of it."""
+
+    artifacts: Mapping[str, Artifact]
+    new_files: tuple[str, ...] = ()
+    """Patterns of paths that a `Write` may create; none by default."""
+    max_files: int | None = None
+    """Artifacts that one proposal may change."""
+    max_changed_lines: int | None = None
+    """Lines removed plus lines added by one proposal."""
+
+    def allows(self, path: str) -> bool:
+        """Whether an edit of this path is inside the scope of the run."""
+        if path in self.artifacts:
+            return True
+        return is_safe_path(path) and any(fnmatchcase(path, glob) for glob in self.new_files)
+
+
+def is_safe_path(path: str) -> bool:
+    """Whether a path stays inside the folder it is relative to."""
+    if not path or path.startswith("/") or "\\" in path or "\0" in path:
+        return False
+    parts = path.split("/")
+    return all(part not in ("", ".", "..") for part in parts) and ":" not in parts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One snapshot of all artifacts; equal content means equal id, whatever made it."""
+
+    texts: Mapping[str, str]
+    blobs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Files that are carried but never edited: path to sha256 of their bytes."""
+    id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", _content_id(self.texts, self.blobs))
+
+    @property
+    def text(self) -> str:
+        """The text of a candidate that has just one."""
+        if len(self.texts) != 1:
+            names = ", ".join(sorted(self.texts))
+            raise ValueError(f"the candidate has {len(self.texts)} texts ({names}): name one")
+        return next(iter(self.texts.values()))
+
+    def __getitem__(self, path: str) -> str:
+        return self.texts[path]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Candidate) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+def _content_id(texts: Mapping[str, str], blobs: Mapping[str, str]) -> str:
+    digest = hashlib.sha256()
+    for tag, files in (("text", texts), ("blob", blobs)):
+        for path in sorted(files):
+            # lengths go in, so that moving a character between path and content changes the id;
+            # surrogateescape text is legal in a candidate and must hash too
+            body = files[path].encode("utf-8", "surrogateescape")
+            name = path.encode("utf-8", "surrogateescape")
+            digest.update(f"{tag} {len(name)} {len(body)}\n".encode())
+            digest.update(name)
+            digest.update(body)
+    return digest.hexdigest()[:16]

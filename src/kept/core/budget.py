@@ -1,0 +1,117 @@
+"""Limits of a run, and what it has used of them.
+
+An Ask is issued only if its worst case fits what is left. Running out is a reason to stop, never an
+error.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+StopKind = Literal[
+    "iterations",
+    "failures",
+    "minutes",
+    "usd",
+    "rollouts",
+    "nothing left to propose",
+    "converged",
+    "interrupted",
+    "error",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StopReason:
+    """Why a run opens no more steps."""
+
+    kind: StopKind
+    message: str
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the run was cut short rather than finished."""
+        return self.kind in ("interrupted", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a run may use at most; None is no limit."""
+
+    max_iterations: int | None = None
+    """Steps opened."""
+    max_failures: int | None = None
+    """Steps closed as `crash`."""
+    max_minutes: float | None = None
+    """Wall time, summed over the sittings of a resumed run."""
+    max_usd: float | None = None
+    max_rollouts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What was used."""
+
+    rollouts: int = 0
+    moot: int = 0
+    """Of the rollouts, those a verdict made useless before it could use them."""
+    cancelled: int = 0
+    """Rollouts stopped in flight because a verdict made them useless; not among the rollouts."""
+    retries: int = 0
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0
+    """Time spent inside rollouts, summed over workers."""
+
+    def __add__(self, other: "Spend") -> "Spend":
+        """Both together."""
+        return Spend(
+            self.rollouts + other.rollouts,
+            self.moot + other.moot,
+            self.cancelled + other.cancelled,
+            self.retries + other.retries,
+            self.calls + other.calls,
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            self.usd + other.usd,
+            self.seconds + other.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """The worst case of something about to be started."""
+
+    rollouts: int = 0
+    usd: float = 0.0
+
+    def __add__(self, other: "Reservation") -> "Reservation":
+        return Reservation(self.rollouts + other.rollouts, self.usd + other.usd)
+
+    def __sub__(self, other: "Reservation") -> "Reservation":
+        return Reservation(self.rollouts - other.rollouts, self.usd - other.usd)
+
+
+def refusal(
+    budget: Budget, spent: Spend, reserved: Reservation, worst: Reservation
+) -> StopReason | None:
+    """Why this much more does not fit; None when it does."""
+    rollouts = spent.rollouts + reserved.rollouts + worst.rollouts
+    if budget.max_rollouts is not None and rollouts > budget.max_rollouts:
+        left = budget.max_rollouts - spent.rollouts - reserved.rollouts
+        return StopReason(
+            "rollouts",
+            f"{worst.rollouts} more rollouts do not fit: {max(0, left)} of "
+            f"{budget.max_rollouts} are left",
+        )
+    usd = spent.usd + reserved.usd + worst.usd
+    # a hair of tolerance: sums of cents in floating point must not refuse the last fitting call
+    if budget.max_usd is not None and usd > budget.max_usd + 1e-9:
+        left = budget.max_usd - spent.usd - reserved.usd
+        return StopReason(
+            "usd",
+            f"up to ${worst.usd:.4f} more does not fit: ${max(0.0, left):.4f} of "
+            f"${budget.max_usd:.2f} is left",
+        )
+    return None

@@ -1,0 +1,279 @@
+"""Edits: one operation on one artifact each, and a report of what became of every one.
+
+An edit's target must stand in the text exactly once. A missing or ambiguous target is reported and
+nothing is changed: never the first hit, never an append instead. Every applied edit becomes a
+`Splice`, which inverts exactly.
+"""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from kept.core.artifact import Candidate, Rules
+from kept.core.values import Locator, NoSpan, Value, locate_line_value
+
+
+class _Edit:
+    """What all edits have in common at run time; the type checker sees the union `Edit`."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Replace(_Edit):
+    """Put `new` where `old` stands."""
+
+    path: str
+    old: str
+    new: str
+    op: Literal["replace"] = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class InsertAfter(_Edit):
+    """Put `text` right behind `anchor`."""
+
+    path: str
+    anchor: str
+    text: str
+    op: Literal["insert_after"] = "insert_after"
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(_Edit):
+    """Take `text` out."""
+
+    path: str
+    text: str
+    op: Literal["delete"] = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Append(_Edit):
+    """Put `text` at the end, on a line of its own."""
+
+    path: str
+    text: str
+    op: Literal["append"] = "append"
+
+
+@dataclass(frozen=True, slots=True)
+class Write(_Edit):
+    """Make `text` the whole content; creates the file where the rules allow new ones."""
+
+    path: str
+    text: str
+    op: Literal["write"] = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class SetValue(_Edit):
+    """Set one named value, leaving the text around it as it is."""
+
+    path: str
+    key: str
+    value: Value
+    op: Literal["set_value"] = "set_value"
+
+
+# A checker needs the closed union to see that a match is complete; the journal needs one class to
+# hang its reader on, which then picks the edit by its `op`.
+if TYPE_CHECKING:
+    Edit = Replace | InsertAfter | Delete | Append | Write | SetValue
+else:
+    Edit = _Edit
+
+Fate = Literal[
+    "applied",
+    "target missing",
+    "ambiguous",
+    "protected",
+    "outside scope",
+    "over limit",
+    "no change",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """What an applied edit did to the text, exactly."""
+
+    path: str
+    start: int
+    removed: str
+    inserted: str
+    creates: bool = False
+    """The file did not exist before."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditReport:
+    """What became of one edit."""
+
+    edit: Edit
+    fate: Fate
+    detail: str = ""
+    splice: Splice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A candidate and the report of every edit that was to make it."""
+
+    candidate: Candidate
+    reports: tuple[EditReport, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every edit took effect."""
+        return all(report.fate == "applied" for report in self.reports)
+
+
+def apply_edits(
+    candidate: Candidate,
+    edits: Sequence[Edit],
+    rules: Rules,
+    locate: Locator = locate_line_value,
+) -> Applied:
+    """Apply edits in order, each to the text that the ones before it left."""
+    texts = dict(candidate.texts)
+    reports: list[EditReport] = []
+    for edit in edits:
+        found = _resolve(edit, texts, rules, locate)
+        refusal = found if isinstance(found, EditReport) else _over_limit(edit, found, texts, rules)
+        if refusal is not None:
+            reports.append(refusal)
+            continue
+        assert isinstance(found, Splice)
+        texts[found.path] = _spliced(texts.get(found.path, ""), found)
+        reports.append(EditReport(edit, "applied", splice=found))
+    return Applied(Candidate(texts, candidate.blobs), tuple(reports))
+
+
+def invert(candidate: Candidate, reports: Sequence[EditReport]) -> Candidate:
+    """Take applied edits back: the candidate as it was before them."""
+    texts = dict(candidate.texts)
+    for report in reversed(reports):
+        splice = report.splice
+        if splice is None:
+            continue
+        if splice.creates:
+            del texts[splice.path]
+            continue
+        back = Splice(splice.path, splice.start, splice.inserted, splice.removed)
+        texts[splice.path] = _spliced(texts[splice.path], back)
+    return Candidate(texts, candidate.blobs)
+
+
+def changed_paths(before: Candidate, after: Candidate) -> tuple[str, ...]:
+    """Paths whose content differs, sorted."""
+    paths = before.texts.keys() | after.texts.keys()
+    return tuple(sorted(p for p in paths if before.texts.get(p) != after.texts.get(p)))
+
+
+def changed_lines(before: Candidate, after: Candidate) -> int:
+    """Lines removed plus lines added between two candidates."""
+    count = 0
+    for path in changed_paths(before, after):
+        old = before.texts.get(path, "").splitlines()
+        new = after.texts.get(path, "").splitlines()
+        for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
+            if tag != "equal":
+                count += (b - a) + (d - c)
+    return count
+
+
+def diff(before: Candidate, after: Candidate) -> str:
+    """A unified diff from one candidate to another."""
+    parts: list[str] = []
+    for path in changed_paths(before, after):
+        old = before.texts.get(path, "").splitlines(keepends=True)
+        new = after.texts.get(path, "").splitlines(keepends=True)
+        names = (f"a/{path}" if path in before.texts else "/dev/null", f"b/{path}")
+        for line in difflib.unified_diff(old, new, *names):
+            # difflib leaves a last line without newline bare, which would glue two lines together
+            parts.append(line if line.endswith("\n") else f"{line}\n\\ no newline at end of file\n")
+    return "".join(parts)
+
+
+def _resolve(
+    edit: Edit, texts: dict[str, str], rules: Rules, locate: Locator
+) -> Splice | EditReport:
+    """The exact change an edit asks for, or why there is none."""
+    if not rules.allows(edit.path):
+        return EditReport(edit, "outside scope", f"`{edit.path}` is not among the artifacts")
+    text = texts.get(edit.path)
+    if text is None and not isinstance(edit, Write):
+        return EditReport(edit, "target missing", f"`{edit.path}` does not exist")
+    before = text or ""
+    match edit:
+        case Replace(old=old, new=new):
+            splice = _at_unique(edit, before, old, new)
+        case Delete(text=old):
+            splice = _at_unique(edit, before, old, "")
+        case InsertAfter(anchor=anchor, text=new):
+            splice = _at_unique(edit, before, anchor, anchor + new)
+            if isinstance(splice, Splice):
+                splice = Splice(edit.path, splice.start + len(anchor), "", new)
+        case Append(text=new):
+            glue = "\n" if before and not before.endswith("\n") else ""
+            splice = Splice(edit.path, len(before), "", glue + new)
+        case Write(text=new):
+            splice = Splice(edit.path, 0, before, new, creates=text is None)
+        case SetValue(key=key, value=value):
+            span = locate(edit.path, before, key)
+            if isinstance(span, NoSpan):
+                return EditReport(edit, span.why, span.detail)
+            new = span.render(value)
+            splice = Splice(edit.path, span.start, before[span.start : span.end], new)
+    if isinstance(splice, Splice) and splice.removed == splice.inserted and not splice.creates:
+        return EditReport(edit, "no change", "the text already reads so")
+    return splice
+
+
+def _at_unique(edit: Edit, text: str, target: str, new: str) -> Splice | EditReport:
+    if not target:
+        return EditReport(edit, "target missing", "the target is empty")
+    first = text.find(target)
+    if first < 0:
+        return EditReport(edit, "target missing", f"not in `{edit.path}`")
+    # overlapping hits are ambiguous too: "aa" stands twice in "aaa"
+    if text.find(target, first + 1) >= 0:
+        return EditReport(edit, "ambiguous", f"stands more than once in `{edit.path}`")
+    return Splice(edit.path, first, target, new)
+
+
+def _over_limit(
+    edit: Edit, splice: Splice, texts: dict[str, str], rules: Rules
+) -> EditReport | None:
+    artifact = rules.artifacts.get(splice.path)
+    if artifact is None:
+        return None
+    before = texts.get(splice.path, "")
+    after = _spliced(before, splice)
+    limit = artifact.max_chars
+    if limit is not None and len(after) > max(limit, len(before)):
+        return EditReport(edit, "over limit", f"{len(after)} characters, {limit} allowed")
+    for region in artifact.protected:
+        if _protected(before, region.begin, region.end) != _protected(
+            after, region.begin, region.end
+        ):
+            return EditReport(edit, "protected", f"inside `{region.begin}` … `{region.end}`")
+    return None
+
+
+def _protected(text: str, begin: str, end: str) -> list[str]:
+    """Every protected stretch of a text, markers included, and where loose markers stand."""
+    stretches: list[str] = []
+    at = 0
+    while (start := text.find(begin, at)) >= 0:
+        stop = text.find(end, start + len(begin))
+        # a region that never closes protects the rest of the text
+        at = len(text) if stop < 0 else stop + len(end)
+        stretches.append(text[start:at])
+    return stretches
+
+
+def _spliced(text: str, splice: Splice) -> str:
+    return text[: splice.start] + splice.inserted + text[splice.start + len(splice.removed) :]

@@ -1,0 +1,94 @@
+"""What better means: one primary metric, hard constraints, tie-breakers.
+
+The only place that knows a direction. Everywhere else there is a loss, and lower is better.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Literal
+
+from kept.core.rollout import Failure
+
+Direction = Literal["maximize", "minimize"]
+Operator = Literal["<", "<=", ">", ">=", "==", "!="]
+
+_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A condition that blocks a keep, whatever the primary metric says."""
+
+    metric: str
+    op: Operator
+    value: float
+
+    def holds(self, measured: float) -> bool:
+        """Whether a measured value satisfies it."""
+        return _OPERATORS[self.op](measured, self.value)
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.op} {self.value:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class TieBreaker:
+    """What decides between two candidates whose primary metrics are tied."""
+
+    metric: str
+    prefer: Literal["lower", "higher"] = "lower"
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What a run improves."""
+
+    metric: str = "score"
+    direction: Direction = "maximize"
+    bounds: tuple[float, float] | None = None
+    """The least and greatest value the metric can take; None when it has no bounds."""
+    constraints: tuple[Constraint, ...] = ()
+    tie_breakers: tuple[TieBreaker, ...] = ()
+    tie_tolerance: float = 0.0
+
+    def loss(self, metrics: Mapping[str, float]) -> float:
+        """The one number to bring down."""
+        value = float(metrics[self.metric])
+        return -value if self.direction == "maximize" else value
+
+    @property
+    def worst_loss(self) -> float | None:
+        """What a candidate's own failure counts as; None for an unbounded metric."""
+        if self.bounds is None:
+            return None
+        low, high = self.bounds
+        return -low if self.direction == "maximize" else high
+
+    def value(self, loss: float) -> float:
+        """A loss back in the metric's own units."""
+        return -loss if self.direction == "maximize" else loss
+
+    def fault(self, metrics: Mapping[str, float]) -> Failure | None:
+        """Why these measures cannot be used, None when they can."""
+        value = metrics.get(self.metric)
+        if value is None:
+            emitted = ", ".join(f"`{name}`" for name in metrics) or "nothing"
+            message = f"the scorer did not emit `{self.metric}` (it emitted {emitted})"
+            # broken for every candidate, so no candidate is to blame
+            return Failure("harness", "infrastructure", message)
+        if not isfinite(value):
+            return Failure("parse", "candidate", f"`{self.metric}` is {value}, not a finite number")
+        if self.bounds is not None and not self.bounds[0] <= value <= self.bounds[1]:
+            low, high = self.bounds
+            message = f"`{self.metric}` is {value:g}, outside its bounds {low:g} … {high:g}"
+            return Failure("harness", "infrastructure", message)
+        return None

@@ -1,0 +1,54 @@
+"""Everything the loop needs, as one value. A recipe makes it from a spec."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kept.core.artifact import Candidate, Rules
+from kept.core.budget import Budget
+from kept.core.case import Cases
+from kept.core.objective import Objective
+from kept.core.ports import Gate, Proposer, Runner, Schedule, Scorer
+from kept.core.values import Locator, locate_line_value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A run, ready to go."""
+
+    recipe: str
+    seed: Candidate
+    rules: Rules
+    cases: Cases
+    runner: Runner
+    scorer: Scorer
+    objective: Objective
+    proposers: tuple[Proposer, ...]
+    schedule: Schedule
+    gate: Gate
+    budget: Budget = field(default_factory=Budget)
+    width: int = 1
+    """Steps open at once."""
+    workers: int = 1
+    """Rollouts in flight at once."""
+    retries: int = 2
+    """Further tries of a rollout that infrastructure failed."""
+    random_seed: int = 0
+    worst_usd: float = 0.0
+    """Most that one rollout can cost."""
+    locate: Locator = locate_line_value
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Hashes of what the run depends on, by name."""
+    facts: Mapping[str, object] = field(default_factory=dict[str, object])
+    """What a reader wants to know: spec path, description …"""
+
+    def proposer(self, name: str) -> Proposer:
+        """The proposer of that name."""
+        return next(p for p in self.proposers if p.name == name)
+
+
+def fill_width(workers: int, pairs: int) -> int:
+    """How many steps must be open to keep workers busy when a step asks for so many pairs.
+
+    Twice what fills them once: steps close in order, so a finished one may wait for its elders.
+    """
+    return max(1, min(32, 2 * -(-workers // max(1, pairs))))

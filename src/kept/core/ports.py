@@ -1,0 +1,245 @@
+"""The seams: what the engine asks of the outside, one question a Protocol.
+
+Implementations live in the edges; fakes live in `kept.testing` and pass the same suites.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar, runtime_checkable
+
+from kept.core.artifact import Candidate
+from kept.core.budget import StopReason
+from kept.core.case import Case
+from kept.core.event import Event
+from kept.core.proposal import Ask, Brief, ProposerReply, Turn
+from kept.core.rollout import FREE, Failure, Job, Rollout, TraceItem, Usage
+from kept.core.score import Outcome, Score
+from kept.core.state import State
+from kept.core.verdict import Verdict, View
+
+
+class Priced(Protocol):
+    """A reply that knows what it cost."""
+
+    @property
+    def usage(self) -> Usage:
+        """What it cost."""
+        ...
+
+
+R = TypeVar("R", bound=Priced)
+
+
+class Scope(Protocol):
+    """Where the calls of one rollout or one proposal are journalled.
+
+    A call is known by the scope's path, its request and how often the same request came before, so
+    code that makes the same calls again is served the replies that arrived the first time. Parallel
+    calls need a branch each, or their order would be a matter of timing.
+    """
+
+    async def call(
+        self, request: object, reply: type[R], do: Callable[[], Awaitable[R | Failure]]
+    ) -> R | Failure:
+        """The reply to this request: the journalled one, or a new one, journalled on arrival."""
+        ...
+
+    def branch(self, name: str) -> "Scope":
+        """A scope of its own below this one."""
+        ...
+
+
+@runtime_checkable
+class Runner(Protocol):
+    """Executes one candidate on one case."""
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Execute once. Cancelling this must leave nothing running."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what was opened."""
+        ...
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Turns what a rollout brought back into named measures."""
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """Measure once; the same rollout gives the same score."""
+        ...
+
+
+@runtime_checkable
+class Proposer(Protocol):
+    """Answers a brief; remembers nothing between calls."""
+
+    @property
+    def name(self) -> str:
+        """Unique within a plan."""
+        ...
+
+    @property
+    def serial(self) -> bool:
+        """Whether it must see the open proposals of earlier steps, and so waits for them."""
+        ...
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """Edits, a note, nothing, or the rollouts needed first."""
+        ...
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """Decides what the next step is about."""
+
+    def next(self, state: State) -> Turn | StopReason:
+        """The next turn, or why there is none. A function of the state."""
+        ...
+
+
+@runtime_checkable
+class Gate(Protocol):
+    """Decides whether a challenger is better. Never calls a model, never sees a rollout."""
+
+    @property
+    def name(self) -> str:
+        """As a spec spells it."""
+        ...
+
+    def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """A verdict, or what must be known first. Every Ask must bring something new."""
+        ...
+
+
+class Sink(Protocol):
+    """Is told what happens: progress, logs, pages. Must not raise and must not block."""
+
+    def on_event(self, event: Event, state: State) -> None:
+        """Something happened, and this is the state after it."""
+        ...
+
+    def on_rollout(self, job: Job, outcome: Outcome) -> None:
+        """A rollout is done and in the journal."""
+        ...
+
+
+class Clock(Protocol):
+    """Time, as the engine knows it."""
+
+    def time(self) -> float:
+        """Seconds since the epoch, for records."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never run backwards, for durations."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class Journal(Protocol):
+    """The record of a run. Whatever was written survives the process."""
+
+    @property
+    def rollouts_size(self) -> int:
+        """Bytes of the rollout file."""
+        ...
+
+    def append(self, event: Event) -> None:
+        """Write one event."""
+        ...
+
+    def record(self, step: int, job: Job, outcome: Outcome) -> None:
+        """Write one finished pair."""
+        ...
+
+    def tail(self, start: int) -> Sequence[tuple[int, Job, Outcome]]:
+        """Step, job and outcome of every rollout behind an offset; calls are at hand again."""
+        ...
+
+    def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
+        """Every recorded outcome of these candidates, oldest first."""
+        ...
+
+    def record_call(self, scope: str, key: str, reply: Priced | Failure) -> None:
+        """Write one reply that arrived."""
+        ...
+
+    def calls(self, scope: str, key: str, reply: type[R]) -> Sequence[R | Failure]:
+        """Replies recorded in this scope for this request, oldest first."""
+        ...
+
+    def forget_calls(self, scope: str) -> None:
+        """The scope is done; its calls need not be kept at hand."""
+        ...
+
+    def save(self, candidate: Candidate) -> None:
+        """Store a candidate's content."""
+        ...
+
+    def load(self, candidate: str) -> Candidate:
+        """A candidate that was stored."""
+        ...
+
+    def put(self, value: object) -> str:
+        """Store a value; the address it can be had back by."""
+        ...
+
+    def trace(self, address: str) -> tuple[TraceItem, ...]:
+        """A trace that was stored."""
+        ...
+
+    def sync(self) -> None:
+        """Have the disk catch up; may return before it has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation with a model."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What a model is asked."""
+
+    messages: tuple[Message, ...]
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    schema: Mapping[str, object] = field(default_factory=dict[str, object])
+    """JSON schema that the reply must satisfy; empty for free text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What a model answered."""
+
+    text: str
+    usage: Usage = FREE
+    finish: str = "stop"
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A language model."""
+
+    @property
+    def name(self) -> str:
+        """As a spec spells it."""
+        ...
+
+    async def complete(self, request: ModelRequest) -> ModelReply | Failure:
+        """One reply, or why there is none."""
+        ...

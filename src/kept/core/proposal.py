@@ -1,0 +1,146 @@
+"""What a proposer is given and what it may answer.
+
+A proposer is a function of its brief: it remembers nothing between calls. When it needs rollouts it
+answers with an `Ask`, and is called again with the same brief and the answers added.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from kept.core.artifact import Candidate, Rules
+from kept.core.case import Case
+from kept.core.edit import Edit, EditReport
+from kept.core.grow import Log
+from kept.core.objective import Objective
+from kept.core.rollout import Failure, Pair, Purpose, TraceItem
+from kept.core.score import Outcome
+from kept.core.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the schedule wants the next step to be."""
+
+    proposer: str
+    phase: str = "main"
+    number: int = 0
+    """How many turns this proposer had before, in the whole run."""
+    settings: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+class _Reply:
+    """What all replies have in common at run time; the type checker sees the union `Reply`."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal(_Reply):
+    """Edits, and why."""
+
+    edits: tuple[Edit, ...]
+    why: str = ""
+    cites: tuple[str, ...] = ()
+    """Train cases that the edits mean to fix."""
+    simplifies: bool = False
+    """The point of the edits is less text at no loss."""
+    kind: Literal["proposal"] = "proposal"
+
+
+@dataclass(frozen=True, slots=True)
+class Note(_Reply):
+    """Memory for later briefs; changes no artifact."""
+
+    text: str
+    topic: str = ""
+    kind: Literal["note"] = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Skip(_Reply):
+    """Nothing to propose this time."""
+
+    why: str
+    exhausted: bool = False
+    """Nor at any later time: this proposer has no more to give."""
+    kind: Literal["skip"] = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class ProposerFailed(_Reply):
+    """The proposer itself did not work."""
+
+    failure: Failure
+    kind: Literal["failed"] = "failed"
+
+
+# as in edit.py: the union for the checker, one class for the journal's reader
+if TYPE_CHECKING:
+    Reply = Proposal | Note | Skip | ProposerFailed
+else:
+    Reply = _Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Rollouts that are needed before an answer can be given."""
+
+    candidate: str
+    pairs: tuple[Pair, ...]
+    purpose: Purpose
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an Ask of a proposer brought."""
+
+    ask: Ask
+    outcomes: Mapping[Pair, Outcome]
+    traces: Mapping[Pair, tuple[TraceItem, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedStep:
+    """A step that has its verdict."""
+
+    step: int
+    turn: Turn
+    incumbent: str
+    candidate: str | None
+    proposal: Proposal | None
+    reports: tuple[EditReport, ...]
+    verdict: Verdict
+    loss: float | None = None
+    """Of its candidate on the deciding cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """Everything a proposer may know."""
+
+    step: int
+    turn: Turn
+    seed: int
+    """For random draws: fixed by the run's seed, the phase and the step."""
+    incumbent: Candidate
+    closed: Log[ClosedStep]
+    """Oldest first."""
+    open: Sequence[Proposal]
+    """Proposals of earlier steps that are still being judged; only for proposers that are
+    `serial`, because for others it would depend on timing."""
+    train: tuple[Case, ...]
+    memory: Sequence[Note]
+    rules: Rules
+    objective: Objective
+    answers: tuple[Answer, ...] = ()
+
+
+ProposerReply = Proposal | Note | Skip | Ask | Failure
+
+
+def derive_seed(run_seed: int, phase: str, step: int) -> int:
+    """A seed of its own for every step, so that no two steps repeat the same draws."""
+    digest = hashlib.sha256(f"{run_seed}\0{phase}\0{step}".encode()).digest()
+    return int.from_bytes(digest[:6], "big")

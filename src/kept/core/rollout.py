@@ -1,0 +1,106 @@
+"""One execution of one candidate on one case, and what can go wrong with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+Purpose = Literal["feedback", "probe", "screen", "decide", "promote", "test", "measure"]
+"""What a rollout is for. Rollouts of different purposes are never shared."""
+
+Blame = Literal["candidate", "infrastructure"]
+
+FailureKind = Literal[
+    "crash",
+    "timeout",
+    "parse",
+    "empty",
+    "refused",
+    "limit",
+    "rate_limit",
+    "server",
+    "network",
+    "context",
+    "harness",
+]
+
+
+class Pair(NamedTuple):
+    """Which case, and which draw of it."""
+
+    case: str
+    repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What calls to models consumed."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached: int = 0
+    usd: float = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.calls + other.calls,
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            self.tokens_cached + other.tokens_cached,
+            self.usd + other.usd,
+        )
+
+
+FREE = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class TraceItem:
+    """One thing that happened inside a rollout."""
+
+    role: str
+    """`system`, `user`, `assistant`, `tool`, `stdout`, `stderr`, `info` …"""
+    text: str
+    data: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something that did not work, and whose fault it is. Never a number."""
+
+    kind: FailureKind
+    blame: Blame
+    message: str
+    detail: str = ""
+
+    @property
+    def retryable(self) -> bool:
+        """Whether another try may end differently: an outage passes, a broken harness does not."""
+        return self.blame == "infrastructure" and self.kind != "harness"
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """What a runner brought back from one execution."""
+
+    output: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Measures the runner took itself; a scorer adds to them."""
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """What the execution left in its output folder."""
+    trace: tuple[TraceItem, ...] = ()
+    usage: Usage = FREE
+
+
+class Job(NamedTuple):
+    """One execution to be done; a tuple because it is hashed for every rollout."""
+
+    candidate_id: str
+    case_id: str
+    repeat: int
+    purpose: Purpose
+
+    @property
+    def scope(self) -> str:
+        """The path under which its calls are journalled."""
+        return f"rollout/{self.candidate_id}/{self.purpose}/{self.case_id}/{self.repeat}"

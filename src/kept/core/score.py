@@ -1,0 +1,164 @@
+"""Scores of single rollouts and their sums over many.
+
+An `Evaluation` holds sums by case, by repeat and by metric, never the rollouts themselves. Sums are
+taken in the order the pairs were asked for, so that they do not depend on arrival order.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Literal, NamedTuple, TypeVar
+
+from kept.core.objective import Objective
+from kept.core.rollout import FREE, Failure, Pair, Purpose, Usage
+
+K = TypeVar("K")
+
+Severity = Literal["low", "medium", "high"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One stated defect with its evidence."""
+
+    text: str
+    severity: Severity = "medium"
+    metric: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Named measures of one rollout, in raw units."""
+
+    metrics: Mapping[str, float]
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one pair ended: a score, or a failure with its culprit."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+    failure: Failure | None = None
+    findings: tuple[Finding, ...] = ()
+    usage: Usage = FREE
+    seconds: float = 0.0
+    tries: int = 1
+    trace: str = ""
+    """Address of the trace in the store; empty when there is none."""
+
+
+class Tally(NamedTuple):
+    """Running sums of one number."""
+
+    n: int
+    total: float
+    squares: float
+    failed: int = 0
+    """How many of `n` are candidate failures entered at the objective's worst value."""
+
+    @property
+    def mean(self) -> float:
+        """The average; raises on an empty tally, which has none."""
+        return self.total / self.n
+
+    @property
+    def std(self) -> float:
+        """Population standard deviation."""
+        return sqrt(max(0.0, self.squares / self.n - self.mean**2))
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What is known of one candidate for one purpose."""
+
+    candidate: str
+    purpose: Purpose
+    cases: Mapping[str, Tally]
+    """Losses by case."""
+    repeats: Mapping[int, Tally]
+    """Losses by repeat: one sweep over the cases each."""
+    metrics: Mapping[str, Tally]
+    """Raw measures over all rollouts."""
+    asked: int
+    loss: float | None = None
+    """Mean over cases of each case's mean, all cases alike; None without any answer."""
+    missing: int = 0
+    """Pairs that infrastructure failures left without an answer."""
+    failed: int = 0
+    """Pairs that failed by the candidate's own fault."""
+    unscored: int = 0
+    """Of the failed ones, those with no worst value to enter: the objective has no bounds."""
+    first_failure: str = ""
+
+    @property
+    def coverage(self) -> float:
+        """Share of the pairs asked for that have an answer."""
+        return 1.0 - self.missing / self.asked if self.asked else 0.0
+
+    def metric(self, name: str) -> float | None:
+        """Mean of one raw measure, None where it was never emitted."""
+        tally = self.metrics.get(name)
+        return tally.mean if tally and tally.n else None
+
+
+def summarize(
+    candidate: str,
+    purpose: Purpose,
+    outcomes: Iterable[tuple[Pair, Outcome]],
+    objective: Objective,
+) -> Evaluation:
+    """Sum outcomes up, in the order given."""
+    cases: dict[str, list[float]] = {}
+    repeats: dict[int, list[float]] = {}
+    metrics: dict[str, list[float]] = {}
+    asked = missing = failed = unscored = 0
+    first_failure = ""
+    for (case, repeat), outcome in outcomes:
+        asked += 1
+        failure = outcome.failure
+        if failure is None:
+            loss = objective.loss(outcome.metrics)
+            for name, value in outcome.metrics.items():
+                _add(metrics, name, value, 0)
+        else:
+            first_failure = first_failure or f"{case}: {failure.message}"
+            if failure.blame == "infrastructure":
+                missing += 1
+                continue
+            failed += 1
+            loss = objective.worst_loss
+            if loss is None:
+                unscored += 1
+                continue
+        _add(cases, case, loss, failure is not None)
+        _add(repeats, repeat, loss, failure is not None)
+    mean = sum(row[1] / row[0] for row in cases.values()) / len(cases) if cases else None
+    return Evaluation(
+        candidate,
+        purpose,
+        _tallies(cases),
+        _tallies(repeats),
+        _tallies(metrics),
+        asked,
+        mean,
+        missing,
+        failed,
+        unscored,
+        first_failure,
+    )
+
+
+def _add(sums: dict[K, list[float]], key: K, value: float, failed: int) -> None:
+    row = sums.get(key)
+    if row is None:
+        sums[key] = [1, value, value * value, failed]
+        return
+    row[0] += 1
+    row[1] += value
+    row[2] += value * value
+    row[3] += failed
+
+
+def _tallies(sums: dict[K, list[float]]) -> dict[K, Tally]:
+    return {key: Tally(int(n), total, sq, int(bad)) for key, (n, total, sq, bad) in sums.items()}

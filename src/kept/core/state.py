@@ -1,0 +1,223 @@
+"""The state of a run: a fold over its journal, with no other home.
+
+Live run, resume, report and page all call `advance`. The state is small: it never holds rollouts.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from kept.core.budget import Spend, StopReason
+from kept.core.event import (
+    Event,
+    Proposed,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    StepClosed,
+    StepOpened,
+)
+from kept.core.grow import Log, Seen
+from kept.core.proposal import ClosedStep, Note, Proposal, Reply, Skip, Turn
+from kept.core.score import Evaluation
+
+
+class FoldError(ValueError):
+    """An event that cannot follow the ones before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStep:
+    """A step without a verdict."""
+
+    step: int
+    turn: Turn
+    incumbent: str
+    """What it is judged against: moves on when an earlier step is kept."""
+    rollouts_at: int
+    rebases: int = 0
+    reply: Reply | None = None
+    """None while the proposer is at work."""
+    spend: Spend = field(default_factory=Spend)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a run stands."""
+
+    started: RunStarted | None = None
+    incumbent: str = ""
+    best: str = ""
+    best_step: int | None = None
+    """None while the seed is the best."""
+    next_step: int = 0
+    open: tuple[OpenStep, ...] = ()
+    """In step order."""
+    closed: Log[ClosedStep] = field(default_factory=Log[ClosedStep])
+    judged: Seen = field(default_factory=Seen)
+    """Ids of the candidates that have had a verdict."""
+    turns: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Steps opened by proposer."""
+    exhausted: frozenset[str] = frozenset()
+    """Proposers that have no more to give."""
+    keeps: int = 0
+    crashes: int = 0
+    dry: int = 0
+    """Steps closed since the last keep."""
+    memory: tuple[Note, ...] = ()
+    spend: Spend = field(default_factory=Spend)
+    """Of closed steps."""
+    elapsed: float = 0.0
+    """Wall time of past sittings; a killed one counts up to its last event."""
+    sitting: tuple[float, float] | None = None
+    """When the present sitting began and when it was last heard of."""
+    evaluations: Mapping[str, tuple[Evaluation, ...]] = field(
+        default_factory=dict[str, tuple[Evaluation, ...]]
+    )
+    """Latest tallies of the seed, the incumbent and the best."""
+    stopped: StopReason | None = None
+
+    @property
+    def seed(self) -> str:
+        """Id of the candidate the run started from."""
+        return self.started.seed if self.started else ""
+
+    def fact(self, name: str) -> str:
+        """One of the facts that the run started with, as text; empty when it is not there."""
+        return str(self.started.facts.get(name, "")) if self.started else ""
+
+    def settled(self) -> "State":
+        """The state without what may differ between two sittings of the same run."""
+        return replace(self, spend=Spend(), elapsed=0.0, sitting=None, started=None)
+
+
+def advance(state: State, event: Event) -> State:
+    """The state after one more event."""
+    if state.started is None and not isinstance(event, RunStarted):
+        raise FoldError(f"a journal begins with `run_started`, not `{event.kind}`")
+    match event:
+        case RunStarted():
+            if state.started is not None:
+                raise FoldError("a second `run_started`")
+            sitting = (event.t, event.t)
+            seed = event.seed
+            return replace(state, started=event, incumbent=seed, best=seed, sitting=sitting)
+        case RunResumed():
+            elapsed = state.elapsed + _length(state.sitting)
+            return replace(state, stopped=None, elapsed=elapsed, sitting=(event.t, event.t))
+        case RunStopped():
+            began = state.sitting[0] if state.sitting else event.t
+            elapsed = state.elapsed + max(0.0, event.t - began)
+            return replace(state, stopped=event.reason, elapsed=elapsed, sitting=None)
+        case StepOpened():
+            return _opened(state, event)
+        case Proposed():
+            return _proposed(state, event)
+        case StepClosed():
+            return _closed(state, event)
+        case _:
+            assert_never(event)
+
+
+def _length(sitting: tuple[float, float] | None) -> float:
+    return max(0.0, sitting[1] - sitting[0]) if sitting else 0.0
+
+
+def fold(events: Iterable[Event], state: State | None = None) -> State:
+    """The state after many events."""
+    state = state or State()
+    for event in events:
+        state = advance(state, event)
+    return state
+
+
+def _opened(state: State, event: StepOpened) -> State:
+    if event.step != state.next_step:
+        raise FoldError(f"step {event.step} opened, {state.next_step} expected")
+    if event.incumbent != state.incumbent:
+        raise FoldError(f"step {event.step} opened on {event.incumbent}, not on the incumbent")
+    step = OpenStep(event.step, event.turn, event.incumbent, event.rollouts_at)
+    name = event.turn.proposer
+    return replace(
+        state,
+        next_step=event.step + 1,
+        open=(*state.open, step),
+        turns={**state.turns, name: state.turns.get(name, 0) + 1},
+    )
+
+
+def _proposed(state: State, event: Proposed) -> State:
+    at = _place(state, event.step)
+    step = state.open[at]
+    if step.reply is not None:
+        raise FoldError(f"step {event.step} was proposed twice")
+    changed = replace(step, reply=event.reply, spend=event.spend)
+    return replace(state, open=(*state.open[:at], changed, *state.open[at + 1 :]))
+
+
+def _closed(state: State, event: StepClosed) -> State:
+    if _place(state, event.step) != 0:
+        raise FoldError(f"step {event.step} closed before step {state.open[0].step}")
+    step, *rest = state.open
+    if event.incumbent != step.incumbent:
+        raise FoldError(f"step {event.step} was judged against {event.incumbent}, a past incumbent")
+    verdict = event.verdict
+    kept = verdict.outcome == "keep" and event.candidate is not None
+    incumbent = event.candidate if kept and event.candidate else state.incumbent
+    best = event.candidate if verdict.best and event.candidate else state.best
+    memory = (*state.memory, step.reply) if isinstance(step.reply, Note) else state.memory
+    spent_out = isinstance(step.reply, Skip) and step.reply.exhausted
+    return replace(
+        state,
+        incumbent=incumbent,
+        best=best,
+        best_step=event.step if best != state.best else state.best_step,
+        # a keep moves the ground under every open step: each is judged anew against it
+        open=tuple(replace(s, incumbent=incumbent, rebases=s.rebases + 1) for s in rest)
+        if kept
+        else tuple(rest),
+        closed=state.closed.add(_closed_step(step, event)),
+        judged=state.judged.add(event.candidate) if event.candidate else state.judged,
+        exhausted=state.exhausted | {step.turn.proposer} if spent_out else state.exhausted,
+        keeps=state.keeps + kept,
+        crashes=state.crashes + (verdict.outcome == "crash"),
+        dry=0 if kept else state.dry + 1,
+        memory=memory,
+        spend=state.spend + event.spend,
+        evaluations=_remembered(state, event, {state.seed, incumbent, best}),
+        sitting=(state.sitting[0], event.t) if state.sitting else None,
+    )
+
+
+def _closed_step(step: OpenStep, event: StepClosed) -> ClosedStep:
+    decided = [e for e in event.evaluations if e.candidate == event.candidate]
+    return ClosedStep(
+        step=step.step,
+        turn=step.turn,
+        incumbent=event.incumbent,
+        candidate=event.candidate,
+        proposal=step.reply if isinstance(step.reply, Proposal) else None,
+        reports=event.reports,
+        verdict=event.verdict,
+        loss=next((e.loss for e in decided if e.purpose == "decide"), None),
+    )
+
+
+def _remembered(
+    state: State, event: StepClosed, wanted: set[str]
+) -> Mapping[str, tuple[Evaluation, ...]]:
+    new = [evaluation for evaluation in event.evaluations if evaluation.candidate in wanted]
+    if not new and wanted.issuperset(state.evaluations):
+        return state.evaluations
+    known = {id_: old for id_, old in state.evaluations.items() if id_ in wanted}
+    for evaluation in new:
+        others = [e for e in known.get(evaluation.candidate, ()) if e.purpose != evaluation.purpose]
+        known[evaluation.candidate] = (*others, evaluation)
+    return known
+
+
+def _place(state: State, number: int) -> int:
+    for at, step in enumerate(state.open):
+        if step.step == number:
+            return at
+    raise FoldError(f"step {number} is not open")

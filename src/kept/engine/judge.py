@@ -1,0 +1,184 @@
+"""From a reply to a verdict: guards, then the dialogue with the gate.
+
+The guards cost nothing and come first. Then the gate asks for what it needs until it has a verdict.
+"""
+
+from dataclasses import dataclass
+
+from kept.core.artifact import Candidate
+from kept.core.edit import Applied, EditReport, apply_edits, changed_lines, changed_paths
+from kept.core.grow import Seen
+from kept.core.plan import Plan
+from kept.core.proposal import Ask, Note, Proposal, ProposerFailed, Reply, Skip
+from kept.core.rollout import Pair, Purpose
+from kept.core.score import Evaluation, summarize
+from kept.core.verdict import Side, Verdict, View
+from kept.engine.evaluate import Evaluator
+from kept.engine.known import Known
+from kept.errors import RunError
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a step is judged against."""
+
+    incumbent: str
+    best: str
+    made_for: str
+    """The incumbent that the proposal was made for, before any rebase."""
+    judged: Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A step that is ready to close."""
+
+    candidate: str | None
+    reports: tuple[EditReport, ...]
+    verdict: Verdict
+    evaluations: tuple[Evaluation, ...] = ()
+
+
+class Judge:
+    """Judges steps; holds nothing that a resume would need."""
+
+    def __init__(self, plan: Plan, known: Known, evaluator: Evaluator) -> None:
+        self._plan = plan
+        self._known = known
+        self._evaluator = evaluator
+        self._train = tuple(case.id for case in plan.cases.train)
+        self._holdout = tuple(case.id for case in plan.cases.holdout)
+        self._sums: dict[tuple[str, Purpose, tuple[Pair, ...]], Evaluation] = {}
+        self.attempts: dict[int, list[str]] = {}
+        """Candidates that each open step has put before the gate, one a rebase; the last counts."""
+
+    async def judge(self, step: int, reply: Reply, ground: Ground) -> Judged:
+        """The verdict on one reply."""
+        match reply:
+            case Skip():
+                return Judged(None, (), Verdict("skip", reply.why, code="nothing proposed"))
+            case Note():
+                return Judged(None, (), Verdict("skip", "a note was taken", code="note"))
+            case ProposerFailed(failure=failure):
+                reason = f"the proposer failed: {failure.message}"
+                return Judged(None, (), Verdict("crash", reason, code="proposer failed"))
+            case Proposal():
+                return await self._judge_proposal(step, reply, ground)
+
+    async def _judge_proposal(self, step: int, proposal: Proposal, ground: Ground) -> Judged:
+        incumbent = self._known.candidate(ground.incumbent)
+        applied = self.apply(incumbent, proposal)
+        refused = self._guard(applied, incumbent, proposal, ground)
+        if refused is not None:
+            id_ = applied.candidate.id if applied.candidate.id != incumbent.id else None
+            return Judged(id_, applied.reports, refused)
+        self._known.save(applied.candidate)
+        self.attempts.setdefault(step, []).append(applied.candidate.id)
+        verdict, evaluations = await self._ask_gate(step, proposal, applied.candidate.id, ground)
+        return Judged(applied.candidate.id, applied.reports, verdict, evaluations)
+
+    def apply(self, incumbent: Candidate, proposal: Proposal) -> Applied:
+        """A proposal's edits on a candidate."""
+        return apply_edits(incumbent, proposal.edits, self._plan.rules, self._plan.locate)
+
+    def _guard(
+        self, applied: Applied, incumbent: Candidate, proposal: Proposal, ground: Ground
+    ) -> Verdict | None:
+        """Why a candidate is not worth a rollout; None when it may be."""
+        took = sum(report.fate == "applied" for report in applied.reports)
+        rebased = ground.incumbent != ground.made_for
+        if applied.candidate.id == incumbent.id:
+            if rebased:
+                return Verdict("skip", "stale: an earlier step made this change", code="stale")
+            fates = "; ".join(
+                f"{r.fate}: {r.detail}" if r.detail else r.fate for r in applied.reports
+            )
+            code = "no change" if took else "no edits"
+            return Verdict("skip", f"nothing changes ({fates or 'no edits'})", code=code)
+        if rebased:
+            first = self.apply(self._known.candidate(ground.made_for), proposal)
+            if took < sum(report.fate == "applied" for report in first.reports):
+                reason = "stale: an earlier step was kept, and the edits no longer apply"
+                return Verdict("skip", reason, code="stale")
+        if applied.candidate.id in ground.judged:
+            return duplicate()
+        return self._limits(incumbent, applied.candidate)
+
+    def _limits(self, incumbent: Candidate, candidate: Candidate) -> Verdict | None:
+        rules = self._plan.rules
+        files = changed_paths(incumbent, candidate)
+        if rules.max_files is not None and len(files) > rules.max_files:
+            reason = f"changes {len(files)} files, {rules.max_files} allowed"
+            return Verdict("discard", reason, code="over limit")
+        if rules.max_changed_lines is not None:
+            lines = changed_lines(incumbent, candidate)
+            if lines > rules.max_changed_lines:
+                reason = f"changes {lines} lines, {rules.max_changed_lines} allowed"
+                return Verdict("discard", reason, code="over limit")
+        return None
+
+    async def _ask_gate(
+        self, step: int, proposal: Proposal, challenger: str, ground: Ground
+    ) -> tuple[Verdict, tuple[Evaluation, ...]]:
+        asked: dict[tuple[str, Purpose], tuple[Pair, ...]] = {}
+        while True:
+            known = {key: self._sum_up(*key, pairs) for key, pairs in asked.items()}
+            view = View(
+                challenger=_side(challenger, known),
+                incumbent=_side(ground.incumbent, known),
+                best=_side(ground.best, known),
+                train=self._train,
+                holdout=self._holdout,
+                objective=self._plan.objective,
+                simplifies=proposal.simplifies,
+            )
+            answer = self._plan.gate.decide(view)
+            if isinstance(answer, Verdict):
+                return answer, tuple(known.values())
+            if not _note_asked(asked, answer):
+                raise RunError(f"the gate `{self._plan.gate.name}` asked for nothing new")
+            await self._evaluator.answer(answer, step)
+
+    def _sum_up(self, candidate: str, purpose: Purpose, pairs: tuple[Pair, ...]) -> Evaluation:
+        # the incumbent's pairs are summed up once, not again for every challenger
+        key = (candidate, purpose, pairs)
+        found = self._sums.get(key)
+        if found is None:
+            ask = Ask(candidate, pairs, purpose)
+            outcomes = self._evaluator.outcomes(ask)
+            found = summarize(candidate, purpose, outcomes, self._plan.objective)
+            if not found.missing:
+                self._sums[key] = found
+        return found
+
+    def forget(self, alive: set[str]) -> None:
+        """Drop sums of candidates that are no longer in play."""
+        for key in [key for key in self._sums if key[0] not in alive]:
+            del self._sums[key]
+
+
+def duplicate() -> Verdict:
+    """The verdict on a candidate that already had one."""
+    return Verdict("skip", "a duplicate of a candidate already judged", code="duplicate")
+
+
+def _side(id_: str, known: dict[tuple[str, Purpose], Evaluation]) -> Side:
+    return Side(id_, {purpose: e for (owner, purpose), e in known.items() if owner == id_})
+
+
+def _note_asked(asked: dict[tuple[str, Purpose], tuple[Pair, ...]], asks: tuple[Ask, ...]) -> bool:
+    """Add Asks to what a step has asked; whether any brought something new."""
+    new = False
+    for ask in asks:
+        key = (ask.candidate, ask.purpose)
+        before = asked.get(key)
+        if before is None:
+            asked[key] = ask.pairs
+            new = True
+            continue
+        seen = set(before)
+        more = tuple(pair for pair in ask.pairs if pair not in seen)
+        if more:
+            asked[key] = before + more
+            new = True
+    return new

@@ -1,0 +1,246 @@
+"""The loop: open steps, have them judged side by side, close them in order.
+
+Up to `width` steps are open at once. Whatever order they finish in, they close in step order, and
+step n + width opens exactly when step n closes; so what happens next depends on the journal alone,
+and a run that was cut anywhere resumes to the same end. When a step is kept, the steps behind it
+are judged again against the new incumbent.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from kept.core.budget import Spend, StopReason
+from kept.core.event import Event, RunStopped, StepClosed, StepOpened
+from kept.core.plan import Plan
+from kept.core.ports import Clock, Journal, Sink
+from kept.core.rollout import Job
+from kept.core.schedule import budget_stop
+from kept.core.score import Outcome
+from kept.core.state import OpenStep, State, advance
+from kept.engine.evaluate import Evaluator
+from kept.engine.interrupt import Interrupt
+from kept.engine.judge import Ground, Judge, Judged, duplicate
+from kept.engine.known import Known
+from kept.engine.propose import Proposing
+from kept.engine.purse import Meter, OutOfBudget, Purse
+from kept.errors import KeptError
+from kept.gates.common import MIN_COVERAGE
+
+GRACE = 30.0
+"""Seconds that what is in flight gets to finish when a run stops."""
+
+OUTAGE = 3
+"""Undecided steps in a row that mean the evaluator is down."""
+
+
+class Loop:
+    """One sitting of a run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        journal: Journal,
+        state: State,
+        clock: Clock,
+        sinks: Sequence[Sink] = (),
+        opened: Mapping[int, State] | None = None,
+    ) -> None:
+        self.state = state
+        self.interrupt = Interrupt()
+        self._plan = plan
+        self._journal = journal
+        self._clock = clock
+        self._sinks = sinks
+        self._opened: dict[int, State] = dict(opened or {})
+        """The state each open step was opened in: what its brief is made of."""
+        self._known = Known(journal)
+        self._purse = Purse(plan.budget, state.spend, plan.worst_usd)
+        self._evaluator = Evaluator(plan, journal, self._known, self._purse, clock)
+        self._judge = Judge(plan, self._known, self._evaluator)
+        self._proposing = Proposing(plan, journal, self._known, self._evaluator, clock)
+        self._tasks: dict[int, asyncio.Task[Judged]] = {}
+        self._began = clock.monotonic()
+
+    async def run(self) -> State:
+        """Go on until there is a reason to stop."""
+        reason = StopReason("error", "the run was cancelled")
+        try:
+            self._take_up()
+            while True:
+                stop = self._open_steps()
+                if not self.state.open:
+                    assert stop is not None
+                    reason = stop
+                    break
+                ended = await self._first_verdict()
+                if isinstance(ended, Judged):
+                    self._close(ended)
+                    ended = outage(self.state)
+                if ended is not None:
+                    reason = ended
+                    break
+        except KeptError as error:
+            reason = StopReason("error", error.message)
+            raise
+        finally:
+            await self._wind_down(reason)
+            self._tell(RunStopped(reason=reason, t=self._clock.time()))
+            self._journal.sync()
+        return self.state
+
+    def _take_up(self) -> None:
+        """Go on where an earlier sitting left off; nothing to do for a new run."""
+        state = self.state
+        self._known.save(self._plan.seed)
+        self._evaluator.listener = self._heard
+        self._proposing.remember(state)
+        if state.next_step == 0:
+            return
+        elsewhere = {*state.judged, state.seed}
+        if state.open:
+            waiting = {step.step for step in state.open}
+            for step, job, outcome in self._journal.tail(state.open[0].rollouts_at):
+                elsewhere.add(job.candidate_id)
+                if step in waiting:
+                    self._evaluator.count(step, outcome)
+        self._known.elsewhere |= elsewhere
+        for step in state.open:
+            self._start(step.step)
+
+    def _open_steps(self) -> StopReason | None:
+        """Open steps up to the width; the reason when no more may open."""
+        while len(self.state.open) < self._plan.width:
+            stop = budget_stop(self._plan.budget, self.state, self._elapsed())
+            turn = stop or self._plan.schedule.next(self.state)
+            if isinstance(turn, StopReason):
+                return turn
+            number = self.state.next_step
+            self._tell(
+                StepOpened(
+                    step=number,
+                    turn=turn,
+                    incumbent=self.state.incumbent,
+                    rollouts_at=self._journal.rollouts_size,
+                    t=self._clock.time(),
+                )
+            )
+            self._opened[number] = self.state
+            self._start(number)
+        return None
+
+    def _start(self, number: int) -> None:
+        self._tasks[number] = asyncio.get_running_loop().create_task(self._work(number))
+
+    async def _work(self, number: int) -> Judged:
+        """One step, from its brief to its verdict."""
+        if self._step(number).reply is None:
+            told = await self._proposing.ask(number, self._opened[number])
+            self._purse.pay(told.spend)
+            self._tell(told)
+            self._proposing.heard(number, told.reply)
+        step, state = self._step(number), self.state
+        assert step.reply is not None
+        made_for = self._opened[number].incumbent
+        ground = Ground(step.incumbent, state.best, made_for, state.judged)
+        return await self._judge.judge(number, step.reply, ground)
+
+    async def _first_verdict(self) -> Judged | StopReason:
+        """What the oldest open step came to, or why the run must stop before it does."""
+        task = self._tasks[self.state.open[0].step]
+        if not task.done():
+            await self.interrupt.race(task)
+        if self.interrupt.asked:
+            return StopReason("interrupted", "stopped on request")
+        try:
+            return task.result()
+        except OutOfBudget as error:
+            return error.reason
+
+    def _close(self, judged: Judged) -> None:
+        """Write the verdict of the oldest open step, and let the others feel it."""
+        step = self.state.open[0]
+        verdict, evaluations = judged.verdict, judged.evaluations
+        if judged.candidate is not None and judged.candidate in self.state.judged:
+            verdict, evaluations = duplicate(), ()
+        held = self.state.evaluations
+        self._tell(
+            StepClosed(
+                step=step.step,
+                candidate=judged.candidate,
+                incumbent=step.incumbent,
+                reports=judged.reports,
+                verdict=verdict,
+                # the incumbent's tallies are written once, not with each of its challengers
+                evaluations=tuple(e for e in evaluations if e not in held.get(e.candidate, ())),
+                spend=self._settle(step, judged.candidate),
+                rollouts=(step.rollouts_at, self._journal.rollouts_size),
+                t=self._clock.time(),
+            )
+        )
+        self._journal.sync()
+        del self._tasks[step.step], self._opened[step.step]
+        self._proposing.forget(step.step)
+        if self.state.incumbent != step.incumbent:
+            for later in self.state.open:
+                # the ground has moved: what was proposed is judged anew
+                if later.reply is not None:
+                    self._tasks[later.step].cancel()
+                    self._start(later.step)
+        self._forget()
+
+    def _settle(self, step: OpenStep, candidate: str | None) -> Spend:
+        """What a step used, and how much of it to no use."""
+        tried = set(self._judge.attempts.pop(step.step, ())) - {candidate}
+        moot = sum(len(self._known.of(id_)) for id_ in tried if id_ != self.state.incumbent)
+        meter = self._evaluator.meters.pop(step.step, None) or Meter()
+        return meter.spend(moot) + step.spend
+
+    def _forget(self) -> None:
+        """Let go of candidates that are out of play."""
+        state = self.state
+        alive = {state.seed, state.incumbent, state.best}
+        for step in state.open:
+            alive.add(self._opened[step.step].incumbent)
+            alive.update(self._judge.attempts.get(step.step, ()))
+        self._known.keep_only(alive)
+        self._judge.forget(alive)
+
+    async def _wind_down(self, reason: StopReason) -> None:
+        """Let what is in flight finish, within bounds; cancel the rest; leave nothing running."""
+        self._evaluator.pause()
+        if reason.kind != "error":
+            drains = (self._proposing.drain(GRACE), self._evaluator.drain(GRACE))
+            await self.interrupt.race_now(asyncio.gather(*drains))
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._evaluator.close()
+        await self._plan.runner.close()
+
+    def _step(self, number: int) -> OpenStep:
+        return next(step for step in self.state.open if step.step == number)
+
+    def _elapsed(self) -> float:
+        return self.state.elapsed + self._clock.monotonic() - self._began
+
+    def _tell(self, event: Event) -> None:
+        self._journal.append(event)
+        self.state = advance(self.state, event)
+        for sink in self._sinks:
+            sink.on_event(event, self.state)
+
+    def _heard(self, step: int, job: Job, outcome: Outcome) -> None:
+        for sink in self._sinks:
+            sink.on_rollout(job, outcome)
+
+
+def outage(state: State) -> StopReason | None:
+    """The reason to stop when the evaluator seems to be down; None while it answers."""
+    last = state.closed[-OUTAGE:]
+    if not last or any(step.verdict.code != "indecisive" for step in last):
+        return None
+    seed = state.evaluations.get(state.seed, ())
+    never_ran = len(state.closed) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
+    if len(last) < OUTAGE and not never_ran:
+        return None
+    return StopReason("error", f"the evaluator does not answer: {last[-1].verdict.reason}")

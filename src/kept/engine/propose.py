@@ -1,0 +1,149 @@
+"""From a brief to a reply: calling a proposer, answering what it asks, telling what came of it."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+from kept.core.budget import Spend
+from kept.core.event import Proposed
+from kept.core.plan import Plan
+from kept.core.ports import Clock, Journal, Proposer
+from kept.core.proposal import (
+    Answer,
+    Ask,
+    Brief,
+    Proposal,
+    ProposerFailed,
+    ProposerReply,
+    Reply,
+    derive_seed,
+)
+from kept.core.rollout import Failure
+from kept.core.state import State
+from kept.engine.evaluate import Evaluator
+from kept.engine.known import Known
+from kept.engine.scope import JournalScope
+from kept.errors import KeptError, RunError
+
+
+class Proposing:
+    """Makes briefs and has them answered."""
+
+    def __init__(
+        self, plan: Plan, journal: Journal, known: Known, evaluator: Evaluator, clock: Clock
+    ) -> None:
+        self._plan = plan
+        self._journal = journal
+        self._known = known
+        self._evaluator = evaluator
+        self._clock = clock
+        self._replies: dict[int, Reply] = {}
+        self._told: dict[int, asyncio.Event] = {}
+        self._flying = 0
+        self._idle = asyncio.Event()
+
+    def remember(self, state: State) -> None:
+        """Take up replies of earlier sittings that later steps may still want to see."""
+        for closed in state.closed[-2 * self._plan.width :]:
+            if closed.proposal is not None:
+                self._replies[closed.step] = closed.proposal
+            self._event(closed.step).set()
+        for step in state.open:
+            if step.reply is not None:
+                self.heard(step.step, step.reply)
+
+    def heard(self, number: int, reply: Reply) -> None:
+        """A step's reply is in the journal: those behind it may look at it."""
+        self._replies[number] = reply
+        self._event(number).set()
+
+    def forget(self, closed: int) -> None:
+        """A step closed; nobody looks back further than two widths."""
+        for number in [n for n in self._told if n < closed - 2 * self._plan.width]:
+            del self._told[number]
+            self._replies.pop(number, None)
+
+    async def drain(self, seconds: float) -> None:
+        """Wait a bounded time for proposers that are at work."""
+        if self._flying:
+            self._idle.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), seconds)
+
+    async def ask(self, number: int, opened: State) -> Proposed:
+        """Have a proposer answer the brief of a step that was opened in this state."""
+        step = opened.open[-1]
+        proposer = self._plan.proposer(step.turn.proposer)
+        elders = [s.step for s in opened.open if s.step < number]
+        open_proposals: list[Proposal] = []
+        if proposer.serial:
+            for elder in elders:
+                await self._event(elder).wait()
+                reply = self._replies.get(elder)
+                if isinstance(reply, Proposal):
+                    open_proposals.append(reply)
+        brief = Brief(
+            step=number,
+            turn=step.turn,
+            seed=derive_seed(self._plan.random_seed, step.turn.phase, number),
+            incumbent=self._known.candidate(opened.incumbent),
+            closed=opened.closed,
+            open=open_proposals,
+            train=self._plan.cases.train,
+            memory=opened.memory,
+            rules=self._plan.rules,
+            objective=self._plan.objective,
+        )
+        return await self._converse(proposer, brief)
+
+    async def _converse(self, proposer: Proposer, brief: Brief) -> Proposed:
+        """Call, answer what is asked, call again: until there is a reply."""
+        path = f"propose/{brief.step}"
+        while True:
+            scope = JournalScope(self._journal, path)
+            reply = await self._call(proposer, brief, scope)
+            if not isinstance(reply, Ask):
+                break
+            self._check(reply, proposer)
+            await self._evaluator.answer([reply], brief.step)
+            brief = replace(brief, answers=(*brief.answers, self._answer(reply)))
+        usage = scope.usage
+        spend = Spend(
+            calls=usage.calls,
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
+            usd=usage.usd,
+        )
+        if isinstance(reply, Failure):
+            reply = ProposerFailed(reply)
+        return Proposed(step=brief.step, reply=reply, spend=spend, t=self._clock.time())
+
+    async def _call(self, proposer: Proposer, brief: Brief, scope: JournalScope) -> ProposerReply:
+        self._flying += 1
+        try:
+            return await proposer.propose(brief, scope)
+        except KeptError:
+            raise
+        except Exception as error:  # noqa: BLE001 # the port wrapper: a proposer's bug is a value
+            return Failure("crash", "infrastructure", f"{type(error).__name__}: {error}")
+        finally:
+            self._flying -= 1
+            if not self._flying:
+                self._idle.set()
+
+    def _check(self, ask: Ask, proposer: Proposer) -> None:
+        """A proposer never sees the cases that decide."""
+        train = {case.id for case in self._plan.cases.train}
+        if ask.purpose not in ("feedback", "probe") or any(p.case not in train for p in ask.pairs):
+            raise RunError(
+                f"the proposer `{proposer.name}` asked for rollouts it may not see",
+                hint="a proposer may ask for `feedback` and `probe` rollouts of train cases only",
+            )
+
+    def _answer(self, ask: Ask) -> Answer:
+        outcomes = dict(self._evaluator.outcomes(ask))
+        traces = {p: self._journal.trace(o.trace) for p, o in outcomes.items() if o.trace}
+        return Answer(ask, outcomes, traces)
+
+    def _event(self, number: int) -> asyncio.Event:
+        return self._told.setdefault(number, asyncio.Event())

@@ -1,0 +1,101 @@
+"""What is left of the budget, with what is under way set aside."""
+
+from kept.core.budget import Budget, Reservation, Spend, StopReason, refusal
+from kept.core.score import Outcome
+
+
+class OutOfBudget(Exception):
+    """An Ask whose worst case does not fit; carries the reason to stop."""
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
+
+
+class Meter:
+    """A `Spend` in the making: plain sums, because one is added to with every rollout."""
+
+    __slots__ = (
+        "calls",
+        "cancelled",
+        "retries",
+        "rollouts",
+        "seconds",
+        "tokens_in",
+        "tokens_out",
+        "usd",
+    )
+
+    def __init__(self) -> None:
+        self.rollouts = 0
+        self.cancelled = 0
+        self.retries = 0
+        self.calls = 0
+        self.tokens_in = 0
+        self.tokens_out = 0
+        self.usd = 0.0
+        self.seconds = 0.0
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one rollout."""
+        self.rollouts += 1
+        self.retries += outcome.tries - 1
+        self.seconds += outcome.seconds
+        usage = outcome.usage
+        if usage.calls or usage.usd:
+            self.calls += usage.calls
+            self.tokens_in += usage.tokens_in
+            self.tokens_out += usage.tokens_out
+            self.usd += usage.usd
+
+    def spend(self, moot: int = 0) -> Spend:
+        """What was counted so far, so many of it to no use."""
+        return Spend(
+            rollouts=self.rollouts,
+            moot=moot,
+            cancelled=self.cancelled,
+            retries=self.retries,
+            calls=self.calls,
+            tokens_in=self.tokens_in,
+            tokens_out=self.tokens_out,
+            usd=self.usd,
+            seconds=self.seconds,
+        )
+
+
+class Purse:
+    """Reserve before, settle after."""
+
+    def __init__(self, budget: Budget, spent: Spend, worst_usd: float) -> None:
+        self._budget = budget
+        self._worst = worst_usd
+        self._before = spent
+        self._meter = Meter()
+        self._reserved = 0
+
+    @property
+    def spent(self) -> Spend:
+        """All that was used."""
+        return self._before + self._meter.spend()
+
+    def reserve(self, rollouts: int) -> None:
+        """Set aside the worst case of so many rollouts, or raise `OutOfBudget`."""
+        if self._budget.max_rollouts is not None or self._budget.max_usd is not None:
+            set_aside = Reservation(self._reserved, self._reserved * self._worst)
+            worst = Reservation(rollouts, rollouts * self._worst)
+            reason = refusal(self._budget, self.spent, set_aside, worst)
+            if reason is not None:
+                raise OutOfBudget(reason)
+        self._reserved += rollouts
+
+    def release(self, rollouts: int) -> None:
+        """Give back what was set aside for so many rollouts."""
+        self._reserved -= rollouts
+
+    def settle(self, outcome: Outcome) -> None:
+        """Count what a rollout really used."""
+        self._meter.add(outcome)
+
+    def pay(self, spend: Spend) -> None:
+        """Count what something other than a rollout used."""
+        self._before += spend

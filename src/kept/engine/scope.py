@@ -1,0 +1,73 @@
+"""Call-level replay: a scope that serves journalled replies until the first miss."""
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, is_dataclass
+from typing import TypeVar
+
+from kept.core.ports import Journal, Priced
+from kept.core.rollout import FREE, Failure, Job, Usage
+
+R = TypeVar("R", bound=Priced)
+
+
+class JournalScope:
+    """Implements `kept.core.ports.Scope` on a journal."""
+
+    __slots__ = ("_asked", "_journal", "_owner", "_parent", "usage")
+
+    def __init__(
+        self, journal: Journal, owner: str | Job, parent: "JournalScope | None" = None
+    ) -> None:
+        self._journal = journal
+        self._owner = owner
+        self._parent = parent
+        self._asked: dict[str, int] = {}
+        self.usage: Usage = FREE
+        """Of the calls made here and below, in whichever sitting they were made."""
+
+    @property
+    def path(self) -> str:
+        """Where its calls are journalled."""
+        # put together only when a call is made: most rollouts of a plain function make none
+        return self._owner if isinstance(self._owner, str) else self._owner.scope
+
+    async def call(
+        self, request: object, reply: type[R], do: Callable[[], Awaitable[R | Failure]]
+    ) -> R | Failure:
+        """The journalled reply to the nth equal request, or a new one, journalled on arrival."""
+        key = request_key(request)
+        nth = self._asked.get(key, 0)
+        self._asked[key] = nth + 1
+        known = self._journal.calls(self.path, key, reply)
+        if nth < len(known):
+            answer = known[nth]
+            if not isinstance(answer, Failure):
+                self._count(answer.usage)
+            return answer
+        answer = await do()
+        if isinstance(answer, Failure):
+            # an outage is no reply: the next sitting asks again
+            if answer.blame == "candidate":
+                self._journal.record_call(self.path, key, answer)
+            return answer
+        self._journal.record_call(self.path, key, answer)
+        self._count(answer.usage)
+        return answer
+
+    def branch(self, name: str) -> "JournalScope":
+        """A scope of its own below this one."""
+        return JournalScope(self._journal, f"{self.path}/{name}", self)
+
+    def _count(self, usage: Usage) -> None:
+        self.usage += usage
+        if self._parent is not None:
+            self._parent._count(usage)
+
+
+def request_key(request: object) -> str:
+    """A hash of a request; equal requests have equal keys."""
+    plain = asdict(request) if is_dataclass(request) and not isinstance(request, type) else request
+    text = json.dumps(plain, sort_keys=True, ensure_ascii=False, default=repr)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]

@@ -1,0 +1,68 @@
+"""The whole error tree.
+
+    KeptError               message, optional hint; the CLI prints it without a traceback
+    ├── SpecError           a spec that cannot be read: every problem at once
+    ├── SetupError          something outside the spec is missing: a tool, a key, a file
+    ├── JournalError        the record of a run cannot be read or written
+    │   └── LockedError     another process is writing this run
+    └── RunError            a run stopped by an error; its journal is intact
+
+Raised means that the run cannot honestly go on. What goes wrong inside one rollout, score or
+proposal is a `Failure` value in the journal, never an exception and never a number.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class KeptError(Exception):
+    """Something a person must know, said once, with what to do about it."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a spec, where it stands, and what would mend it."""
+
+    where: str
+    """`file:line`, or the flag it came from."""
+    path: str
+    """Key path inside the spec, `artifacts.include[0]`; empty for the whole file."""
+    message: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        path = f" {self.path}:" if self.path else ""
+        hint = f" (hint: {self.hint})" if self.hint else ""
+        return f"{self.where}{path} {self.message}{hint}"
+
+
+class SpecError(KeptError):
+    """A spec with problems, all of them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class SetupError(KeptError):
+    """Something outside the spec is missing."""
+
+
+class JournalError(KeptError):
+    """The record of a run cannot be read or written."""
+
+
+class LockedError(JournalError):
+    """Another process is writing this run."""
+
+
+class RunError(KeptError):
+    """A run that could not go on; its journal is intact and it can be resumed."""

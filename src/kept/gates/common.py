@@ -1,0 +1,66 @@
+"""What several gates need: whole passes over a split, coverage, constraints."""
+
+from functools import lru_cache
+
+from kept.core.objective import Objective
+from kept.core.proposal import Ask
+from kept.core.rollout import Pair, Purpose
+from kept.core.score import Evaluation
+from kept.core.verdict import Side, Verdict
+
+MIN_COVERAGE = 0.9
+"""Below this share of answers, infrastructure failures leave a comparison undecided."""
+
+
+@lru_cache(maxsize=64)
+def passes(cases: tuple[str, ...], repeats: int) -> tuple[Pair, ...]:
+    """Every case, `repeats` times over."""
+    return tuple(Pair(case, repeat) for repeat in range(repeats) for case in cases)
+
+
+def asks_for(
+    sides: tuple[Side, ...], cases: tuple[str, ...], repeats: int, purpose: Purpose
+) -> tuple[Ask, ...]:
+    """The passes that are not known yet, each candidate once."""
+    missing = {side.id: side for side in sides if purpose not in side.known}
+    return tuple(Ask(id_, passes(cases, repeats), purpose) for id_ in missing)
+
+
+def not_comparable(challenger: Evaluation, incumbent: Evaluation) -> Verdict | None:
+    """The verdict on a challenger that cannot be compared; None when it can."""
+    for who, evaluation in (("challenger", challenger), ("incumbent", incumbent)):
+        if evaluation.coverage < MIN_COVERAGE:
+            return Verdict(
+                "skip",
+                f"cannot tell: {evaluation.missing} of {evaluation.asked} rollouts of the {who} "
+                f"have no answer ({evaluation.first_failure})",
+                code="indecisive",
+            )
+    if challenger.failed and challenger.failed + challenger.missing == challenger.asked:
+        return Verdict("crash", f"every rollout failed: {challenger.first_failure}")
+    if challenger.unscored:
+        return Verdict(
+            "skip",
+            f"{challenger.unscored} of {challenger.asked} rollouts failed and the metric has no "
+            f"declared bounds to count them by ({challenger.first_failure})",
+            code="unscored",
+        )
+    return None
+
+
+def broken_constraint(evaluation: Evaluation, objective: Objective) -> str | None:
+    """The first constraint that does not hold, in words."""
+    answered = evaluation.asked - evaluation.missing
+    for constraint in objective.constraints:
+        tally = evaluation.metrics.get(constraint.metric)
+        if tally is None or tally.n < answered:
+            # a rollout that failed did not show that the constraint holds
+            return f"{constraint}: not emitted by every rollout"
+        if not constraint.holds(tally.mean):
+            return f"{constraint}: it is {tally.mean:g}"
+    return None
+
+
+def known_loss(evaluation: Evaluation) -> float | None:
+    """The loss, None while any failure has no value to enter it by."""
+    return None if evaluation.unscored else evaluation.loss

@@ -1,0 +1,34 @@
+"""The rule of refinement: always go on from the newest result, keep the best apart.
+
+An iteration that ran becomes the incumbent whether it is better or not; the best moves only when
+the loss is strictly lower than any before.
+"""
+
+from dataclasses import dataclass
+
+from kept.core.proposal import Ask
+from kept.core.verdict import Verdict, View
+from kept.gates.common import asks_for, known_loss, not_comparable
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Advance on every result; promote only gains."""
+
+    name: str = "follow"
+
+    def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """Measure the challenger once and compare it with the best."""
+        sides = (view.incumbent, view.best, view.challenger)
+        if asks := asks_for(sides, view.holdout, 1, "decide"):
+            return asks
+        new = view.challenger.known["decide"]
+        if verdict := not_comparable(new, new):
+            return verdict
+        now = known_loss(new)
+        best = known_loss(view.best.known["decide"])
+        assert now is not None, "a challenger without a loss is not comparable"
+        if best is None or now < best:
+            was = "" if best is None else f", down from {best:.6g}"
+            return Verdict("keep", f"a new best: loss {now:.6g}{was}", best=True)
+        return Verdict("keep", f"followed, not a gain: loss {now:.6g}, the best is {best:.6g}")

@@ -1,0 +1,45 @@
+"""The rule of skill training: strictly better than the current one on the selection split.
+
+The best of the whole run is tracked apart, so a run may go on from one that is not its best.
+"""
+
+from dataclasses import dataclass
+
+from kept.core.proposal import Ask
+from kept.core.verdict import Verdict, View
+from kept.gates.common import asks_for, broken_constraint, known_loss, not_comparable
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Keep what beats the incumbent; move the best only when it beats that too."""
+
+    name: str = "selection"
+
+    def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """Compare one pass of each side over the selection split."""
+        sides = (view.incumbent, view.best, view.challenger)
+        if asks := asks_for(sides, view.holdout, 1, "decide"):
+            return asks
+        old, new = view.incumbent.known["decide"], view.challenger.known["decide"]
+        if verdict := not_comparable(new, old):
+            return verdict
+        if broken := broken_constraint(new, view.objective):
+            return Verdict("discard", f"constraint broken: {broken}", code="constraint")
+        now, was = known_loss(new), known_loss(old)
+        best = known_loss(view.best.known["decide"])
+        assert now is not None, "a challenger without a loss is not comparable"
+        value = view.objective.value
+        metric = view.objective.metric
+        if was is not None and now >= was:
+            how = "tied" if now == was else "worse"
+            reason = f"{how} on the selection split: `{metric}` {value(was):.6g} → {value(now):.6g}"
+            return Verdict("discard", reason, numbers={"gain": was - now})
+        new_best = best is None or now < best
+        reason = f"better on the selection split: `{metric}` is now {value(now):.6g}"
+        if was is not None:
+            reason += f", was {value(was):.6g}"
+        numbers = {} if was is None else {"gain": was - now}
+        return Verdict(
+            "keep", reason + ("; a new best" if new_best else ""), best=new_best, numbers=numbers
+        )

@@ -1,0 +1,62 @@
+"""The rule of the artifact loop: strictly better on one pass over the deciding cases.
+
+Crash, then constraints, then the primary metric, then tie-breakers. A tie is never a keep unless a
+tie-breaker is strictly better. One evaluation a side, so noise can pass for a gain.
+"""
+
+from dataclasses import dataclass
+
+from kept.core.objective import Objective
+from kept.core.proposal import Ask
+from kept.core.score import Evaluation
+from kept.core.verdict import Verdict, View
+from kept.gates.common import asks_for, broken_constraint, known_loss, not_comparable
+
+
+@dataclass(frozen=True, slots=True)
+class Strict:
+    """Keep what is strictly better."""
+
+    repeats: int = 1
+    name: str = "strict"
+
+    def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """Compare one pass of each side."""
+        sides = (view.incumbent, view.challenger)
+        if asks := asks_for(sides, view.holdout, self.repeats, "decide"):
+            return asks
+        old, new = view.incumbent.known["decide"], view.challenger.known["decide"]
+        return not_comparable(new, old) or _compare(old, new, view.objective)
+
+
+def _compare(old: Evaluation, new: Evaluation, objective: Objective) -> Verdict:
+    if broken := broken_constraint(new, objective):
+        return Verdict("discard", f"constraint broken: {broken}", code="constraint")
+    old_loss, new_loss = known_loss(old), known_loss(new)
+    assert new_loss is not None, "a challenger without a loss is not comparable"
+    measured = objective.value(new_loss)
+    if old_loss is None:
+        why = f"the incumbent fails ({old.first_failure}); the challenger scores {measured:.6g}"
+        return Verdict("keep", why, best=True)
+    gain = old_loss - new_loss
+    numbers = {"incumbent": objective.value(old_loss), "challenger": measured, "gain": gain}
+    change = f"`{objective.metric}` {objective.value(old_loss):.6g} → {measured:.6g}"
+    if gain > objective.tie_tolerance:
+        return Verdict("keep", f"strictly better: {change}", best=True, numbers=numbers)
+    if gain < -objective.tie_tolerance:
+        return Verdict("discard", f"worse: {change}", numbers=numbers)
+    broken_tie = _break_tie(old, new, objective)
+    if broken_tie is None:
+        return Verdict("discard", f"tied: {change}", numbers=numbers)
+    return Verdict("keep", f"tied ({change}), but {broken_tie}", best=True, numbers=numbers)
+
+
+def _break_tie(old: Evaluation, new: Evaluation, objective: Objective) -> str | None:
+    """The first tie-breaker that differs, if it favours the challenger."""
+    for breaker in objective.tie_breakers:
+        was, now = old.metric(breaker.metric), new.metric(breaker.metric)
+        if was is None or now is None or was == now:
+            continue
+        better = now < was if breaker.prefer == "lower" else now > was
+        return f"{breaker.prefer} `{breaker.metric}`: {was:g} → {now:g}" if better else None
+    return None

@@ -1,0 +1,1 @@
+"""Proposers: functions from a brief to edits."""

@@ -1,0 +1,49 @@
+"""A Python function as proposer.
+
+It gets the brief and answers with a new text, a mapping of texts, a `Proposal`, or None when it has
+nothing to propose.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from kept.core.edit import Write
+from kept.core.ports import Scope
+from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
+from kept.core.rollout import Failure
+
+
+class FunctionProposer:
+    """Calls a function for every brief."""
+
+    serial = True
+
+    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+        self._function = function
+        self._takes_scope = len(inspect.signature(function).parameters) >= 2
+        self.name = name or getattr(function, "__name__", "function")
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """What the function says, as edits."""
+        answer = self._function(brief, scope) if self._takes_scope else self._function(brief)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, Proposal | Note | Skip | Ask | Failure):
+            return answer
+        if answer is None:
+            return Skip("nothing to propose")
+        if isinstance(answer, str):
+            path = next(iter(brief.incumbent.texts))
+            if len(brief.incumbent.texts) > 1:
+                return _strange(answer)
+            return Proposal((Write(path, answer),))
+        if isinstance(answer, Mapping):
+            texts = cast("Mapping[str, str]", answer)
+            return Proposal(tuple(Write(path, text) for path, text in texts.items()))
+        return _strange(answer)
+
+
+def _strange(answer: object) -> Failure:
+    message = f"the proposer returned {answer!r:.200}: not a text, texts by name, or a Proposal"
+    return Failure("parse", "infrastructure", message)

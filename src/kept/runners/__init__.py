@@ -1,0 +1,1 @@
+"""Runners: each executes a candidate on a case in its own way."""

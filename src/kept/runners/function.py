@@ -1,0 +1,124 @@
+"""A Python function as evaluator: it runs and scores in one go.
+
+The function may be `f(candidate)` or `f(candidate, case)`, plain or async, and returns a number, a
+mapping of metrics, or either with further information behind it.
+"""
+
+import asyncio
+import inspect
+import json
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.core.ports import Scope
+from kept.core.rollout import Failure, Job, Rollout, TraceItem
+
+Evaluate = Callable[..., Any]
+
+_PASSING = (408, 409, 425, 429)
+"""HTTP answers, besides 5xx, that say `later`."""
+
+
+class FunctionRunner:
+    """Calls a function for every pair; plain functions run in threads."""
+
+    def __init__(self, function: Evaluate, metric: str, workers: int) -> None:
+        self._function = function
+        self._metric = metric
+        self._takes_case = _wants_case(function)
+        self._awaits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 # the method itself is wanted
+        )
+        self._threads = None if self._awaits else ThreadPoolExecutor(workers, "kept-evaluate")
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Call the function once."""
+        args = (candidate, case.data) if self._takes_case else (candidate,)
+        try:
+            if self._awaits:
+                answer = await self._function(*args)
+            else:
+                loop = asyncio.get_running_loop()
+                answer = await loop.run_in_executor(self._threads, self._function, *args)
+        except Exception as error:  # noqa: BLE001 # the port wrapper: a user's exception is a value
+            return failure_of(error)
+        return self._rollout(answer)
+
+    async def close(self) -> None:
+        """End the threads; one that is still in the user's code cannot be stopped, only left."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _rollout(self, answer: object) -> Rollout | Failure:
+        if type(answer) is float:
+            return Rollout(metrics={self._metric: answer})
+        info: object = None
+        if isinstance(answer, tuple):
+            pair = cast("tuple[object, ...]", answer)
+            if len(pair) != 2:
+                return _strange(pair)
+            answer, info = pair
+        if isinstance(answer, Mapping):
+            metrics = {str(k): v for k, v in cast("Mapping[object, object]", answer).items()}
+        else:
+            metrics = {self._metric: answer}
+        numbers = {name: _number(value) for name, value in metrics.items()}
+        strange = [name for name, value in numbers.items() if value is None]
+        if strange:
+            return _strange(metrics)
+        measured = {name: value for name, value in numbers.items() if value is not None}
+        return Rollout(metrics=measured, trace=_trace(info))
+
+
+def failure_of(error: Exception) -> Failure:
+    """Whose fault an exception is: an outage is nobody's, anything else the candidate's."""
+    message = f"{type(error).__name__}: {error}"
+    detail = "".join(traceback.format_exception(error)[-3:])
+    status = getattr(error, "status_code", None) or getattr(error, "status", None)
+    if isinstance(status, int) and (status in _PASSING or status >= 500):
+        kind = "rate_limit" if status == 429 else "server"
+        return Failure(kind, "infrastructure", message, detail)
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return Failure("network", "infrastructure", message, detail)
+    return Failure("crash", "candidate", message, detail)
+
+
+def _wants_case(function: Evaluate) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = [
+        p
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    return len(positional) >= 2 or any(p.kind == p.VAR_POSITIONAL for p in positional)
+
+
+def _number(value: object) -> float | None:
+    # numpy scalars and the like have __float__; a string has not, and is no measure
+    if isinstance(value, str | bytes) or value is None:
+        return None
+    try:
+        return float(value)  # pyright: ignore[reportArgumentType] # asked of anything, refused below
+    except (TypeError, ValueError):
+        return None
+
+
+def _strange(answer: object) -> Failure:
+    message = f"evaluate returned {answer!r:.200}, not a number, metrics, or (number, info)"
+    return Failure("harness", "infrastructure", message)
+
+
+def _trace(info: object) -> tuple[TraceItem, ...]:
+    if info is None:
+        return ()
+    text = info if isinstance(info, str) else json.dumps(info, ensure_ascii=False, default=repr)
+    return (TraceItem("info", text),)

@@ -1,0 +1,147 @@
+"""Starting a run and going on with one: a plan, a folder, and the loop between them."""
+
+import asyncio
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from kept._version import __version__
+from kept.core.event import RunResumed, RunStarted
+from kept.core.plan import Plan
+from kept.core.ports import Clock, Sink
+from kept.core.state import State, advance
+from kept.engine.clock import SystemClock
+from kept.engine.loop import Loop
+from kept.errors import JournalError
+from kept.store.best import BestFolder
+from kept.store.home import Home
+from kept.store.journal import RunJournal, read_events
+from kept.store.reader import Past, Run, fold_run
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How a sitting is watched and stopped."""
+
+    sinks: Sequence[Sink] = ()
+    clock: Clock = field(default_factory=SystemClock)
+    signals: bool = False
+    """Whether Ctrl-C and SIGTERM stop it in good order; only the main thread may ask for this."""
+
+
+class Ended(NamedTuple):
+    """Where a sitting left its run."""
+
+    folder: Path
+    state: State
+
+
+async def start(plan: Plan, home: Home, watch: Watch | None = None) -> Ended:
+    """Run a plan in a new folder of this home."""
+    watch = watch or Watch()
+    now = watch.clock.time()
+    inputs = inputs_of(plan)
+    folder = home.new_run(inputs, now)
+    journal = RunJournal(folder)
+    try:
+        journal.save(plan.seed)
+        event = RunStarted(
+            run_id=folder.name,
+            recipe=plan.recipe,
+            seed=plan.seed.id,
+            inputs=inputs,
+            facts=facts_of(plan),
+            version=__version__,
+            t=now,
+        )
+        return Ended(folder, await _sit(plan, journal, Past(State(), {}), event, watch))
+    finally:
+        journal.close()
+
+
+async def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Ended:
+    """Go on with a run; refuses when what it depends on has changed since."""
+    watch = watch or Watch()
+    journal = RunJournal(folder)
+    try:
+        past = fold_run(read_events(folder / "journal.jsonl"))
+        started = past.state.started
+        if started is None:
+            raise JournalError(
+                f"{folder / 'journal.jsonl'} is empty: the run ended before it began",
+                hint="start it again; nothing was spent",
+            )
+        check_drift(started.inputs, inputs_of(plan), folder.name)
+        event = RunResumed(version=__version__, t=watch.clock.time())
+        return Ended(folder, await _sit(plan, journal, past, event, watch))
+    finally:
+        journal.close()
+
+
+async def _sit(
+    plan: Plan,
+    journal: RunJournal,
+    past: Past,
+    event: RunStarted | RunResumed,
+    watch: Watch,
+) -> State:
+    """One sitting: from its first event to its last."""
+    sinks = (BestFolder(journal.folder, journal), *watch.sinks)
+    journal.append(event)
+    state = advance(past.state, event)
+    for sink in sinks:
+        sink.on_event(event, state)
+    loop = Loop(plan, journal, state, watch.clock, sinks, past.opened)
+    running = asyncio.get_running_loop()
+    if watch.signals:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            running.add_signal_handler(number, loop.interrupt)
+    try:
+        return await loop.run()
+    finally:
+        if watch.signals:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                running.remove_signal_handler(number)
+
+
+def check_drift(then: Mapping[str, str], now: Mapping[str, str], run: str) -> None:
+    """Refuse to go on with a run whose inputs are not what they were."""
+    drifted = sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
+    if drifted:
+        raise JournalError(
+            f"cannot resume {run}: {', '.join(drifted)} changed since it started",
+            hint="put that back as it was, or start a new run",
+        )
+
+
+def inputs_of(plan: Plan) -> dict[str, str]:
+    """Hashes of what a run's outcome depends on, by name."""
+    return {"artifacts": plan.seed.id, "cases": plan.cases.fingerprint(), **plan.inputs}
+
+
+def facts_of(plan: Plan) -> dict[str, object]:
+    """What a reader of the journal wants to know of the plan."""
+    cases = plan.cases
+    counts = {"train": len(cases.train), "holdout": len(cases.holdout), "test": len(cases.test)}
+    return {
+        "metric": plan.objective.metric,
+        "direction": plan.objective.direction,
+        "gate": plan.gate.name,
+        "proposers": [proposer.name for proposer in plan.proposers],
+        "cases": "none" if cases.implicit else counts,
+        "budget": asdict(plan.budget),
+        "width": plan.width,
+        "workers": plan.workers,
+        "random_seed": plan.random_seed,
+        **plan.facts,
+    }
+
+
+def read_run(path: str | Path) -> Run:
+    """A run from its folder, its id, the start of its id, or `last`."""
+    folder = Path(path)
+    if not (folder / "journal.jsonl").is_file():
+        folder = Home.find(Path.cwd()).find_run(str(path))
+    return Run(folder)

@@ -1,0 +1,1 @@
+"""Scorers: each turns what a rollout brought back into named measures."""

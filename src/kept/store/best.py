@@ -1,0 +1,66 @@
+"""`best/`: the files of the best candidate, swapped in one move.
+
+The folder is a link to the files of one candidate. Moving the link is atomic, so a reader, and a
+process killed at any moment, finds either the old best or the new one, whole.
+"""
+
+import shutil
+from pathlib import Path
+
+from kept.core.artifact import Candidate
+from kept.core.event import Event, StepClosed
+from kept.core.ports import Journal
+from kept.core.rollout import Job
+from kept.core.score import Outcome
+from kept.core.state import State
+from kept.errors import JournalError
+
+
+class BestFolder:
+    """A sink that has `best/` follow the state."""
+
+    def __init__(self, folder: Path, journal: Journal) -> None:
+        self._folder = folder
+        self._journal = journal
+
+    def on_event(self, event: Event, state: State) -> None:
+        """Move `best/` when the best moved, or when an earlier sitting died before it could."""
+        moved = isinstance(event, StepClosed) and event.verdict.best
+        if moved or event.kind in ("run_started", "run_resumed"):
+            swap_best(self._folder, self._journal.load(state.best))
+
+    def on_rollout(self, job: Job, outcome: Outcome) -> None:
+        """Nothing to do."""
+
+
+def swap_best(folder: Path, candidate: Candidate) -> None:
+    """Have `best/` hold this candidate's files."""
+    shelf = folder / ".best"
+    target = shelf / candidate.id
+    link = folder / "best"
+    if link.is_symlink() and link.readlink() == Path(".best") / candidate.id:
+        return
+    try:
+        # whatever stands under that name was left by a process killed while writing it
+        shutil.rmtree(target, ignore_errors=True)
+        write_files(target, candidate)
+        fresh = folder / ".best.link"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(Path(".best") / candidate.id)
+        fresh.replace(link)
+        for old in shelf.iterdir():
+            if old.name != candidate.id:
+                shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise JournalError(f"cannot write {link}: {error.strerror}") from error
+
+
+def write_files(folder: Path, candidate: Candidate) -> None:
+    """A candidate's texts as files below a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, text in candidate.texts.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # newline="" keeps line endings as they are
+        with file.open("w", encoding="utf-8", errors="surrogateescape", newline="") as out:
+            out.write(text)

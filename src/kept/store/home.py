@@ -1,0 +1,95 @@
+"""Where runs live: `.kept/` of a project, found as git finds its own folder."""
+
+import hashlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from kept.errors import JournalError, SetupError
+from kept.settings import kept_home
+
+
+class Home:
+    """A `.kept` folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def find(cls, start: Path) -> "Home":
+        """The nearest `.kept` at or above a folder, else one to be made right there.
+
+        `KEPT_HOME` overrides.
+        """
+        named = kept_home()
+        if named is not None:
+            return cls(named)
+        start = start.resolve()
+        for folder in (start, *start.parents):
+            if (folder / ".kept").is_dir():
+                return cls(folder / ".kept")
+        return cls(start / ".kept")
+
+    @property
+    def runs(self) -> Path:
+        """The folder of all runs."""
+        return self.path / "runs"
+
+    def new_run(self, inputs: Mapping[str, str], now: float) -> Path:
+        """A fresh folder, named by the time and a hash of what the run depends on."""
+        self._make()
+        digest = hashlib.sha256(repr(sorted(inputs.items())).encode()).hexdigest()[:8]
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+        for nth in range(1, 10_000):
+            name = f"{stamp}-{digest}" if nth == 1 else f"{stamp}-{digest}-{nth}"
+            try:
+                (self.runs / name).mkdir()
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise _unwritable(self.runs, error) from error
+            return self.runs / name
+        raise SetupError(f"too many runs in one second in {self.runs}")
+
+    def find_run(self, name: str) -> Path:
+        """The folder of a run: a path, an id, the start or end of one, or `last`."""
+        as_path = Path(name)
+        if (as_path / "journal.jsonl").is_file():
+            return as_path
+        ids = sorted(folder.name for folder in self.folders())
+        if name == "last" and ids:
+            return self.runs / ids[-1]
+        hits = [id_ for id_ in ids if id_.startswith(name) or id_.endswith(name)]
+        if name in ids:
+            hits = [name]
+        if len(hits) == 1:
+            return self.runs / hits[0]
+        if hits:
+            raise SetupError(
+                f"`{name}` may be any of {', '.join(hits)}", hint="give more of the id"
+            )
+        raise SetupError(
+            f"no run `{name}` in {self.runs}", hint="`kept runs` lists the runs there are"
+        )
+
+    def folders(self) -> list[Path]:
+        """Every run folder, oldest first."""
+        if not self.runs.is_dir():
+            return []
+        return sorted(f for f in self.runs.iterdir() if (f / "journal.jsonl").is_file())
+
+    def _make(self) -> None:
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            ignore = self.path / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n")
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> JournalError:
+    return JournalError(
+        f"cannot write to {path}: {error.strerror}",
+        hint="make the folder writable, or point KEPT_HOME at one that is",
+    )

@@ -1,0 +1,266 @@
+"""The journal of one run: the spine of events, the rollout lines, the packs.
+
+    journal.jsonl     events; the state is their fold
+    rollouts.jsonl    one line a rollout or call
+    blobs.pack        traces, large replies, candidates
+    steps.idx         where each closed step stands in the spine
+
+Does not know what the events mean.
+"""
+
+import logging
+import mmap
+import re
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from kept.core.artifact import Candidate
+from kept.core.event import Event, StepClosed
+from kept.core.ports import Priced
+from kept.core.rollout import Failure, Job, TraceItem
+from kept.core.score import Outcome
+from kept.errors import JournalError
+from kept.store import wire
+from kept.store.appender import Appender
+from kept.store.lock import Lock
+from kept.store.pack import Pack
+
+R = TypeVar("R", bound=Priced)
+
+SYNC_EVERY = 0.1
+"""Seconds between two syncs: verdicts that fall between them share one."""
+
+INLINE = 2048
+"""Replies up to this many bytes stand in the rollout file itself."""
+
+log = logging.getLogger("kept")
+
+
+class RunJournal:
+    """The writing end of a run's record; implements `kept.core.ports.Journal`."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JournalError(
+                f"cannot make {folder}: {error.strerror}",
+                hint="make the folder writable, or point KEPT_HOME at one that is",
+            ) from error
+        self.folder = folder
+        self._lock = Lock(folder)
+        self._spine = Appender(folder / "journal.jsonl")
+        self._rollouts = Appender(folder / "rollouts.jsonl")
+        self._steps = Appender(folder / "steps.idx")
+        self._pack = Pack(folder, writable=True)
+        self._calls: defaultdict[str, defaultdict[str, list[wire.CallLine]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        self._syncing = threading.Lock()
+        self._unsynced = threading.Event()
+        self._syncer: threading.Thread | None = None
+        self._sync_error: JournalError | None = None
+        for appender in (self._spine, self._rollouts):
+            if appender.dropped:
+                log.warning(
+                    "%s: the last line was cut off by a crash; its %d bytes were moved to %s.torn",
+                    appender.path.name,
+                    appender.dropped,
+                    appender.path.name,
+                )
+
+    @property
+    def rollouts_size(self) -> int:
+        """Bytes of the rollout file."""
+        return self._rollouts.size
+
+    def append(self, event: Event) -> None:
+        """Write one event."""
+        if self._sync_error is not None:
+            raise self._sync_error
+        at = self._spine.write(wire.encode(event) + b"\n")
+        if isinstance(event, StepClosed):
+            self._steps.write(f"{event.step} {at}\n".encode())
+
+    def record(self, step: int, job: Job, outcome: Outcome) -> None:
+        """Write one finished pair."""
+        self._rollouts.write(wire.encode_rollout(step, job, outcome) + b"\n")
+
+    def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
+        """Every recorded outcome of these candidates, oldest first."""
+        wanted = set(candidates)
+        needles = (f'"candidate":"{id_}"'.encode() for id_ in wanted)
+        found: list[tuple[Job, Outcome]] = []
+        for line in matching_lines(self._rollouts.path, needles):
+            row = read_line(line, self._rollouts.path)
+            if isinstance(row, wire.RolloutLine) and row.candidate in wanted:
+                found.append(row.entry())
+        return found
+
+    def record_call(self, scope: str, key: str, reply: Priced | Failure) -> None:
+        """Write one reply that arrived."""
+        raw = wire.encode(reply)
+        failed = isinstance(reply, Failure)
+        row = wire.CallLine(scope, key, msgspec.Raw(raw), failed)
+        self._calls[scope][key].append(row)
+        if len(raw) > INLINE:
+            address = self._pack.put(raw)
+            row = wire.CallLine(scope, key, msgspec.Raw(wire.encode(address)), failed, stored=True)
+        self._rollouts.write(wire.encode(row) + b"\n")
+
+    def calls(self, scope: str, key: str, reply: type[R]) -> Sequence[R | Failure]:
+        """Replies recorded in this scope for this request, oldest first."""
+        rows = self._calls[scope][key] if scope in self._calls else ()
+        return [self._reply(row, reply) for row in rows]
+
+    def _reply(self, row: wire.CallLine, reply: type[R]) -> R | Failure:
+        raw = self._pack.get(wire.decode(row.reply, str)) if row.stored else row.reply
+        return wire.decode(raw, Failure) if row.failed else wire.decode(raw, reply)
+
+    def forget_calls(self, scope: str) -> None:
+        """Drop the calls of a scope, and of its branches, from memory."""
+        if self._calls:
+            below = scope + "/"
+            for known in [s for s in self._calls if s == scope or s.startswith(below)]:
+                del self._calls[known]
+
+    def tail(self, start: int) -> Sequence[tuple[int, Job, Outcome]]:
+        """Step, job and outcome of every rollout behind an offset; calls are at hand again."""
+        found: list[tuple[int, Job, Outcome]] = []
+        for line in lines_from(self._rollouts.path, start):
+            row = read_line(line, self._rollouts.path)
+            if isinstance(row, wire.CallLine):
+                self._calls[row.scope][row.key].append(row)
+            elif row is not None:
+                found.append((row.step, *row.entry()))
+        return found
+
+    def save(self, candidate: Candidate) -> None:
+        """Store a candidate, its texts each once however many candidates hold them."""
+        if candidate.id in self._pack:
+            return
+        texts = {path: self._put_text(text) for path, text in candidate.texts.items()}
+        manifest = {"texts": texts, "blobs": dict(candidate.blobs)}
+        self._pack.put(wire.encode(manifest), candidate.id)
+
+    def load(self, candidate: str) -> Candidate:
+        """A candidate that was stored."""
+        return load_candidate(self._pack, candidate)
+
+    def put(self, value: object) -> str:
+        """Store a value as JSON."""
+        return self._pack.put(wire.encode(value))
+
+    def trace(self, address: str) -> tuple[TraceItem, ...]:
+        """A trace that was stored."""
+        return wire.decode(self._pack.get(address), tuple[TraceItem, ...])
+
+    def sync(self) -> None:
+        """Have the disk catch up, in the background: nothing waits for it but `close`."""
+        if self._syncer is None:
+            self._syncer = threading.Thread(target=self._keep_syncing, daemon=True)
+            self._syncer.start()
+        self._unsynced.set()
+
+    def close(self) -> None:
+        """Everything on disk, the lock released."""
+        with self._syncing:
+            self._sync_now()
+            for part in (self._spine, self._rollouts, self._steps, self._pack):
+                part.close()
+            self._spine.size = -1
+        self._unsynced.set()
+        self._lock.release()
+
+    def _keep_syncing(self) -> None:
+        while True:
+            self._unsynced.wait()
+            self._unsynced.clear()
+            with self._syncing:
+                if self._spine.size < 0:
+                    return
+                try:
+                    self._sync_now()
+                except JournalError as error:
+                    self._sync_error = error
+                    return
+            time.sleep(SYNC_EVERY)
+
+    def _sync_now(self) -> None:
+        # what the spine speaks of is on disk before the spine is
+        for part in (self._pack, self._rollouts, self._spine):
+            part.sync()
+
+    def _put_text(self, text: str) -> str:
+        return self._pack.put(text.encode("utf-8", "surrogateescape"))
+
+
+def load_candidate(pack: Pack, id_: str) -> Candidate:
+    """A candidate from a pack."""
+    manifest = wire.decode(pack.get(id_), dict[str, dict[str, str]])
+    texts = {
+        path: pack.get(key).decode("utf-8", "surrogateescape")
+        for path, key in manifest["texts"].items()
+    }
+    return Candidate(texts, manifest["blobs"])
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """The events of a spine; a torn last line is left out."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise JournalError(f"{path.parent} is not a run: it has no {path.name}") from error
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            yield wire.decode_event(line)
+        except ValueError as error:
+            raise JournalError(
+                f"{path}:{number}: not a record of this journal ({error})",
+                hint="the file was changed by something else; mend or restore that line, "
+                "the rest of the run is intact",
+            ) from error
+
+
+def read_line(line: bytes, path: Path) -> wire.RolloutLine | wire.CallLine | None:
+    """A line of the rollout file; a damaged one is named and left out: it is asked for again."""
+    try:
+        return wire.decode_line(line)
+    except ValueError as error:
+        log.warning("%s: a damaged line is left out (%s): %.80r", path.name, error, line)
+        return None
+
+
+def lines_from(path: Path, start: int) -> Iterator[bytes]:
+    """Whole lines behind an offset."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        file.seek(start)
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line
+
+
+def matching_lines(path: Path, needles: Iterable[bytes]) -> Iterator[bytes]:
+    """Whole lines that hold one of these, found without reading the others as records."""
+    pattern = b"|".join(re.escape(needle) for needle in needles)
+    if not pattern or not path.exists() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        at = 0
+        search = re.compile(pattern).search
+        while hit := search(data, at):
+            start = data.rfind(b"\n", 0, hit.start()) + 1
+            end = data.find(b"\n", hit.end())
+            if end < 0:
+                return
+            yield data[start:end]
+            at = end + 1

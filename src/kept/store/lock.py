@@ -1,0 +1,58 @@
+"""One writer a run.
+
+The lock is the kernel's, so it goes with the process that held it: a file left behind by a killed
+run locks nobody out.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from kept.errors import JournalError, LockedError
+
+
+class Lock:
+    """Held from construction to `release`."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "lock"
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise JournalError(
+                f"cannot write to {folder}: {error.strerror}",
+                hint="make the folder writable, or point KEPT_HOME at one that is",
+            ) from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            pid = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._fd)
+            raise LockedError(
+                f"run {folder.name} is being written by process {pid}",
+                hint="wait for it to end, or stop that process; then resume",
+            ) from error
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let the next writer in."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def holder(folder: Path) -> int | None:
+    """The pid that is writing a run now, None when nobody is."""
+    try:
+        fd = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+        return int(pid) if pid.isdigit() else 0
+    finally:
+        os.close(fd)
+    return None

@@ -1,0 +1,115 @@
+"""Values addressed by key, many to one file.
+
+Entries are a header line and the bytes; beside the pack stands an index of where each begins. The
+index is a convenience: what it lacks is found by walking the headers.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+from kept.errors import JournalError
+from kept.store.appender import Appender
+
+
+class Pack:
+    """One pack with its index, open for reading and, with `writable`, for adding."""
+
+    def __init__(self, folder: Path, *, writable: bool) -> None:
+        self._path = folder / "blobs.pack"
+        self._index_path = folder / "blobs.idx"
+        self._at: dict[str, tuple[int, int]] = {}
+        self._size = 0
+        self._fd = -1
+        self._index: Appender | None = None
+        if writable:
+            self._open_for_writing()
+        elif self._path.exists():
+            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            self._read_index()
+
+    def put(self, data: bytes, key: str | None = None) -> str:
+        """Add bytes unless they are there; the key they can be had back by."""
+        key = key or hashlib.sha256(data).hexdigest()[:24]
+        if key in self._at:
+            return key
+        header = f"{key} {len(data)}\n".encode()
+        entry = header + data + b"\n"
+        assert self._index is not None, "the pack is open for reading only"
+        try:
+            done = os.write(self._fd, entry)
+            while done < len(entry):
+                done += os.write(self._fd, entry[done:])
+        except OSError as error:
+            os.ftruncate(self._fd, self._size)
+            raise JournalError(f"cannot write {self._path}: {error.strerror}") from error
+        start = self._size + len(header)
+        self._size += len(entry)
+        self._at[key] = (start, len(data))
+        self._index.write(f"{key} {start} {len(data)}\n".encode())
+        return key
+
+    def get(self, key: str) -> bytes:
+        """The bytes under a key."""
+        if key not in self._at:
+            self._walk()
+        place = self._at.get(key)
+        if place is None:
+            raise JournalError(f"{self._path} has no entry {key}")
+        return os.pread(self._fd, place[1], place[0])
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._at
+
+    def sync(self) -> None:
+        """Have the disk hold what was written."""
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise JournalError(f"cannot sync {self._path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Let go of the files."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self._index is not None:
+            self._index.close()
+
+    def _open_for_writing(self) -> None:
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._fd = os.open(self._path, flags, 0o644)
+        except OSError as error:
+            raise JournalError(f"cannot open {self._path}: {error.strerror}") from error
+        self._index = Appender(self._index_path)
+        self._read_index()
+        # an entry that a crash cut short is nobody's: its key was never written elsewhere
+        if self._size < os.fstat(self._fd).st_size:
+            os.ftruncate(self._fd, self._size)
+
+    def _read_index(self) -> None:
+        end = os.fstat(self._fd).st_size
+        if self._index_path.exists():
+            for line in self._index_path.read_bytes().splitlines():
+                parts = line.decode("ascii", "replace").split()
+                if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
+                    start, size = int(parts[1]), int(parts[2])
+                    if start + size + 1 <= end:
+                        self._at[parts[0]] = (start, size)
+                        self._size = max(self._size, start + size + 1)
+        self._walk()
+
+    def _walk(self) -> None:
+        """Find the entries behind the last one known."""
+        end = os.fstat(self._fd).st_size if self._fd >= 0 else 0
+        while self._size < end:
+            header, newline, _ = os.pread(self._fd, 256, self._size).partition(b"\n")
+            key, _, size = header.decode("ascii", "replace").partition(" ")
+            start = self._size + len(header) + 1
+            if not newline or not size.isdigit() or start + int(size) + 1 > end:
+                return
+            self._at[key] = (start, int(size))
+            self._size = start + int(size) + 1
+            if self._index is not None:
+                self._index.write(f"{key} {start} {size}\n".encode())

@@ -1,0 +1,165 @@
+"""How records look as lines of JSON.
+
+Events are the frozen dataclasses of the core; rollout and call lines are structs of their own,
+because there may be a million of them.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args
+
+import msgspec
+
+from kept.core import edit as edits
+from kept.core import proposal as replies
+from kept.core.event import (
+    SCHEMA,
+    Event,
+    Proposed,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    StepClosed,
+    StepOpened,
+)
+from kept.core.rollout import FREE, Failure, Job, Purpose, Usage
+from kept.core.score import Finding, Outcome
+from kept.errors import JournalError
+
+T = TypeVar("T")
+
+_EDITS = {
+    "replace": edits.Replace,
+    "insert_after": edits.InsertAfter,
+    "delete": edits.Delete,
+    "append": edits.Append,
+    "write": edits.Write,
+    "set_value": edits.SetValue,
+}
+_REPLIES = {
+    "proposal": replies.Proposal,
+    "note": replies.Note,
+    "skip": replies.Skip,
+    "failed": replies.ProposerFailed,
+}
+_EVENTS: dict[str, type[Event]] = {
+    get_args(cls.__annotations__["kind"])[0]: cls
+    for cls in (RunStarted, RunResumed, StepOpened, Proposed, StepClosed, RunStopped)
+}
+
+
+class RolloutLine(msgspec.Struct, tag="rollout", tag_field="kind", omit_defaults=True):
+    """One pair, done."""
+
+    step: int
+    candidate: str
+    purpose: Purpose
+    case: str
+    repeat: int
+    metrics: dict[str, float] = {}
+    seconds: float = 0.0
+    failure: Failure | None = None
+    findings: tuple[Finding, ...] = ()
+    usage: Usage = FREE
+    tries: int = 1
+    trace: str = ""
+
+    def entry(self) -> tuple[Job, Outcome]:
+        """The line as the engine knows it."""
+        job = Job(self.candidate, self.case, self.repeat, self.purpose)
+        outcome = Outcome(
+            self.metrics,
+            self.failure,
+            self.findings,
+            self.usage,
+            self.seconds,
+            self.tries,
+            self.trace,
+        )
+        return job, outcome
+
+
+class CallLine(msgspec.Struct, tag="call", tag_field="kind", omit_defaults=True):
+    """One reply to a call inside a rollout or a proposal."""
+
+    scope: str
+    key: str
+    reply: msgspec.Raw
+    """The reply itself, or `{"at": address}` when it is large."""
+    failed: bool = False
+    stored: bool = False
+
+
+class _Head(msgspec.Struct):
+    kind: str
+    schema: int = 0
+
+
+def _decode_hook(kind: type, value: Any) -> Any:  # noqa: ANN401 # msgspec's own signature
+    if kind is object:
+        return value
+    table, tag = (_EDITS, "op") if kind is edits.Edit else (_REPLIES, "kind")
+    if not isinstance(value, dict) or value.get(tag) not in table:  # pyright: ignore[reportUnknownMemberType] # raw JSON
+        raise ValueError(f"unknown {tag} in {value!r}")
+    return msgspec.convert(value, table[value[tag]], dec_hook=_decode_hook)
+
+
+def _encode_hook(value: object) -> object:
+    # what users put into `settings` and `facts` may hold paths, sets and the like
+    return str(value)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_encode_hook)
+_head = msgspec.json.Decoder(_Head)
+_lines = msgspec.json.Decoder(RolloutLine | CallLine)
+_decoders: dict[type, Callable[[bytes], object]] = {}
+
+encode: Callable[[object], bytes] = _encoder.encode
+
+
+def decode(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """A value of this type from its JSON."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = msgspec.json.Decoder(kind, dec_hook=_decode_hook).decode
+        _decoders[kind] = decoder
+    return decoder(raw)  # pyright: ignore[reportReturnType] # the decoder was made for `kind`
+
+
+def decode_event(line: bytes) -> Event:
+    """One event from its line; raises `ValueError` on anything else."""
+    head = _head.decode(line)
+    if head.schema > SCHEMA:
+        raise JournalError(
+            f"this run was written by a newer kept (journal version {head.schema}, "
+            f"this one reads up to {SCHEMA})",
+            hint="upgrade kept; the run is untouched",
+        )
+    cls = _EVENTS.get(head.kind)
+    if cls is None:
+        raise ValueError(f"unknown record `{head.kind}`")
+    return decode(line, cls)
+
+
+def decode_line(line: bytes) -> RolloutLine | CallLine:
+    """One line of the rollout file; raises `ValueError` on anything else."""
+    return _lines.decode(line)
+
+
+def encode_rollout(step: int, job: Job, outcome: Outcome) -> bytes:
+    """The line of one pair."""
+    return encode(
+        RolloutLine(
+            step,
+            job.candidate_id,
+            job.purpose,
+            job.case_id,
+            job.repeat,
+            outcome.metrics,  # pyright: ignore[reportArgumentType] # any mapping encodes alike
+            outcome.seconds,
+            outcome.failure,
+            outcome.findings,
+            outcome.usage,
+            outcome.tries,
+            outcome.trace,
+        )
+    )

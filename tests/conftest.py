@@ -1,0 +1,70 @@
+"""What every session prints at its end: the time per mark, and what was skipped for want of a tool.
+
+`scripts/test` passes what it alone knows: `--missing MARK:PACKAGE` for a tool that is not on this
+machine, `--stage NAME:MILLISECONDS:VERDICT` for what ran before pytest.
+"""
+
+import tomllib
+from collections import Counter, defaultdict
+
+import pytest
+
+
+class MarkReport:
+    """Adds up durations by mark, and skips the marks whose tool is missing."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        with (config.rootpath / "pyproject.toml").open("rb") as file:
+            lines: list[str] = tomllib.load(file)["tool"]["pytest"]["ini_options"]["markers"]
+        self.marks = {line.partition(":")[0] for line in lines}
+        missing: list[str] = config.getoption("--missing") or []
+        self.missing = dict(pair.split(":", 1) for pair in missing)
+        self.stages: list[str] = config.getoption("--stage") or []
+        self.label_of: dict[str, str] = {}
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.ran: defaultdict[str, set[str]] = defaultdict(set)
+        self.skipped: Counter[str] = Counter()
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            marks = sorted({mark.name for mark in item.iter_markers()} & self.marks)
+            self.label_of[item.nodeid] = " + ".join(marks) or "fast"
+            for mark in marks:
+                if mark in self.missing:
+                    item.add_marker(pytest.mark.skip(reason=f"needs {self.missing[mark]}"))
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            self.label_of.pop(item.nodeid, None)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        label = self.label_of[report.nodeid]
+        self.seconds[label] += report.duration
+        self.ran[label].add(report.nodeid)
+        if report.skipped:
+            for mark in label.split(" + "):
+                self.skipped[mark] += 1
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.ensure_newline()
+        terminalreporter.section("time per mark")
+        for stage in self.stages:
+            name, milliseconds, verdict = stage.rsplit(":", 2)
+            line = f"{name:<16} {int(milliseconds) / 1000:8.2f} s   {verdict}"
+            terminalreporter.write_line(line, red=verdict != "ok")
+        for label, seconds in sorted(self.seconds.items(), key=lambda entry: -entry[1]):
+            count = len(self.ran[label])
+            terminalreporter.write_line(f"{label:<16} {seconds:8.2f} s   {count} tests")
+        for mark, package in self.missing.items():
+            line = f"skipped marks: {mark} (needs {package}), {self.skipped[mark]} tests"
+            terminalreporter.write_line(line, yellow=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kept")
+    group.addoption("--missing", action="append", default=[], metavar="MARK:PACKAGE")
+    group.addoption("--stage", action="append", default=[], metavar="NAME:MILLISECONDS:VERDICT")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(MarkReport(config), "kept-marks")

@@ -1,0 +1,305 @@
+"""The layers and the size limits of docs/architecture, checked on the source without importing it.
+
+`check` takes any tree laid out like src/kept, so that the tests below can plant a violation and see
+it reported.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "kept"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    modules: tuple[str, ...]
+    """Modules or packages, by their names below `kept`."""
+    closed: bool = False
+    """Whether the members are strangers to one another: each imports only its own package."""
+    third_party: tuple[str, ...] | None = None
+    """What may be imported from outside the standard library; None is anything."""
+
+
+# Bottom first: a module imports its own layer and those before it.
+LAYERS = (
+    Layer(modules=("errors", "_version"), closed=True, third_party=()),
+    Layer(modules=("core",), third_party=()),
+    Layer(modules=("gates",), third_party=("numpy",)),
+    Layer(modules=("engine",)),
+    Layer(modules=("store", "workspace", "sandbox", "settings", "models")),
+    Layer(
+        modules=("tools", "runners", "scorers", "proposers", "envs", "agents", "spec"),
+        closed=True,
+    ),
+    Layer(modules=("recipes", "registry", "runs")),
+    Layer(modules=("report", "adapters", "cli", "web", "testing", "demo")),
+    Layer(modules=("", "api", "__main__")),
+)
+# Pairs of one open layer that never import each other, in either direction.
+STRANGERS = (("cli", "web"),)
+# Standard modules that would give `core` a clock, chance, I/O, threads or a log.
+IMPURE = {
+    *("asyncio", "concurrent", "http", "io", "logging", "multiprocessing", "os", "random"),
+    *("secrets", "shutil", "signal", "socket", "sqlite3", "subprocess", "tempfile", "threading"),
+    *("time", "urllib"),
+}
+PURE = ("core", "gates")
+MAX_LINES = 400
+MAX_STATEMENTS = 40
+MAX_PARAMETERS = 6
+MANY_PARAMETERS = {("api", "optimize"), ("", "optimize")}
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    """Below `kept`: "core.edit", and "" for `kept/__init__.py`."""
+    path: Path
+    text: str
+    tree: ast.Module = field(repr=False)
+
+    @property
+    def package(self) -> str:
+        return self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
+
+
+def read_modules(source: Path) -> list[Module]:
+    modules: list[Module] = []
+    for path in sorted(source.rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        name = ".".join(part for part in parts if part != "__init__")
+        text = path.read_text(encoding="utf-8")
+        modules.append(Module(name, path, text, ast.parse(text, str(path))))
+    return modules
+
+
+def check(source: Path) -> list[str]:
+    """Every violation in the tree, as `path:line: what`."""
+    modules = read_modules(source)
+    names = {module.name for module in modules}
+    problems = [
+        f"{module.path.relative_to(source)}:{problem}"
+        for module in modules
+        for problem in (*check_imports(module, names), *check_sizes(module))
+    ]
+    # `from kept.x import a, b` breaks a rule once.
+    return list(dict.fromkeys(problems))
+
+
+def check_imports(module: Module, names: set[str]) -> Iterator[str]:
+    place = layer_of(module.name)
+    if place is None:
+        yield f"1: {dotted(module.name)} is in no layer of tests/test_architecture.py"
+        return
+    for line, target in imports(module, names):
+        top, _, below = target.partition(".")
+        problem = (
+            inward_problem(module.name, place, below)
+            if top == "kept"
+            else outside_problem(module.name, place, top)
+        )
+        if problem:
+            yield f"{line}: {problem}"
+
+
+def inward_problem(name: str, place: int, target: str) -> str | None:
+    goal = layer_of(target)
+    imported = f"imports {dotted(target)}"
+    if goal is None:
+        return f"{imported}, which is in no layer"
+    if goal > place:
+        return f"{imported}, which is to the right of {dotted(name)}"
+    members = {name.partition(".")[0], target.partition(".")[0]}
+    if goal == place and len(members) == 2 and LAYERS[place].closed:
+        return f"{imported}, another package of its own layer"
+    if any(members == set(pair) for pair in STRANGERS):
+        return f"{imported}; the two never import each other"
+    return None
+
+
+def outside_problem(name: str, place: int, top: str) -> str | None:
+    if name.partition(".")[0] in PURE and top in IMPURE:
+        return f"imports {top}, and this layer has no I/O, clock, chance, threads or log"
+    allowed = LAYERS[place].third_party
+    if allowed is None or top in sys.stdlib_module_names or top in allowed:
+        return None
+    return f"imports {top}; this layer has the standard library, {', '.join(allowed) or 'no more'}"
+
+
+def dotted(name: str) -> str:
+    return f"kept.{name}" if name else "kept"
+
+
+def layer_of(name: str) -> int | None:
+    first = name.partition(".")[0]
+    return next((n for n, layer in enumerate(LAYERS) if first in layer.modules), None)
+
+
+def imports(module: Module, names: set[str]) -> Iterator[tuple[int, str]]:
+    """Line and full dotted target of each import, wherever in the module it stands."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = from_base(module, node)
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                is_module = full.removeprefix("kept.") in names
+                if base == "kept" and layer_of(alias.name) is not None:
+                    is_module = True
+                yield node.lineno, full if is_module else base
+        elif isinstance(node, ast.Call) and called_name(node) in {"import_module", "__import__"}:
+            for argument in node.args[:1]:
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    yield node.lineno, argument.value
+
+
+def from_base(module: Module, node: ast.ImportFrom) -> str:
+    if node.level == 0:
+        return node.module or ""
+    parts = ["kept", *filter(None, module.package.split("."))]
+    parts = parts[: len(parts) - node.level + 1]
+    return ".".join([*parts, *filter(None, [node.module])])
+
+
+def called_name(node: ast.Call) -> str:
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def check_sizes(module: Module) -> Iterator[str]:
+    lines = len(module.text.splitlines())
+    if lines > MAX_LINES:
+        yield f"{lines}: {lines} lines, over {MAX_LINES}"
+    methods = {
+        id(child)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+        for child in node.body
+    }
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Global):
+            yield f"{node.lineno}: global {', '.join(node.names)}"
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            here = f"{node.lineno}: {node.name} has"
+            statements = count_statements(node)
+            if statements > MAX_STATEMENTS:
+                yield f"{here} {statements} statements, over {MAX_STATEMENTS}"
+            parameters = count_parameters(node, is_method=id(node) in methods)
+            if parameters > MAX_PARAMETERS and not may_have_many_parameters(module, node):
+                yield f"{here} {parameters} parameters, over {MAX_PARAMETERS}"
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def count_statements(function: Function) -> int:
+    """Statements at any depth, those of inner functions too; the docstring is none."""
+    inside = sum(isinstance(node, ast.stmt) for node in ast.walk(function)) - 1
+    return inside - (ast.get_docstring(function, clean=False) is not None)
+
+
+def count_parameters(function: Function, *, is_method: bool) -> int:
+    """Named parameters as a caller sees them, so without the `self` of a method."""
+    arguments = function.args
+    count = len(arguments.posonlyargs) + len(arguments.args) + len(arguments.kwonlyargs)
+    decorators = {ast.unparse(decorator) for decorator in function.decorator_list}
+    return count - (is_method and "staticmethod" not in decorators)
+
+
+def may_have_many_parameters(module: Module, function: Function) -> bool:
+    """A click command has one per option, and `kept.optimize` one per slot of a plan."""
+    decorated = (ast.unparse(decorator) for decorator in function.decorator_list)
+    is_command = any(decorator.startswith("click.") for decorator in decorated)
+    return is_command or (module.name, function.name) in MANY_PARAMETERS
+
+
+def plant(folder: Path, files: dict[str, str]) -> list[str]:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return check(folder)
+
+
+def body(statements: int) -> str:
+    return "".join(f"    x{n} = {n}\n" for n in range(statements))
+
+
+def test_the_package_keeps_its_layers_and_its_sizes():
+    problems = check(SOURCE)
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({"core/a.py": "import kept.loop"}, "core/a.py:1: imports kept.loop"),
+        ({"core/a.py": "def f():\n    from kept import web"}, "core/a.py:2: imports kept.web"),
+        ({"core/a.py": "from kept import optimize"}, "core/a.py:1: imports kept,"),
+        (
+            {"core/a.py": "import typing as t\nif t.TYPE_CHECKING:\n    import kept.cli"},
+            "core/a.py:3: imports kept.cli",
+        ),
+        ({"core/a.py": "from ..journal import Journal"}, "core/a.py:1: imports kept.journal"),
+        ({"core/__init__.py": "from ..spec import load"}, "core/__init__.py:1: imports kept.spec"),
+        (
+            {"gates/a.py": "import importlib\nimportlib.import_module('kept.report')"},
+            "gates/a.py:2: imports kept.report",
+        ),
+        ({"core/a.py": "import numpy as np"}, "core/a.py:1: imports numpy"),
+        ({"core/a.py": "import pydantic.fields"}, "core/a.py:1: imports pydantic"),
+        ({"core/a.py": "from time import monotonic"}, "core/a.py:1: imports time"),
+        ({"gates/a.py": "from scipy import stats"}, "gates/a.py:1: imports scipy"),
+        ({"errors.py": "from kept.core import edit"}, "errors.py:1: imports kept.core"),
+        ({"errors.py": "import msgspec"}, "errors.py:1: imports msgspec"),
+        (
+            {"runners/a.py": "from kept.scorers.b import f", "scorers/b.py": ""},
+            "runners/a.py:1: imports kept.scorers.b, another package",
+        ),
+        ({"cli/a.py": "from kept.web import app"}, "cli/a.py:1: imports kept.web; the two"),
+        ({"web/a.py": "from kept.cli import main"}, "web/a.py:1: imports kept.cli; the two"),
+        ({"misc.py": ""}, "misc.py:1: kept.misc is in no layer"),
+        ({"cli/a.py": "import kept.misc"}, "cli/a.py:1: imports kept.misc, which is in no layer"),
+        ({"loop.py": "\n" * 401}, "loop.py:401: 401 lines, over 400"),
+        ({"loop.py": f"def f():\n{body(41)}"}, "loop.py:1: f has 41 statements, over 40"),
+        (
+            {"loop.py": f"def f():\n    if True:\n        def g():\n            pass\n{body(38)}"},
+            "loop.py:1: f has 41 statements, over 40",
+        ),
+        ({"loop.py": "async def f(a, b, c, d, *, e, g, h): ..."}, "loop.py:1: f has 7 parameters"),
+        ({"loop.py": "def optimize(a, b, c, d, e, f, g): ..."}, "loop.py:1: optimize has 7"),
+        ({"loop.py": "n = 0\ndef f():\n    global n\n    n = 1"}, "loop.py:3: global n"),
+    ],
+)
+def test_a_planted_violation_is_reported(tmp_path: Path, files: dict[str, str], problem: str):
+    found = plant(tmp_path, files)
+    assert len(found) == 1
+    assert problem in found[0]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"core/a.py": "from . import b\nfrom kept.errors import KeptError", "core/b.py": ""},
+        {"gates/a.py": "import numpy as np\nfrom kept.core.case import Case"},
+        {"store.py": "from kept.journal import Journal\nfrom kept import errors"},
+        {"runners/a.py": "from .b import f\nfrom kept.models import http", "runners/b.py": ""},
+        {"registry.py": "import kept.recipes.artifact", "recipes/artifact.py": ""},
+        {"__init__.py": "from kept.api import optimize", "api.py": "import kept.cli.main"},
+        {"loop.py": f'def f():\n    """Words."""\n{body(40)}'},
+        {"loop.py": "class A:\n    def f(self, a, b, c, d, e, g): ..."},
+        {"api.py": "def optimize(a, b, c, d, e, f, g): ..."},
+        {"cli/a.py": "import click\n@click.command()\ndef f(a, b, c, d, e, g, h): ..."},
+    ],
+)
+def test_what_the_layers_allow_is_not_reported(tmp_path: Path, files: dict[str, str]):
+    assert plant(tmp_path, files) == []

@@ -1,0 +1,57 @@
+"""The closing lines of a session: time per mark, and what was skipped by name."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# A pytest of its own each.
+pytestmark = pytest.mark.slow
+
+TESTS = """
+import pytest
+
+def test_plain(): pass
+
+@pytest.mark.git
+def test_with_git(): pass
+
+@pytest.mark.slow
+@pytest.mark.git
+def test_slow_with_git(): pass
+
+@pytest.mark.kill
+def test_not_chosen(): pass
+"""
+
+
+def run_session(folder: Path, *options: str) -> list[str]:
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "conftest.py", folder / "tests")
+    (folder / "tests" / "test_marked.py").write_text(TESTS, encoding="utf-8")
+    argv = [sys.executable, "-m", "pytest", "-m", "not kill", "-p", "no:cacheprovider", *options]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_session_ends_with_the_time_per_mark_and_the_counts_last(tmp_path: Path):
+    lines = run_session(tmp_path, "--stage", "ruff check:1234:FAILED")
+    start = next(number for number, line in enumerate(lines) if "time per mark" in line)
+    table = [" ".join(line.split()) for line in lines[start + 1 : -1]]
+    assert "ruff check 1.23 s FAILED" in table
+    rows = {re.sub(r"[\d.]+ s ", "", row) for row in table if row.endswith("tests")}
+    assert rows == {"fast 1 tests", "git 1 tests", "git + slow 1 tests"}
+    assert "3 passed, 1 deselected" in lines[-1]
+
+
+def test_a_missing_tool_is_counted_by_its_mark(tmp_path: Path):
+    lines = run_session(tmp_path, "--missing", "git:git")
+    assert "skipped marks: git (needs git), 2 tests" in lines
+    assert "1 passed, 2 skipped, 1 deselected" in lines[-1]

@@ -1,0 +1,291 @@
+"""scripts/test and scripts/demo on machines that lack things.
+
+The machine is a PATH of stubs: they note how they were called, and fail where a test says so.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+REAL_TOOLS = (
+    "bash",
+    "cat",
+    "cksum",
+    "cp",
+    "dirname",
+    "env",
+    "flock",
+    "mkdir",
+    "rm",
+    "sort",
+    "tail",
+)
+
+# Serves as `python3` and as `.venv/bin/python`. `has-MODULE` in the state folder is what it can
+# import; `fails-WORD` is what it cannot do.
+PYTHON = """#!/bin/bash
+echo "python $*" >>{state}/calls
+case "$*" in
+  "-c import sys, "*) module=${{2#import sys, }}; [ -e "{state}/has-${{module%%;*}}" ] ;;
+  "-c import pip") [ -e {state}/has-pip ] ;;
+  "-m venv "*) {make_venv} "$3" ;;
+  "-m virtualenv "*) {make_venv} "$4" ;;
+  "-m pip "*) [ ! -e {state}/fails-pip ] ;;
+  "-m pytest"*) exit "$(cat {state}/pytest-exit)" ;;
+  "- "*) cat >/dev/null; [ ! -e {state}/fails-whole ] ;;
+esac
+"""
+MAKE_VENV = """#!/bin/bash
+mkdir -p "$1/bin"
+cp {bin}/python3 "$1/bin/python"
+for tool in ruff pyright kept; do cp {bin}/tool "$1/bin/$tool"; done
+"""
+TOOL = """#!/bin/bash
+echo "${{0##*/}} $*" >>{state}/calls
+[ ! -e "{state}/fails-${{0##*/}}" ]
+"""
+APT = """#!/bin/bash
+echo "apt-get $*" >>{state}/calls
+[ ! -e {state}/fails-apt ] || exit 100
+case "$*" in
+  *python3-venv*) : >{state}/has-ensurepip ;;
+  *" git"*) cp {bin}/tool {bin}/git ;;
+esac
+"""
+UV = """#!/bin/bash
+echo "uv $*" >>{state}/calls
+[ ! -e {state}/fails-uv ] || {{ echo "no such index" >&2; exit 1; }}
+rm -f {state}/has-pip
+case "$*" in "venv "*) {make_venv} "${{!#}}" ;; esac
+"""
+
+
+class Machine:
+    """A checkout with the project's scripts, and the only programs that they can find."""
+
+    def __init__(self, folder: Path) -> None:
+        self.checkout = folder / "checkout"
+        self.state = folder / "state"
+        self.bin = folder / "bin"
+        (self.checkout / "src" / "kept").mkdir(parents=True)
+        shutil.copytree(ROOT / "scripts", self.checkout / "scripts")
+        self.edit("pyproject.toml", "[project]")
+        self.edit("src/kept/_version.py", "__version__ = '0'")
+        for made in (self.state, self.bin):
+            made.mkdir()
+        for tool in REAL_TOOLS:
+            real = shutil.which(tool)
+            assert real is not None, f"no {tool} on this machine"
+            (self.bin / tool).symlink_to(real)
+        self.stub("make-venv", MAKE_VENV)
+        self.stub("python3", PYTHON)
+        self.stub("tool", TOOL)
+        self.stub("git", TOOL)
+        self.stub("apt-get", APT)
+        self.be_user(1000)
+        self.note("pytest-exit", "0")
+        for module in ("sys", "ensurepip", "pip"):
+            self.note(f"has-{module}")
+
+    def edit(self, name: str, text: str) -> None:
+        (self.checkout / name).write_text(text, encoding="utf-8")
+
+    def stub(self, name: str, text: str) -> None:
+        path = self.bin / name
+        places = {"state": self.state, "bin": self.bin, "make_venv": self.bin / "make-venv"}
+        path.write_text(text.format(**places), encoding="utf-8")
+        path.chmod(0o755)
+
+    def be_user(self, uid: int) -> None:
+        self.stub("id", f"#!/bin/bash\necho {uid}\n")
+
+    def note(self, name: str, text: str = "") -> None:
+        (self.state / name).write_text(text, encoding="utf-8")
+
+    def lacks(self, module: str) -> None:
+        (self.state / f"has-{module}").unlink()
+
+    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        self.note("calls")
+        return subprocess.run(
+            [self.checkout / "scripts" / argv[0], *argv[1:]],
+            env={"PATH": str(self.bin)},
+            cwd=self.bin,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def calls(self, start: str) -> list[str]:
+        """What the last run called that begins so."""
+        lines = (self.state / "calls").read_text(encoding="utf-8").splitlines()
+        return [line for line in lines if line.startswith(start)]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_the_first_run_installs_and_the_second_does_not(machine: Machine):
+    assert machine.run("test", "-k", "gate").returncode == 0
+    assert machine.calls("python -m pip install") == ["python -m pip install -e .[dev]"]
+    assert machine.calls("python -m pytest") == ["python -m pytest -k gate"]
+    again = machine.run("test", "-k", "gate")
+    assert again.returncode == 0
+    assert machine.calls("python -m pip install") == []
+    assert again.stderr == ""
+
+
+def test_a_change_of_pyproject_installs_into_the_same_environment(machine: Machine):
+    machine.run("test", "-x")
+    machine.edit("pyproject.toml", "[project]\nname = 'kept'")
+    assert machine.run("test", "-x").returncode == 0
+    assert len(machine.calls("python -m pip install")) == 1
+    assert machine.calls("python -m venv") == []
+
+
+def test_a_cut_install_is_started_over(machine: Machine):
+    machine.note("fails-pip")
+    first = machine.run("test", "-x")
+    assert first.returncode == 2
+    assert "could not make .venv" in first.stderr
+    (machine.state / "fails-pip").unlink()
+    assert machine.run("test", "-x").returncode == 0
+    assert len(machine.calls("python -m venv")) == 1
+
+
+def test_a_broken_environment_is_made_again(machine: Machine):
+    machine.run("test", "-x")
+    machine.note("fails-whole")
+    assert machine.run("test", "-x").returncode == 0
+    assert len(machine.calls("python -m venv")) == 1
+
+
+def test_an_environment_copied_with_its_checkout_is_made_again(machine: Machine):
+    machine.run("test", "-x")
+    machine.checkout = machine.checkout.rename(machine.checkout.with_name("moved"))
+    assert machine.run("test", "-x").returncode == 0
+    assert len(machine.calls("python -m venv")) == 1
+
+
+def test_root_without_ensurepip_installs_python3_venv_and_says_so(machine: Machine):
+    machine.lacks("ensurepip")
+    machine.be_user(0)
+    done = machine.run("test", "-x")
+    assert done.returncode == 0
+    assert machine.calls("apt-get") == ["apt-get update", "apt-get install -y python3-venv"]
+    assert "apt-get install -y python3-venv" in done.stderr
+
+
+def test_a_user_without_ensurepip_is_told_the_line_to_type(machine: Machine):
+    machine.lacks("ensurepip")
+    done = machine.run("test", "-x")
+    assert done.returncode == 2
+    assert "apt-get update && apt-get install -y python3-venv" in done.stderr
+    assert machine.calls("apt-get") == []
+
+
+def test_a_user_without_ensurepip_but_with_virtualenv_is_served(machine: Machine):
+    machine.lacks("ensurepip")
+    machine.note("has-virtualenv")
+    done = machine.run("test", "-x")
+    assert done.returncode == 0
+    assert len(machine.calls("python -m virtualenv")) == 1
+
+
+def test_a_machine_without_a_new_enough_python_is_told_so(machine: Machine):
+    machine.lacks("sys")
+    machine.lacks("ensurepip")
+    done = machine.run("demo")
+    assert done.returncode == 2
+    assert "no Python 3.11 or newer" in done.stderr
+
+
+def test_uv_is_used_where_it_is(machine: Machine):
+    machine.stub("uv", UV)
+    assert machine.run("test", "-x").returncode == 0
+    assert len(machine.calls("uv venv")) == 1
+    assert len(machine.calls("uv pip install")) == 1
+    assert machine.calls("python -m pip") == []
+
+
+def test_pip_takes_over_when_uv_fails(machine: Machine):
+    machine.stub("uv", UV)
+    machine.note("fails-uv")
+    done = machine.run("test", "-x")
+    assert done.returncode == 0
+    assert "uv could not do it (no such index); using pip" in done.stderr
+    assert len(machine.calls("python -m pip install")) == 1
+
+
+def test_demo_uses_what_test_made(machine: Machine):
+    machine.run("test", "-x")
+    assert machine.run("demo", "--seed", "3").returncode == 0
+    assert machine.calls("python -m pip") == []
+    assert machine.calls("kept") == ["kept demo --seed 3"]
+
+
+def test_demo_alone_installs_no_tools_and_test_adds_them(machine: Machine):
+    assert machine.run("demo").returncode == 0
+    assert machine.calls("python -m pip install") == ["python -m pip install -e ."]
+    assert machine.run("demo").returncode == 0
+    assert machine.calls("python -m pip") == []
+    assert machine.run("test", "-x").returncode == 0
+    assert machine.calls("python -m pip install") == ["python -m pip install -e .[dev]"]
+
+
+def test_a_user_without_a_tool_is_told_the_line_and_its_mark_is_skipped(machine: Machine):
+    (machine.bin / "git").unlink()
+    done = machine.run("test", "-x")
+    assert "apt-get update && apt-get install -y git" in done.stderr
+    assert machine.calls("python -m pytest") == ["python -m pytest --missing git:git -x"]
+
+
+def test_root_without_a_tool_installs_it(machine: Machine):
+    (machine.bin / "git").unlink()
+    machine.be_user(0)
+    done = machine.run("test", "-x")
+    assert "apt-get install -y git" in done.stderr
+    assert machine.calls("python -m pytest") == ["python -m pytest -x"]
+
+
+def test_root_whose_apt_fails_skips_the_mark(machine: Machine):
+    (machine.bin / "git").unlink()
+    machine.be_user(0)
+    machine.note("fails-apt")
+    assert machine.run("test", "-x").returncode == 0
+    assert machine.calls("python -m pytest") == ["python -m pytest --missing git:git -x"]
+
+
+@pytest.mark.parametrize("tool", ["ruff", "pyright"])
+def test_a_failing_check_fails_the_whole_and_the_tests_still_run(machine: Machine, tool: str):
+    machine.note(f"fails-{tool}")
+    assert machine.run("test", "fast").returncode == 1
+    (call,) = machine.calls("python -m pytest")
+    assert "-m not slow and not kill and not wheel" in call
+    assert ":FAILED" in call
+
+
+def test_failing_tests_fail_the_whole_with_their_own_code(machine: Machine):
+    machine.note("pytest-exit", "5")
+    assert machine.run("test").returncode == 5
+    (call,) = machine.calls("python -m pytest")
+    assert " -m not" not in call
+    assert call.count(":ok") == 3
+
+
+def test_everything_passing_is_zero(machine: Machine):
+    assert machine.run("test").returncode == 0
+    assert len(machine.calls("ruff")) == 2
+    assert len(machine.calls("pyright")) == 1
+
+
+def test_the_scripts_can_be_executed():
+    for name in ("scripts/test", "scripts/demo", ".ci/run"):
+        assert os.access(ROOT / name, os.X_OK), name

@@ -1,0 +1,63 @@
+"""What a user installs: the wheel, in an environment that never saw the checkout."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+pytestmark = pytest.mark.wheel
+
+
+def run(*argv: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        argv,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT, cwd=folder)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def test_the_wheel_holds_every_file_of_the_package(wheel: Path):
+    source = ROOT / "src"
+    present = {
+        path.relative_to(source).as_posix()
+        for path in (source / "kept").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if not name.split("/")[0].endswith("-info")}
+    assert packed == present
+
+
+def test_an_installed_kept_runs_its_demo_far_from_the_checkout(wheel: Path, tmp_path: Path):
+    # virtualenv, since Debian's Python has no ensurepip for `venv`.
+    run(sys.executable, "-m", "virtualenv", "-q", "venv", cwd=tmp_path)
+    bin_folder = tmp_path / "venv" / "bin"
+    run(bin_folder / "python", "-m", "pip", "install", "-q", wheel, cwd=tmp_path)
+    for name in ("home", "elsewhere"):
+        (tmp_path / name).mkdir()
+    env = {
+        "HOME": str(tmp_path / "home"),
+        "PATH": os.pathsep.join([str(bin_folder), *os.get_exec_path()]),
+        "LANG": "C.UTF-8",
+    }
+    output = run(bin_folder / "kept", "demo", cwd=tmp_path / "elsewhere", env=env)
+    assert "kept" in output
