@@ -158,14 +158,14 @@ class Evaluator:
         assert me is not None
         while self._queue and not self._closed:
             _, _, work = heapq.heappop(self._queue)
-            if not work.orders:
+            if self._works.get(work.job) is not work:
                 continue
             work.task = me
             try:
                 await self._roll_out(work)
             except asyncio.CancelledError:
                 # cancelled for this pair's sake only: nobody waits for it any more
-                if work.orders or self._closed:
+                if self._closed or work.job in self._works:
                     raise
                 me.uncancel()
             except Exception as error:  # noqa: BLE001 # handed on to everyone who waits
@@ -246,15 +246,20 @@ class Evaluator:
                 order.future.set_exception(error)
 
     def _abandon(self, order: _Order) -> None:
-        for work in list(self._works.values()):
+        for work in self._works.values():
             if order in work.orders:
                 work.orders.remove(order)
-                if not work.orders:
-                    del self._works[work.job]
-                    self._purse.release(1)
-                    if work.task is not None:
-                        work.task.cancel()
-                        self._meter(work.step).cancelled += 1
+        # not at once: a step that is judged anew may want the very same pairs a moment later
+        asyncio.get_running_loop().call_soon(self._sweep)
+
+    def _sweep(self) -> None:
+        """Cancel the work that nobody waits for."""
+        for work in [work for work in self._works.values() if not work.orders]:
+            del self._works[work.job]
+            self._purse.release(1)
+            if work.task is not None:
+                work.task.cancel()
+                self._meter(work.step).cancelled += 1
 
 
 class _Rolled:

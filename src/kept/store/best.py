@@ -14,6 +14,7 @@ from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.errors import JournalError
+from kept.workspace import write_files
 
 
 class BestFolder:
@@ -53,14 +54,3 @@ def swap_best(folder: Path, candidate: Candidate) -> None:
                 shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise JournalError(f"cannot write {link}: {error.strerror}") from error
-
-
-def write_files(folder: Path, candidate: Candidate) -> None:
-    """A candidate's texts as files below a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, text in candidate.texts.items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # newline="" keeps line endings as they are
-        with file.open("w", encoding="utf-8", errors="surrogateescape", newline="") as out:
-            out.write(text)

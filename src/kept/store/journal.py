@@ -3,7 +3,7 @@
     journal.jsonl     events; the state is their fold
     rollouts.jsonl    one line a rollout or call
     blobs.pack        traces, large replies, candidates
-    steps.idx         where each closed step stands in the spine
+    steps.idx         the closed steps in short, and where each stands in the spine
 
 Does not know what the events mean.
 """
@@ -30,6 +30,8 @@ from kept.store import wire
 from kept.store.appender import Appender
 from kept.store.lock import Lock
 from kept.store.pack import Pack
+from kept.store.steps import NAME as STEPS
+from kept.store.steps import mend_steps, row_of
 
 R = TypeVar("R", bound=Priced)
 
@@ -57,7 +59,8 @@ class RunJournal:
         self._lock = Lock(folder)
         self._spine = Appender(folder / "journal.jsonl")
         self._rollouts = Appender(folder / "rollouts.jsonl")
-        self._steps = Appender(folder / "steps.idx")
+        mend_steps(folder)
+        self._steps = Appender(folder / STEPS)
         self._pack = Pack(folder, writable=True)
         self._calls: defaultdict[str, defaultdict[str, list[wire.CallLine]]] = defaultdict(
             lambda: defaultdict(list)
@@ -84,9 +87,10 @@ class RunJournal:
         """Write one event."""
         if self._sync_error is not None:
             raise self._sync_error
-        at = self._spine.write(wire.encode(event) + b"\n")
+        line = wire.encode(event) + b"\n"
+        at = self._spine.write(line)
         if isinstance(event, StepClosed):
-            self._steps.write(f"{event.step} {at}\n".encode())
+            self._steps.write(wire.encode(row_of(event, at, len(line))) + b"\n")
 
     def record(self, step: int, job: Job, outcome: Outcome) -> None:
         """Write one finished pair."""

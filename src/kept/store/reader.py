@@ -4,6 +4,7 @@ Takes no lock and writes nothing, so a run can be looked at while it goes on.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,31 +18,44 @@ from kept.store import wire
 from kept.store.journal import lines_from, load_candidate, read_events, read_line
 from kept.store.lock import holder
 from kept.store.pack import Pack
+from kept.store.steps import StepRow, closed_step, read_steps
 
 
 class Run:
     """A run as its folder tells it."""
 
     def __init__(self, folder: Path) -> None:
+        spine = folder / "journal.jsonl"
+        if not spine.is_file():
+            raise JournalError(f"{folder} is not a run: it has no journal.jsonl")
         self.folder = folder
-        self._events = list(read_events(folder / "journal.jsonl"))
-        if not self._events:
+        self._pack = Pack(folder, writable=False)
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """Everything that happened, in order."""
+        events = list(read_events(self.folder / "journal.jsonl"))
+        if not events:
             raise JournalError(
-                f"{folder / 'journal.jsonl'} is empty: the run ended before it began",
+                f"{self.folder / 'journal.jsonl'} is empty: the run ended before it began",
                 hint="start it again; nothing was spent",
             )
-        self.state, self.opened = fold_run(self._events)
-        self._pack = Pack(folder, writable=False)
+        return events
+
+    @cached_property
+    def state(self) -> State:
+        """Where the run stands."""
+        return fold_run(self.events).state
+
+    @cached_property
+    def steps(self) -> list[StepRow]:
+        """The closed steps in short; quick even where the run is very long."""
+        return read_steps(self.folder)
 
     @property
     def id(self) -> str:
         """The run's id."""
         return self.folder.resolve().name
-
-    @property
-    def events(self) -> list[Event]:
-        """Everything that happened, in order."""
-        return self._events
 
     @property
     def status(self) -> str:
@@ -68,10 +82,9 @@ class Run:
 
     def closed(self, step: int) -> StepClosed:
         """The record that closed a step."""
-        for event in self._events:
-            if isinstance(event, StepClosed) and event.step == step:
-                return event
-        raise JournalError(f"run {self.id} has no closed step {step}")
+        if not 0 <= step < len(self.steps):
+            raise JournalError(f"run {self.id} has no closed step {step}")
+        return closed_step(self.folder, self.steps[step])
 
     def rollouts(self, step: int | None = None) -> Iterator[tuple[int, Job, Outcome]]:
         """Finished rollouts, of one step or of all."""

@@ -1,0 +1,152 @@
+"""A run cut anywhere resumes to the same end, and repeats nothing whose result was written."""
+
+import asyncio
+import shutil
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kept.core.event import Event
+from kept.core.rollout import Job
+from kept.core.score import Outcome
+from kept.core.state import State
+from kept.runs import Watch, resume, start
+from kept.store import wire
+from kept.store.home import Home
+from tests.engine.worlds import make_plan
+
+FILES = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", "blobs.idx", "steps.idx")
+
+
+class Moments:
+    """Remembers how large each file was after everything that was written."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self.sizes: list[tuple[int, ...]] = []
+
+    def on_event(self, event: Event, state: State) -> None:
+        self._note()
+
+    def on_rollout(self, job: Job, outcome: Outcome) -> None:
+        self._note()
+
+    def _note(self) -> None:
+        assert self.folder is not None
+        sizes = tuple((self.folder / name).stat().st_size for name in FILES)
+        if not self.sizes or sizes != self.sizes[-1]:
+            self.sizes.append(sizes)
+
+
+class Home1(Home):
+    """A home that tells a sink the folder of its run before the run begins."""
+
+    def __init__(self, path: Path, moments: Moments) -> None:
+        super().__init__(path)
+        self._moments = moments
+
+    def new_run(self, inputs: object, now: float) -> Path:
+        folder = super().new_run({"run": "1"}, now)
+        self._moments.folder = folder
+        return folder
+
+
+def finish(path: Path, width: int, steps: int, seed: int) -> tuple[Path, State, Moments]:
+    moments = Moments()
+    plan, _, _ = make_plan(width, steps, seed)
+    folder, state = asyncio.run(start(plan, Home1(path, moments), Watch((moments,))))
+    return folder, state, moments
+
+
+def cut(folder: Path, sizes: tuple[int, ...], to: Path) -> Path:
+    """The run as it was when its files had these sizes."""
+    shutil.rmtree(to, ignore_errors=True)
+    to.mkdir()
+    for name, size in zip(FILES, sizes, strict=True):
+        (to / name).write_bytes((folder / name).read_bytes()[:size])
+    return to
+
+
+Rows = list[wire.RolloutLine | wire.CallLine]
+
+
+def rows(folder: Path) -> Rows:
+    lines = (folder / "rollouts.jsonl").read_bytes().splitlines(keepends=True)
+    return [wire.decode_line(line) for line in lines if line.endswith(b"\n")]
+
+
+def calls(rows: Rows) -> Counter[tuple[str, str]]:
+    return Counter((row.scope, row.key) for row in rows if isinstance(row, wire.CallLine))
+
+
+def check_resume(part: Path, width: int, steps: int, seed: int, whole: State) -> None:
+    before = rows(part)
+    done = {row.entry()[0] for row in before if isinstance(row, wire.RolloutLine)}
+    plan, runner, model = make_plan(width, steps, seed)
+    _, state = asyncio.run(resume(plan, part))
+    assert state.settled() == whole.settled()
+    assert not done & runner.calls.keys(), "a rollout whose result was written ran again"
+    assert max(runner.finished.values(), default=0) <= 1
+    after = calls(rows(part))
+    assert max(after.values(), default=0) <= 1, "a call whose reply was written was made again"
+    assert model.calls.total() == after.total() - calls(before).total()
+
+
+@pytest.mark.parametrize("width", [1, 8])
+def test_a_run_cut_after_anything_it_wrote_resumes_to_the_same_end(width: int, tmp_path: Path):
+    steps, seed = 14, 3
+    folder, whole, moments = finish(tmp_path / "home", width, steps, seed)
+    assert whole.keeps >= 2, "a run without keeps would not show a rebase"
+    outcomes = {closed.verdict.outcome for closed in whole.closed}
+    assert outcomes >= {"keep", "discard", "skip"}
+    for sizes in moments.sizes:
+        part = cut(folder, sizes, tmp_path / "part")
+        check_resume(part, width, steps, seed, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1, 3, 8])
+@pytest.mark.parametrize("seed", range(2))
+def test_many_runs_cut_after_anything_they_wrote_resume_to_the_same_end(
+    width: int, seed: int, tmp_path: Path
+):
+    steps = 24
+    folder, whole, moments = finish(tmp_path / "home", width, steps, seed)
+    for sizes in moments.sizes[::3]:
+        check_resume(cut(folder, sizes, tmp_path / "part"), width, steps, seed, whole)
+
+
+def test_a_run_cut_in_the_middle_of_a_line_resumes_to_the_same_end(tmp_path: Path):
+    folder, whole, moments = finish(tmp_path / "home", 4, 10, 1)
+    for before, sizes in list(pairwise(moments.sizes))[1::4]:
+        # a killed process tears the line it was writing: of the file that grew, the last written
+        last = next(at for at in (0, 1) if sizes[at] != before[at])
+        torn = tuple(size - 3 if at == last else size for at, size in enumerate(sizes))
+        part = cut(folder, torn, tmp_path / "part")
+        plan, _, _ = make_plan(4, 10, 1)
+        _, state = asyncio.run(resume(plan, part))
+        assert state.settled() == whole.settled()
+        assert (part / f"{FILES[last]}.torn").exists()
+
+
+def test_a_run_resumed_twice_resumes_to_the_same_end(tmp_path: Path):
+    folder, whole, moments = finish(tmp_path / "home", 5, 12, 2)
+    third = moments.sizes[len(moments.sizes) // 3]
+    part = cut(folder, third, tmp_path / "part")
+    again = Moments()
+    again.folder = part
+    plan, _, _ = make_plan(5, 12, 2)
+    asyncio.run(resume(plan, part, Watch((again,))))
+    for sizes in again.sizes[::5]:
+        check_resume(cut(part, sizes, tmp_path / "second"), 5, 12, 2, whole)
+
+
+def test_the_end_does_not_depend_on_how_many_rollouts_are_in_flight(tmp_path: Path):
+    ends: list[State] = []
+    for workers in (1, 2, 30):
+        plan, _, _ = make_plan(4, 12, 5)
+        object.__setattr__(plan, "workers", workers)
+        ends.append(asyncio.run(start(plan, Home(tmp_path / str(workers)))).state.settled())
+    assert ends[0] == ends[1] == ends[2]

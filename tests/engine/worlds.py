@@ -1,0 +1,145 @@
+"""A small world for tests of the engine: noisy scores, proposers of every sort, a call counter."""
+
+import asyncio
+import hashlib
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.budget import Budget
+from kept.core.case import Case, Cases
+from kept.core.edit import Append, Replace, Write
+from kept.core.objective import Objective
+from kept.core.plan import Plan
+from kept.core.ports import Message, ModelReply, ModelRequest, Scope
+from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
+from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
+from kept.core.schedule import RoundRobin
+from kept.gates import Strict
+from kept.scorers.recorded import RecordedScorer
+
+CASES = Cases(
+    train=tuple(Case(f"t{n}", n) for n in range(3)),
+    holdout=tuple(Case(f"h{n}", n) for n in range(4)),
+)
+
+
+def draw(*what: object) -> float:
+    """A number in [0, 1) that depends on its arguments alone."""
+    digest = hashlib.sha256(repr(what).encode()).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+@dataclass
+class CountingRunner:
+    """Scores by content with noise; answers in an order that differs from sitting to sitting."""
+
+    calls: Counter[Job] = field(default_factory=Counter[Job])
+    finished: Counter[Job] = field(default_factory=Counter[Job])
+    """Calls that were not cancelled on the way."""
+    order: random.Random = field(default_factory=random.Random)
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        self.calls[job] += 1
+        for _ in range(self.order.randrange(4)):
+            await asyncio.sleep(0)
+        self.finished[job] += 1
+        if draw("crash", candidate.id) < 0.1:
+            return Failure("crash", "candidate", "it fell over")
+        quality = candidate.texts["prompt"].count("good") - candidate.texts["prompt"].count("bad")
+        score = quality / 4 + draw(*job)
+        return Rollout(metrics={"score": score}, trace=(TraceItem("info", f"{job}"),))
+
+    async def close(self) -> None:
+        pass
+
+
+@dataclass
+class CountingModel:
+    """Answers with a number made from the request."""
+
+    calls: Counter[str] = field(default_factory=Counter[str])
+    name: str = "counting"
+
+    async def complete(self, request: ModelRequest) -> ModelReply | Failure:
+        text = request.messages[0].text
+        self.calls[text] += 1
+        await asyncio.sleep(0)
+        return ModelReply(f"{draw(text):.6f}", Usage(calls=1, tokens_in=len(text), usd=0.001))
+
+
+@dataclass(frozen=True)
+class Editor:
+    """Serial: looks at the open proposals, and never repeats the word one of them adds."""
+
+    name: str = "editor"
+    serial: bool = True
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        words = ["good", "bad", "plain", "good", "bad"]
+        taken = {edit.text for p in brief.open for edit in p.edits if isinstance(edit, Append)}
+        word = words[int(draw(brief.seed) * len(words))]
+        line = f"{word} {brief.step} among {len(taken)}\n"
+        if draw(brief.seed, "how") < 0.2:
+            return Proposal((Write("prompt", line),), why="start over")
+        if draw(brief.seed, "how") < 0.3:
+            return Proposal((Replace("prompt", "seed", "sown"),), why="works once")
+        return Proposal((Append("prompt", line),), why="one line more")
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Parallel: asks for feedback rollouts, then for a model's opinion in two branches."""
+
+    model: CountingModel
+    name: str = "asker"
+    serial: bool = False
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        if not brief.answers:
+            pairs = tuple(Pair(case.id, 0) for case in brief.train)
+            return Ask(brief.incumbent.id, pairs, "feedback")
+        (answer,) = brief.answers
+        seen = " ".join(f"{o.metrics}" for o in answer.outcomes.values())
+        assert len(answer.traces) in (0, len(brief.train))
+
+        async def opinion(name: str) -> float:
+            request = ModelRequest((Message("user", f"{brief.step} {name} {seen}"),))
+            branch = scope.branch(name)
+            reply = await branch.call(request, ModelReply, lambda: self.model.complete(request))
+            return 0.0 if isinstance(reply, Failure) else float(reply.text)
+
+        first, second = await asyncio.gather(opinion("first"), opinion("second"))
+        if first < 0.15:
+            return Note(f"nothing at step {brief.step}")
+        if first < 0.3:
+            return Skip("no idea")
+        word = "good" if second < 0.5 else "bad"
+        return Proposal((Append("prompt", f"{word} by {first:.3f}\n"),), why=seen[:20])
+
+
+def make_plan(
+    width: int, steps: int = 14, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """A plan with a serial and a parallel proposer, and what counts its calls."""
+    runner, model = CountingRunner(), CountingModel()
+    plan = Plan(
+        recipe="test",
+        seed=Candidate({"prompt": "seed\n"}),
+        rules=Rules({"prompt": Artifact("prompt")}),
+        cases=CASES,
+        runner=runner,
+        scorer=RecordedScorer(),
+        objective=Objective(bounds=(-20.0, 20.0)),
+        proposers=(Editor(), Asker(model)),
+        schedule=RoundRobin(("editor", "asker")),
+        gate=Strict(),
+        budget=Budget(max_iterations=steps),
+        width=width,
+        workers=6,
+        random_seed=seed,
+    )
+    return plan, runner, model

@@ -1,0 +1,280 @@
+"""What disks and people do to a journal: a clear error each time, and nothing lost."""
+
+import asyncio
+import errno
+import json
+import logging
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kept.core.state import State
+from kept.errors import JournalError, LockedError
+from kept.runs import resume, start
+from kept.store.home import Home
+from kept.store.journal import RunJournal
+from kept.store.reader import Run
+from tests.engine.worlds import make_plan
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> tuple[Path, State]:
+    """A finished run and the state it ended in."""
+    plan, _, _ = make_plan(3, 8, 3)
+    return asyncio.run(start(plan, Home(tmp_path)))
+
+
+def resumed(folder: Path, width: int = 3, steps: int = 8, seed: int = 3) -> State:
+    plan, _, _ = make_plan(width, steps, seed)
+    return asyncio.run(resume(plan, folder)).state
+
+
+def cut_to(path: Path, lines: int, torn: bytes = b"") -> None:
+    kept = path.read_bytes().splitlines(keepends=True)[:lines]
+    path.write_bytes(b"".join(kept) + torn)
+
+
+def test_a_torn_last_line_is_dropped_said_and_kept_aside(
+    run: tuple[Path, State], caplog: pytest.LogCaptureFixture
+):
+    folder, whole = run
+    cut_to(folder / "journal.jsonl", 9, b'{"step":2,"ver')
+    with caplog.at_level(logging.WARNING):
+        state = resumed(folder)
+    assert state.settled() == whole.settled()
+    assert "journal.jsonl: the last line was cut off by a crash" in caplog.text
+    assert (folder / "journal.jsonl.torn").read_bytes() == b'{"step":2,"ver\n'
+
+
+def test_a_corrupt_line_in_the_middle_is_named_and_nothing_is_changed(run: tuple[Path, State]):
+    folder, _ = run
+    spine = folder / "journal.jsonl"
+    lines = spine.read_bytes().splitlines(keepends=True)
+    lines[4] = b"\x00\x00garbage\n"
+    spine.write_bytes(b"".join(lines))
+    before = {f.name: f.read_bytes() for f in folder.iterdir() if f.is_file()}
+    with pytest.raises(JournalError, match=r"journal\.jsonl:5: not a record of this journal"):
+        resumed(folder)
+    reader = Run(folder)
+    with pytest.raises(JournalError, match=r"journal\.jsonl:5"):
+        assert reader.state
+    reader.close()
+    for name in ("journal.jsonl", "rollouts.jsonl", "blobs.pack"):
+        assert (folder / name).read_bytes() == before[name]
+
+
+def test_a_missing_line_is_an_event_that_cannot_follow(run: tuple[Path, State]):
+    folder, _ = run
+    spine = folder / "journal.jsonl"
+    lines = spine.read_bytes().splitlines(keepends=True)
+    del lines[2]
+    spine.write_bytes(b"".join(lines))
+    with pytest.raises(JournalError, match=r"journal\.jsonl:3: step 2 opened, 1 expected"):
+        resumed(folder)
+
+
+def test_a_corrupt_rollout_line_is_named_and_its_pair_is_rolled_out_again(
+    run: tuple[Path, State], caplog: pytest.LogCaptureFixture
+):
+    folder, whole = run
+    cut_to(folder / "journal.jsonl", 4)
+    path = folder / "rollouts.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[3] = lines[3].replace(b'"repeat"', b'"rep\x01at"')
+    path.write_bytes(b"".join(lines))
+    with caplog.at_level(logging.WARNING):
+        assert resumed(folder).settled() == whole.settled()
+    assert "rollouts.jsonl: a damaged line is left out" in caplog.text
+
+
+def test_a_journal_of_a_newer_version_is_refused(run: tuple[Path, State]):
+    folder, _ = run
+    spine = folder / "journal.jsonl"
+    first, rest = spine.read_bytes().split(b"\n", 1)
+    newer = {**json.loads(first), "schema": 99, "surprise": True}
+    spine.write_bytes(json.dumps(newer).encode() + b"\n" + rest)
+    with pytest.raises(JournalError, match="written by a newer kept") as caught:
+        resumed(folder)
+    assert "upgrade" in (caught.value.hint or "")
+
+
+def test_a_lock_left_by_a_dead_process_locks_nobody_out(run: tuple[Path, State]):
+    folder, whole = run
+    cut_to(folder / "journal.jsonl", 9)
+    (folder / "lock").write_text("999999\n")
+    assert resumed(folder).settled() == whole.settled()
+
+
+def test_a_second_writer_is_refused_with_the_pid_of_the_first(run: tuple[Path, State]):
+    folder, _ = run
+    journal = RunJournal(folder)
+    try:
+        with pytest.raises(LockedError, match=f"being written by process {os.getpid()}"):
+            RunJournal(folder)
+    finally:
+        journal.close()
+    RunJournal(folder).close()
+
+
+def test_an_empty_journal_says_that_the_run_never_began(tmp_path: Path):
+    (tmp_path / "journal.jsonl").write_bytes(b"")
+    with pytest.raises(JournalError, match="ended before it began"):
+        resumed(tmp_path)
+    with pytest.raises(JournalError, match="ended before it began"):
+        assert Run(tmp_path).state
+
+
+def test_a_resume_names_what_drifted(run: tuple[Path, State]):
+    folder, _ = run
+    plan, _, _ = make_plan(3, 8, 3)
+    object.__setattr__(plan, "inputs", {"spec": "changed"})
+    with pytest.raises(JournalError, match="spec changed since it started"):
+        asyncio.run(resume(plan, folder))
+
+
+@pytest.mark.parametrize("lost", ["blobs.idx", "steps.idx"])
+def test_an_index_is_a_convenience_and_is_rebuilt(lost: str, run: tuple[Path, State]):
+    folder, whole = run
+    cut_to(folder / "journal.jsonl", 20)
+    (folder / lost).write_bytes(b"nonsense here\n")
+    assert resumed(folder).settled() == whole.settled()
+    reader = Run(folder)
+    assert reader.best.id == whole.best
+    assert [row.outcome for row in reader.steps] == [s.verdict.outcome for s in whole.closed]
+    assert reader.closed(5).step == 5
+    reader.close()
+
+
+@pytest.mark.parametrize("damage", [b"", b"[0,1", b"[7,3,9]\n", None])
+def test_a_reader_lists_the_steps_whatever_became_of_their_index(
+    damage: bytes | None, run: tuple[Path, State]
+):
+    folder, whole = run
+    index = folder / "steps.idx"
+    right = index.read_bytes()
+    index.write_bytes(right[: len(right) // 2] if damage is None else damage)
+    reader = Run(folder)
+    assert [row.candidate for row in reader.steps] == [s.candidate for s in whole.closed]
+    assert [reader.closed(n).verdict for n in range(8)] == [s.verdict for s in whole.closed]
+    reader.close()
+    RunJournal(folder).close()
+    assert index.read_bytes() == right
+
+
+def test_a_pack_with_a_torn_end_goes_on_from_its_last_whole_entry(run: tuple[Path, State]):
+    folder, whole = run
+    cut_to(folder / "journal.jsonl", 1)
+    cut_to(folder / "rollouts.jsonl", 0)
+    pack = folder / "blobs.pack"
+    pack.write_bytes(pack.read_bytes()[:-7])
+    assert resumed(folder).settled() == whole.settled()
+    reader = Run(folder)
+    assert reader.best.id == whole.best
+    reader.close()
+
+
+FULL_DISK = """
+import asyncio, resource, sys
+from pathlib import Path
+from kept.runs import start
+from kept.errors import KeptError
+from kept.store.home import Home
+from tests.engine.worlds import make_plan
+if sys.argv[2] != "0":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+plan, _, _ = make_plan(3, 8, 3)
+try:
+    asyncio.run(start(plan, Home(Path(sys.argv[1]))))
+except KeptError as error:
+    print(f"{type(error).__name__}: {error}")
+    sys.exit(3)
+"""
+
+
+def run_into(folder: Path, limit: int) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(folder), str(limit)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("limit", [100, 700, 1500, 3000, 6000])
+def test_a_file_that_cannot_grow_stops_the_run_and_the_rest_of_it_resumes(
+    limit: int, run: tuple[Path, State], tmp_path: Path
+):
+    _, whole = run
+    done = run_into(tmp_path / "full", limit)
+    assert done.returncode == 3, done.stderr
+    assert "JournalError: cannot write" in done.stdout
+    assert os.strerror(errno.EFBIG) in done.stdout
+    assert "Traceback" not in done.stderr
+    (folder,) = (tmp_path / "full" / "runs").iterdir()
+    if limit < 600:
+        return  # not even the first event fitted
+    assert resumed(folder).settled() == whole.settled()
+
+
+def test_a_full_disk_stops_the_run_and_the_rest_of_it_resumes(
+    run: tuple[Path, State], tmp_path: Path
+):
+    _, whole = run
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip("a small disk cannot be mounted here (needs root)")
+    try:
+        done = run_into(disk, 0)
+        assert done.returncode == 3, done.stdout + done.stderr
+        assert os.strerror(errno.ENOSPC) in done.stdout
+        (folder,) = (disk / "runs").iterdir()
+        subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+        assert resumed(folder).settled() == whole.settled()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_read_only_folder_is_a_clear_error(tmp_path: Path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        disk.chmod(0o555)
+    try:
+        done = run_into(disk / "home", 0)
+        assert done.returncode == 3
+        assert "JournalError: cannot write to" in done.stdout
+        assert "KEPT_HOME" in done.stdout
+    finally:
+        if mounted.returncode == 0:
+            subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_process_may_open_as_many_files_as_before_once_a_run_is_over(tmp_path: Path):
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    plan, _, _ = make_plan(3, 8, 3)
+    asyncio.run(start(plan, Home(tmp_path)))
+    before = open_files()
+    for _ in range(3):
+        plan, _, _ = make_plan(3, 8, 3)
+        asyncio.run(start(plan, Home(tmp_path)))
+    assert open_files() == before
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 0
