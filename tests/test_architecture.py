@@ -242,14 +242,14 @@ def test_the_package_keeps_its_layers_and_its_sizes():
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({"core/a.py": "import kept.loop"}, "core/a.py:1: imports kept.loop"),
+        ({"core/a.py": "import kept.engine"}, "core/a.py:1: imports kept.engine"),
         ({"core/a.py": "def f():\n    from kept import web"}, "core/a.py:2: imports kept.web"),
         ({"core/a.py": "from kept import optimize"}, "core/a.py:1: imports kept,"),
         (
             {"core/a.py": "import typing as t\nif t.TYPE_CHECKING:\n    import kept.cli"},
             "core/a.py:3: imports kept.cli",
         ),
-        ({"core/a.py": "from ..journal import Journal"}, "core/a.py:1: imports kept.journal"),
+        ({"core/a.py": "from ..store import Journal"}, "core/a.py:1: imports kept.store"),
         ({"core/__init__.py": "from ..spec import load"}, "core/__init__.py:1: imports kept.spec"),
         (
             {"gates/a.py": "import importlib\nimportlib.import_module('kept.report')"},
@@ -269,15 +269,20 @@ def test_the_package_keeps_its_layers_and_its_sizes():
         ({"web/a.py": "from kept.cli import main"}, "web/a.py:1: imports kept.cli; the two"),
         ({"misc.py": ""}, "misc.py:1: kept.misc is in no layer"),
         ({"cli/a.py": "import kept.misc"}, "cli/a.py:1: imports kept.misc, which is in no layer"),
-        ({"loop.py": "\n" * 401}, "loop.py:401: 401 lines, over 400"),
-        ({"loop.py": f"def f():\n{body(41)}"}, "loop.py:1: f has 41 statements, over 40"),
+        ({"engine.py": "\n" * 401}, "engine.py:401: 401 lines, over 400"),
+        ({"engine.py": f"def f():\n{body(41)}"}, "engine.py:1: f has 41 statements, over 40"),
         (
-            {"loop.py": f"def f():\n    if True:\n        def g():\n            pass\n{body(38)}"},
-            "loop.py:1: f has 41 statements, over 40",
+            {
+                "engine.py": f"def f():\n    if True:\n        def g():\n            pass\n{body(38)}"
+            },
+            "engine.py:1: f has 41 statements, over 40",
         ),
-        ({"loop.py": "async def f(a, b, c, d, *, e, g, h): ..."}, "loop.py:1: f has 7 parameters"),
-        ({"loop.py": "def optimize(a, b, c, d, e, f, g): ..."}, "loop.py:1: optimize has 7"),
-        ({"loop.py": "n = 0\ndef f():\n    global n\n    n = 1"}, "loop.py:3: global n"),
+        (
+            {"engine.py": "async def f(a, b, c, d, *, e, g, h): ..."},
+            "engine.py:1: f has 7 parameters",
+        ),
+        ({"engine.py": "def optimize(a, b, c, d, e, f, g): ..."}, "engine.py:1: optimize has 7"),
+        ({"engine.py": "n = 0\ndef f():\n    global n\n    n = 1"}, "engine.py:3: global n"),
     ],
 )
 def test_a_planted_violation_is_reported(tmp_path: Path, files: dict[str, str], problem: str):
@@ -291,12 +296,12 @@ def test_a_planted_violation_is_reported(tmp_path: Path, files: dict[str, str], 
     [
         {"core/a.py": "from . import b\nfrom kept.errors import KeptError", "core/b.py": ""},
         {"gates/a.py": "import numpy as np\nfrom kept.core.case import Case"},
-        {"store.py": "from kept.journal import Journal\nfrom kept import errors"},
+        {"workspace.py": "from kept.store import Journal\nfrom kept import errors"},
         {"runners/a.py": "from .b import f\nfrom kept.models import http", "runners/b.py": ""},
         {"registry.py": "import kept.recipes.artifact", "recipes/artifact.py": ""},
         {"__init__.py": "from kept.api import optimize", "api.py": "import kept.cli.main"},
-        {"loop.py": f'def f():\n    """Words."""\n{body(40)}'},
-        {"loop.py": "class A:\n    def f(self, a, b, c, d, e, g): ..."},
+        {"engine.py": f'def f():\n    """Words."""\n{body(40)}'},
+        {"engine.py": "class A:\n    def f(self, a, b, c, d, e, g): ..."},
         {"api.py": "def optimize(a, b, c, d, e, f, g): ..."},
         {"cli/a.py": "import click\n@click.command()\ndef f(a, b, c, d, e, g, h): ..."},
     ],

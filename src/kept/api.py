@@ -1,6 +1,7 @@
 """`kept.optimize`: the whole loop behind one function."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any, Literal, cast
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget, StopReason
-from kept.core.case import Case, Cases, implicit_cases, split_cases
+from kept.core.case import Case, Cases, find_overlaps, implicit_cases, split_cases
 from kept.core.objective import Objective
 from kept.core.plan import Plan, fill_width
 from kept.core.ports import Gate, Proposer, Sink
@@ -25,6 +26,8 @@ from kept.scorers.recorded import RecordedScorer
 from kept.store.home import Home
 from kept.store.index import values
 from kept.store.reader import Run
+
+log = logging.getLogger("kept")
 
 ProposerLike = Proposer | Callable[..., Any] | str
 """A proposer, a function of the brief, or a text to try."""
@@ -73,6 +76,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     bounds: tuple[float, float] | None = None,
     split: str = "3:5:2",
     workers: int = 8,
+    timeout: float | None = None,
     width: int | None = None,
     random_seed: int = 0,
     home: str | Path | None = None,
@@ -97,6 +101,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             some cases cannot be judged.
         split: shares of train, holdout and test cases.
         workers: evaluations in flight.
+        timeout: seconds after which an evaluation counts as the candidate's failure.
         width: steps open at once; by default enough to keep the workers busy.
         random_seed: for splits and for what proposers draw.
         home: the folder for runs; by default the `.kept` found from here upwards.
@@ -112,7 +117,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         seed=seed,
         rules=Rules({path: Artifact(path) for path in seed.texts}),
         cases=case_set,
-        runner=FunctionRunner(evaluate, metric, workers),
+        runner=FunctionRunner(evaluate, metric, workers, timeout),
         scorer=RecordedScorer(),
         objective=Objective(metric, direction, bounds),
         proposers=made,
@@ -199,7 +204,14 @@ def _cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Cases:
     if doubled:
         raise SetupError(f"case ids stand more than once: {', '.join(doubled[:5])}")
     cases = [Case(id_, item) for id_, item in zip(ids, items, strict=True)]
-    return split_cases(cases, parse_ratio(split), seed)
+    shared = split_cases(cases, parse_ratio(split), seed)
+    for overlap in find_overlaps(shared)[:5]:
+        log.warning(
+            "case %s (%s) and case %s (%s) are %.0f %% alike: what is kept may only fit both",
+            *overlap[:4],
+            100 * overlap.likeness,
+        )
+    return shared
 
 
 def _case_id(item: object, number: int) -> str:
@@ -225,7 +237,7 @@ def _proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> Itera
         if len(texts) != 1:
             raise SetupError("a plain text can only stand for an artifact with one text")
         path = next(iter(texts))
-        yield Variants(tuple(Variant(path, text, str(n)) for n, text in enumerate(plain, 1)))
+        yield Variants(tuple(Variant({path: text}, str(n)) for n, text in enumerate(plain, 1)))
     for proposer in given:
         if isinstance(proposer, str):
             continue

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +29,8 @@ class Watch:
     clock: Clock = field(default_factory=SystemClock)
     signals: bool = False
     """Whether Ctrl-C and SIGTERM stop it in good order; only the main thread may ask for this."""
+    on_signal: Callable[[], None] | None = None
+    """Told of each such signal, so that a person hears that it was heard."""
 
 
 class Ended(NamedTuple):
@@ -74,7 +76,7 @@ async def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Ended:
                 hint="start it again; nothing was spent",
             )
         check_drift(started.inputs, inputs_of(plan), folder.name)
-        event = RunResumed(version=__version__, t=watch.clock.time())
+        event = RunResumed(version=__version__, facts=facts_of(plan), t=watch.clock.time())
         return Ended(folder, await _sit(plan, journal, past, event, watch))
     finally:
         journal.close()
@@ -95,9 +97,15 @@ async def _sit(
         sink.on_event(event, state)
     loop = Loop(plan, journal, state, watch.clock, sinks, past.opened)
     running = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        loop.interrupt()
+        if watch.on_signal is not None:
+            watch.on_signal()
+
     if watch.signals:
         for number in (signal.SIGINT, signal.SIGTERM):
-            running.add_signal_handler(number, loop.interrupt)
+            running.add_signal_handler(number, interrupt)
     try:
         return await loop.run()
     finally:

@@ -1,6 +1,7 @@
 """The only reader of the process environment."""
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +15,25 @@ def kept_home() -> Path | None:
     return Path(value).expanduser() if value else None
 
 
+def debug() -> bool:
+    """Whether `KEPT_DEBUG` asks for the traceback of an internal error."""
+    return os.environ.get("KEPT_DEBUG", "0") not in ("", "0")
+
+
+def no_color() -> bool:
+    """Whether `NO_COLOR` forbids colours, as https://no-color.org defines it."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def dumb_terminal() -> bool:
+    """Whether `TERM` says that the cursor cannot be moved."""
+    return os.environ.get("TERM", "dumb") in ("", "dumb", "unknown")
+
+
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """What a command is started with: the few harmless variables, and those it is given."""
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    # so that `python` in a command is the one that runs Kept; Debian has none by that name
+    ours = str(Path(sys.executable).parent)
+    passed["PATH"] = os.pathsep.join([ours, passed.get("PATH") or os.defpath])
     return {**passed, **extra}

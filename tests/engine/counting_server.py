@@ -33,7 +33,7 @@ class CountingServer:
                 with outer._lock:
                     outer.replied.setdefault(self.path, time.time())
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # its name there
+            def log_message(self, format: str, *args: object) -> None:
                 pass
 
             def handle(self) -> None:

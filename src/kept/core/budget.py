@@ -93,6 +93,13 @@ class Reservation:
         return Reservation(self.rollouts - other.rollouts, self.usd - other.usd)
 
 
+def out_of_time(budget: Budget, elapsed: float) -> StopReason | None:
+    """Why nothing more may begin after so many seconds; None while there is time."""
+    if budget.max_minutes is None or elapsed < budget.max_minutes * 60:
+        return None
+    return StopReason("minutes", f"{budget.max_minutes:g} minutes are used")
+
+
 def refusal(
     budget: Budget, spent: Spend, reserved: Reservation, worst: Reservation
 ) -> StopReason | None:

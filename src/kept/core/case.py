@@ -8,8 +8,9 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Literal, NamedTuple
 
 Split = Literal["train", "holdout", "test"]
@@ -56,7 +57,9 @@ class Cases:
         digest = hashlib.sha256()
         for split in SPLITS:
             for case in self.of(split):
-                digest.update(f"{split}\0{case.id}\0{case_text(case)}\0".encode())
+                line = f"{split}\0{case.id}\0{case_text(case)}\0"
+                # half a character, cut out of its emoji, is data like any other
+                digest.update(line.encode("utf-8", "surrogatepass"))
         return digest.hexdigest()[:16]
 
 
@@ -75,13 +78,13 @@ def case_text(case: Case) -> str:
 def split_cases(cases: Sequence[Case], ratio: Sequence[int], seed: int = 0) -> Cases:
     """Share cases among train, holdout and test by ratio.
 
-    A case's place depends on its own content and the seed, not on its neighbours, so adding a case
+    A case's place depends on its own id and the seed, not on its neighbours, so adding a case
     at the end of the file moves few others.
     """
     total = sum(ratio)
     if len(ratio) != len(SPLITS) or total <= 0 or min(ratio) < 0:
         raise ValueError("a split needs three parts train:holdout:test, none negative")
-    shuffled = sorted(cases, key=lambda c: hashlib.sha256(f"{seed}\0{c.id}".encode()).digest())
+    shuffled = sorted(cases, key=lambda case: _place(case, seed))
     exact = [len(cases) * part / total for part in ratio]
     counts = [int(share) for share in exact]
     # largest remainder gets what rounding down left over
@@ -104,6 +107,14 @@ def split_cases(cases: Sequence[Case], ratio: Sequence[int], seed: int = 0) -> C
     return Cases(*chosen)
 
 
+def _place(case: Case, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed}\0{case.id}".encode("utf-8", "surrogatepass")).digest()
+
+
+# Marks of punctuation, and of JSON, tell no two cases apart; other signs do: 2+2 is not 2-2.
+_WORDS = re.compile(r"\w+|[^\w\s\"'`.,:;!?()\[\]{}]")
+
+
 class Overlap(NamedTuple):
     """Two cases of different splits that are the same, or nearly."""
 
@@ -115,31 +126,32 @@ class Overlap(NamedTuple):
     """1.0 for the same text; otherwise the share of word triples they have in common."""
 
 
+COMMON = 50
+"""A triple that more cases hold is boilerplate: it tells no two apart, and would cost n² to try."""
+
+
 def find_overlaps(cases: Cases, threshold: float = 0.8) -> list[Overlap]:
     """Cases that stand, exactly or nearly, in more than one split.
 
     Likeness is the Jaccard index of word triples; candidates are found through shared triples, so
-    the cost follows the number of shared triples rather than the number of pairs.
+    the cost follows the number of shared triples rather than the number of pairs. Of many copies,
+    each is named beside the first.
     """
     if cases.implicit:
         return []
     placed: list[tuple[Case, Split]] = [
         (case, split) for split in SPLITS for case in cases.of(split)
     ]
-    shingles = [_shingles(case_text(case)) for case, _ in placed]
-    holders: defaultdict[str, list[int]] = defaultdict(list)
-    for at, mine in enumerate(shingles):
-        for shingle in mine:
-            holders[shingle].append(at)
-    shared: defaultdict[tuple[int, int], int] = defaultdict(int)
-    common = max(50, len(placed) // 10)
-    for hits in holders.values():
-        # a triple that many cases hold is boilerplate: it tells no pair apart, and costs n² here
-        if 1 < len(hits) <= common:
-            for pair in _across(hits, placed):
-                shared[pair] += 1
+    words = [_WORDS.findall(case_text(case).casefold()) for case, _ in placed]
+    shingles = [_shingles(mine) for mine in words]
+    likely: set[tuple[int, int]] = set()
+    for hits in _holders([{" ".join(mine)} for mine in words]):
+        likely.update((hits[0], at) for at in hits if placed[at][1] != placed[hits[0]][1])
+    for hits in _holders(shingles):
+        if len(hits) <= COMMON:
+            likely.update(pair for pair in combinations(hits, 2) if _apart(pair, placed))
     found: list[Overlap] = []
-    for (a, b), _count in sorted(shared.items()):
+    for a, b in sorted(likely):
         both = len(shingles[a] & shingles[b])
         likeness = both / len(shingles[a] | shingles[b])
         if likeness >= threshold:
@@ -148,19 +160,20 @@ def find_overlaps(cases: Cases, threshold: float = 0.8) -> list[Overlap]:
     return found
 
 
-def _across(hits: Sequence[int], placed: Sequence[tuple[Case, Split]]) -> Iterable[tuple[int, int]]:
-    for n, a in enumerate(hits):
-        for b in hits[n + 1 :]:
-            if placed[a][1] != placed[b][1]:
-                yield a, b
+def _holders(marks: Sequence[Set[str]]) -> Iterable[list[int]]:
+    """For every mark that several cases bear, who bears it."""
+    holders: defaultdict[str, list[int]] = defaultdict(list)
+    for at, mine in enumerate(marks):
+        for mark in mine:
+            holders[mark].append(at)
+    return (hits for hits in holders.values() if len(hits) > 1)
 
 
-def _shingles(text: str) -> frozenset[str]:
-    words = re.findall(r"\w+", text.casefold())
-    whole = " ".join(words)
+def _apart(pair: tuple[int, int], placed: Sequence[tuple[Case, Split]]) -> bool:
+    return placed[pair[0]][1] != placed[pair[1]][1]
+
+
+def _shingles(words: Sequence[str]) -> frozenset[str]:
     if len(words) < 3:
-        return frozenset([whole])
-    triples = {" ".join(words[at : at + 3]) for at in range(len(words) - 2)}
-    # the whole text counts as one more, so that identical cases meet even when every triple of
-    # theirs is boilerplate
-    return frozenset(triples | {whole})
+        return frozenset([" ".join(words)])
+    return frozenset(" ".join(words[at : at + 3]) for at in range(len(words) - 2))

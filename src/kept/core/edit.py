@@ -6,6 +6,7 @@ nothing is changed: never the first hit, never an append instead. Every applied 
 """
 
 import difflib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -84,6 +85,9 @@ if TYPE_CHECKING:
 else:
     Edit = _Edit
 
+# Surrogates, but for those that stand for bytes which are not UTF-8.
+_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
 Fate = Literal[
     "applied",
     "target missing",
@@ -141,7 +145,7 @@ def apply_edits(
     reports: list[EditReport] = []
     for edit in edits:
         found = _resolve(edit, texts, rules, locate)
-        refusal = found if isinstance(found, EditReport) else _over_limit(edit, found, texts, rules)
+        refusal = found if isinstance(found, EditReport) else _refused(edit, found, texts, rules)
         if refusal is not None:
             reports.append(refusal)
             continue
@@ -176,8 +180,7 @@ def changed_lines(before: Candidate, after: Candidate) -> int:
     """Lines removed plus lines added between two candidates."""
     count = 0
     for path in changed_paths(before, after):
-        old = before.texts.get(path, "").splitlines()
-        new = after.texts.get(path, "").splitlines()
+        old, new = _lines(before.texts.get(path, "")), _lines(after.texts.get(path, ""))
         for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
             if tag != "equal":
                 count += (b - a) + (d - c)
@@ -188,13 +191,19 @@ def diff(before: Candidate, after: Candidate) -> str:
     """A unified diff from one candidate to another."""
     parts: list[str] = []
     for path in changed_paths(before, after):
-        old = before.texts.get(path, "").splitlines(keepends=True)
-        new = after.texts.get(path, "").splitlines(keepends=True)
+        old = _lines(before.texts.get(path, ""), ends=True)
+        new = _lines(after.texts.get(path, ""), ends=True)
         names = (f"a/{path}" if path in before.texts else "/dev/null", f"b/{path}")
         for line in difflib.unified_diff(old, new, *names):
             # difflib leaves a last line without newline bare, which would glue two lines together
             parts.append(line if line.endswith("\n") else f"{line}\n\\ no newline at end of file\n")
     return "".join(parts)
+
+
+def _lines(text: str, *, ends: bool = False) -> list[str]:
+    # not splitlines: it also splits at form feeds and the like, which `diff` and `patch` do not
+    *lines, last = text.split("\n")
+    return [line + "\n" if ends else line for line in lines] + ([last] if last else [])
 
 
 def _resolve(
@@ -244,9 +253,9 @@ def _at_unique(edit: Edit, text: str, target: str, new: str) -> Splice | EditRep
     return Splice(edit.path, first, target, new)
 
 
-def _over_limit(
-    edit: Edit, splice: Splice, texts: dict[str, str], rules: Rules
-) -> EditReport | None:
+def _refused(edit: Edit, splice: Splice, texts: dict[str, str], rules: Rules) -> EditReport | None:
+    if _HALF.search(splice.inserted):
+        return EditReport(edit, "outside scope", "half a character, which no file can hold")
     artifact = rules.artifacts.get(splice.path)
     if artifact is None:
         return None
@@ -256,15 +265,17 @@ def _over_limit(
     if limit is not None and len(after) > max(limit, len(before)):
         return EditReport(edit, "over limit", f"{len(after)} characters, {limit} allowed")
     for region in artifact.protected:
-        if _protected(before, region.begin, region.end) != _protected(
-            after, region.begin, region.end
+        begin, end = region.begin, region.end
+        # a loose end marker protects nothing by itself, but who reads the file may stop at it
+        if before.count(end) != after.count(end) or _protected(before, begin, end) != _protected(
+            after, begin, end
         ):
-            return EditReport(edit, "protected", f"inside `{region.begin}` … `{region.end}`")
+            return EditReport(edit, "protected", f"inside `{begin}` … `{end}`")
     return None
 
 
 def _protected(text: str, begin: str, end: str) -> list[str]:
-    """Every protected stretch of a text, markers included, and where loose markers stand."""
+    """Every protected stretch of a text, markers included."""
     stretches: list[str] = []
     at = 0
     while (start := text.find(begin, at)) >= 0:

@@ -40,6 +40,8 @@ class RunStarted:
 class RunResumed:
     """A run that had stopped goes on."""
 
+    facts: Mapping[str, object] = field(default_factory=dict[str, object])
+    """As at the start, where a resume may differ: a larger budget, say."""
     version: str
     t: float
     kind: Literal["run_resumed"] = "run_resumed"

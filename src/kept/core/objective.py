@@ -6,7 +6,6 @@ The only place that knows a direction. Everywhere else there is a loss, and lowe
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Literal
 
 from kept.core.rollout import Failure
@@ -22,6 +21,14 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
+
+LARGEST = 1e150
+"""Beyond this, either way, the squares that a tally sums up are no numbers any more."""
+
+
+def countable(value: float) -> bool:
+    """Whether a measure can be summed up: neither infinite, nor undefined, nor absurdly large."""
+    return abs(value) <= LARGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,8 @@ class Objective:
 
     def value(self, loss: float) -> float:
         """A loss back in the metric's own units."""
-        return -loss if self.direction == "maximize" else loss
+        # not `-loss`: that makes −0 of a loss of 0
+        return 0.0 - loss if self.direction == "maximize" else loss
 
     def fault(self, metrics: Mapping[str, float]) -> Failure | None:
         """Why these measures cannot be used, None when they can."""
@@ -85,7 +93,7 @@ class Objective:
             message = f"the scorer did not emit `{self.metric}` (it emitted {emitted})"
             # broken for every candidate, so no candidate is to blame
             return Failure("harness", "infrastructure", message)
-        if not isfinite(value):
+        if not countable(value):
             return Failure("parse", "candidate", f"`{self.metric}` is {value}, not a finite number")
         if self.bounds is not None and not self.bounds[0] <= value <= self.bounds[1]:
             low, high = self.bounds

@@ -79,14 +79,18 @@ class Failure:
         return self.blame == "infrastructure" and self.kind != "harness"
 
 
+_NO_METRICS: Mapping[str, float] = {}
+_NO_FILES: Mapping[str, bytes] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """What a runner brought back from one execution."""
 
     output: str = ""
-    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+    metrics: Mapping[str, float] = field(default_factory=lambda: _NO_METRICS)
     """Measures the runner took itself; a scorer adds to them."""
-    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    files: Mapping[str, bytes] = field(default_factory=lambda: _NO_FILES)
     """What the execution left in its output folder."""
     trace: tuple[TraceItem, ...] = ()
     usage: Usage = FREE

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kept.core.budget import Budget, StopReason
+from kept.core.budget import Budget, StopReason, out_of_time
 from kept.core.proposal import Turn
 from kept.core.state import State
 
@@ -29,6 +29,4 @@ def budget_stop(budget: Budget, state: State, elapsed: float) -> StopReason | No
         return StopReason("iterations", f"all {budget.max_iterations} iterations are used")
     if budget.max_failures is not None and state.crashes >= budget.max_failures:
         return StopReason("failures", f"{state.crashes} steps crashed, the limit")
-    if budget.max_minutes is not None and elapsed >= budget.max_minutes * 60:
-        return StopReason("minutes", f"{budget.max_minutes:g} minutes are used")
-    return None
+    return out_of_time(budget, elapsed)

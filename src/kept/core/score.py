@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Literal, NamedTuple, TypeVar
 
-from kept.core.objective import Objective
+from kept.core.objective import Objective, countable
 from kept.core.rollout import FREE, Failure, Pair, Purpose, Usage
 
 K = TypeVar("K")
@@ -32,6 +32,19 @@ class Score:
 
     metrics: Mapping[str, float]
     findings: tuple[Finding, ...] = ()
+
+
+def usable(score: Score) -> Score:
+    """The score without measures that cannot be summed up; a finding names each of them.
+
+    The journal could not hold them either: JSON has no word for them.
+    """
+    strange = {name: v for name, v in score.metrics.items() if not countable(v)}
+    if not strange:
+        return score
+    metrics = {name: v for name, v in score.metrics.items() if name not in strange}
+    notes = [Finding(f"`{name}` is {v}, left out", "low", name) for name, v in strange.items()]
+    return Score(metrics, (*score.findings, *notes))
 
 
 @dataclass(frozen=True, slots=True)

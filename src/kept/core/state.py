@@ -103,8 +103,7 @@ def advance(state: State, event: Event) -> State:
             seed = event.seed
             return replace(state, started=event, incumbent=seed, best=seed, sitting=sitting)
         case RunResumed():
-            elapsed = state.elapsed + _length(state.sitting)
-            return replace(state, stopped=None, elapsed=elapsed, sitting=(event.t, event.t))
+            return _resumed(state, event)
         case RunStopped():
             began = state.sitting[0] if state.sitting else event.t
             elapsed = state.elapsed + max(0.0, event.t - began)
@@ -117,6 +116,18 @@ def advance(state: State, event: Event) -> State:
             return _closed(state, event)
         case _:
             assert_never(event)
+
+
+def _resumed(state: State, event: RunResumed) -> State:
+    assert state.started is not None, "the first event is `run_started`"
+    facts = {**state.started.facts, **event.facts}
+    return replace(
+        state,
+        started=replace(state.started, facts=facts),
+        stopped=None,
+        elapsed=state.elapsed + _length(state.sitting),
+        sitting=(event.t, event.t),
+    )
 
 
 def _length(sitting: tuple[float, float] | None) -> float:

@@ -13,7 +13,7 @@ from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.proposal import Ask
 from kept.core.rollout import Failure, Job, Pair, Usage
-from kept.core.score import Outcome, Score
+from kept.core.score import Outcome, Score, usable
 from kept.engine.known import Known, answered
 from kept.engine.purse import Meter, OutOfBudget, Purse
 from kept.engine.scope import JournalScope
@@ -53,6 +53,10 @@ class Evaluator:
         self, plan: Plan, journal: Journal, known: Known, purse: Purse, clock: Clock
     ) -> None:
         self._plan = plan
+        self._runner = plan.runner
+        self._scorer = plan.scorer
+        self._cases = plan.cases.by_id
+        self._objective = plan.objective
         self._journal = journal
         self._known = known
         self._purse = purse
@@ -69,7 +73,8 @@ class Evaluator:
 
     async def answer(self, asks: Sequence[Ask], step: int) -> None:
         """Have every pair of these Asks known; raises `OutOfBudget` where they do not fit."""
-        wanted = [job for ask in asks for job in self._unknown(ask)]
+        # each once: a pair that is named twice is rolled out, and set aside for, once
+        wanted = list(dict.fromkeys(job for ask in asks for job in self._unknown(ask)))
         fresh = [job for job in wanted if job not in self._works]
         if not wanted:
             return
@@ -174,48 +179,53 @@ class Evaluator:
     async def _roll_out(self, work: _Work) -> None:
         started = self._clock.monotonic()
         tries = 1
-        rolled = await self._attempt(work.job)
-        while rolled.failure is not None and rolled.failure.retryable and self._may_retry(tries):
-            try:
-                await self._clock.sleep(BACKOFF * 2 ** (tries - 1))
+        try:
+            rolled = await self._attempt(work.job)
+            while rolled.failure is not None and rolled.failure.retryable:
+                if not self._may_retry(tries):
+                    break
+                tries += 1
+                await self._clock.sleep(BACKOFF * 2 ** (tries - 2))
                 rolled = await self._attempt(work.job)
-            finally:
-                self._purse.release(1)
-            tries += 1
+        finally:
+            # all at once: what earlier tries cost is counted only when the last one is done
+            self._purse.release(0, tries - 1)
         seconds = self._clock.monotonic() - started
-        self._finish(work, rolled.outcome(seconds, tries))
+        outcome = rolled.outcome(seconds, tries)
+        self._finish(work, outcome)
+        # what is settled will not be run again; what an outage left open may be, up to the miss
+        if rolled.called and answered(outcome):
+            self._journal.forget_calls(work.job.scope)
 
     def _may_retry(self, tries: int) -> bool:
         """Whether another try is allowed, with its worst case set aside if so."""
         if tries > self._plan.retries or self._closed:
             return False
         try:
-            self._purse.reserve(1)
+            self._purse.reserve(0, tries=1)
         except OutOfBudget:
             return False
         return True
 
     async def _attempt(self, job: Job) -> "_Rolled":
-        plan = self._plan
         candidate = self._known.candidate(job.candidate_id)
-        case = plan.cases.by_id[job.case_id]
+        case = self._cases[job.case_id]
         scope = JournalScope(self._journal, job)
-        rollout = await plan.runner.run(job, candidate, case, scope)
+        rollout = await self._runner.run(job, candidate, case, scope)
         if isinstance(rollout, Failure):
-            return _Rolled(rollout, scope.usage, "")
-        score = await plan.scorer.score(job, rollout, candidate, case, scope)
+            return _Rolled(rollout, scope, scope.usage)
+        score = await self._scorer.score(job, rollout, candidate, case, scope)
         trace = self._journal.put(rollout.trace) if rollout.trace else ""
         # calls made through the scope were counted there; a runner with calls of its own reports
         usage = scope.usage if scope.usage.calls else rollout.usage
-        fault = None if isinstance(score, Failure) else plan.objective.fault(score.metrics)
-        return _Rolled(fault or score, usage, trace)
+        if not isinstance(score, Failure):
+            score = self._objective.fault(score.metrics) or usable(score)
+        return _Rolled(score, scope, usage, trace)
 
     def _finish(self, work: _Work, outcome: Outcome) -> None:
         """Journal first; then tell."""
         job, step = work.job, work.step
         self._journal.record(step, job, outcome)
-        if outcome.usage.calls:
-            self._journal.forget_calls(job.scope)
         self._known.add(job, outcome)
         del self._works[job]
         self._purse.release(1)
@@ -265,9 +275,12 @@ class Evaluator:
 class _Rolled:
     """One attempt, done."""
 
-    __slots__ = ("failure", "score", "trace", "usage")
+    __slots__ = ("called", "failure", "score", "trace", "usage")
 
-    def __init__(self, end: Score | Failure, usage: Usage, trace: str) -> None:
+    def __init__(
+        self, end: Score | Failure, scope: JournalScope, usage: Usage, trace: str = ""
+    ) -> None:
+        self.called = scope.called
         self.failure = end if isinstance(end, Failure) else None
         self.score = end if isinstance(end, Score) else None
         self.usage = usage

@@ -54,7 +54,7 @@ class Loop:
         self._opened: dict[int, State] = dict(opened or {})
         """The state each open step was opened in: what its brief is made of."""
         self._known = Known(journal)
-        self._purse = Purse(plan.budget, state.spend, plan.worst_usd)
+        self._purse = Purse(plan.budget, state.spend, plan.worst_usd, self._elapsed)
         self._evaluator = Evaluator(plan, journal, self._known, self._purse, clock)
         self._judge = Judge(plan, self._known, self._evaluator)
         self._proposing = Proposing(plan, journal, self._known, self._evaluator, clock)
@@ -237,10 +237,15 @@ class Loop:
 def outage(state: State) -> StopReason | None:
     """The reason to stop when the evaluator seems to be down; None while it answers."""
     last = state.closed[-OUTAGE:]
-    if not last or any(step.verdict.code != "indecisive" for step in last):
-        return None
     seed = state.evaluations.get(state.seed, ())
-    never_ran = len(state.closed) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
-    if len(last) < OUTAGE and not never_ran:
-        return None
-    return StopReason("error", f"the evaluator does not answer: {last[-1].verdict.reason}")
+    if last and all(step.verdict.code == "indecisive" for step in last):
+        never_ran = len(state.closed) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
+        if len(last) == OUTAGE or never_ran:
+            return StopReason("error", f"the evaluator does not answer: {last[-1].verdict.reason}")
+    # when neither the seed nor anything else runs, it is hardly the candidates' doing
+    if len(state.closed) == OUTAGE and all(step.verdict.outcome == "crash" for step in last):
+        broken = next((e for e in seed if e.failed == e.asked), None)
+        if broken is not None:
+            message = f"neither the seed nor any candidate runs: {broken.first_failure}"
+            return StopReason("error", message)
+    return None

@@ -1,6 +1,8 @@
 """What is left of the budget, with what is under way set aside."""
 
-from kept.core.budget import Budget, Reservation, Spend, StopReason, refusal
+from collections.abc import Callable
+
+from kept.core.budget import Budget, Reservation, Spend, StopReason, out_of_time, refusal
 from kept.core.score import Outcome
 
 
@@ -66,31 +68,42 @@ class Meter:
 class Purse:
     """Reserve before, settle after."""
 
-    def __init__(self, budget: Budget, spent: Spend, worst_usd: float) -> None:
+    def __init__(
+        self, budget: Budget, spent: Spend, worst_usd: float, elapsed: Callable[[], float]
+    ) -> None:
         self._budget = budget
+        self._elapsed = elapsed
         self._worst = worst_usd
         self._before = spent
         self._meter = Meter()
-        self._reserved = 0
+        self._rollouts = 0
+        self._tries = 0
 
     @property
     def spent(self) -> Spend:
         """All that was used."""
         return self._before + self._meter.spend()
 
-    def reserve(self, rollouts: int) -> None:
-        """Set aside the worst case of so many rollouts, or raise `OutOfBudget`."""
+    def reserve(self, rollouts: int, tries: int = 0) -> None:
+        """Set aside the worst case of so many rollouts, or raise `OutOfBudget`.
+
+        Further tries of a rollout cost money again, but are no rollouts of their own.
+        """
+        if late := out_of_time(self._budget, self._elapsed()):
+            raise OutOfBudget(late)
         if self._budget.max_rollouts is not None or self._budget.max_usd is not None:
-            set_aside = Reservation(self._reserved, self._reserved * self._worst)
-            worst = Reservation(rollouts, rollouts * self._worst)
-            reason = refusal(self._budget, self.spent, set_aside, worst)
+            held = Reservation(self._rollouts, (self._rollouts + self._tries) * self._worst)
+            worst = Reservation(rollouts, (rollouts + tries) * self._worst)
+            reason = refusal(self._budget, self.spent, held, worst)
             if reason is not None:
                 raise OutOfBudget(reason)
-        self._reserved += rollouts
+        self._rollouts += rollouts
+        self._tries += tries
 
-    def release(self, rollouts: int) -> None:
-        """Give back what was set aside for so many rollouts."""
-        self._reserved -= rollouts
+    def release(self, rollouts: int, tries: int = 0) -> None:
+        """Give back what was set aside for so many rollouts and further tries."""
+        self._rollouts -= rollouts
+        self._tries -= tries
 
     def settle(self, outcome: Outcome) -> None:
         """Count what a rollout really used."""

@@ -15,7 +15,7 @@ R = TypeVar("R", bound=Priced)
 class JournalScope:
     """Implements `kept.core.ports.Scope` on a journal."""
 
-    __slots__ = ("_asked", "_journal", "_owner", "_parent", "usage")
+    __slots__ = ("_asked", "_journal", "_owner", "_parent", "called", "usage")
 
     def __init__(
         self, journal: Journal, owner: str | Job, parent: "JournalScope | None" = None
@@ -26,6 +26,8 @@ class JournalScope:
         self._asked: dict[str, int] = {}
         self.usage: Usage = FREE
         """Of the calls made here and below, in whichever sitting they were made."""
+        self.called = False
+        """Whether any call was made here or below, even a free one."""
 
     @property
     def path(self) -> str:
@@ -37,6 +39,7 @@ class JournalScope:
         self, request: object, reply: type[R], do: Callable[[], Awaitable[R | Failure]]
     ) -> R | Failure:
         """The journalled reply to the nth equal request, or a new one, journalled on arrival."""
+        self._mark()
         key = request_key(request)
         nth = self._asked.get(key, 0)
         self._asked[key] = nth + 1
@@ -60,6 +63,11 @@ class JournalScope:
         """A scope of its own below this one."""
         return JournalScope(self._journal, f"{self.path}/{name}", self)
 
+    def _mark(self) -> None:
+        self.called = True
+        if self._parent is not None:
+            self._parent._mark()
+
     def _count(self, usage: Usage) -> None:
         self.usage += usage
         if self._parent is not None:
@@ -70,4 +78,4 @@ def request_key(request: object) -> str:
     """A hash of a request; equal requests have equal keys."""
     plain = asdict(request) if is_dataclass(request) and not isinstance(request, type) else request
     text = json.dumps(plain, sort_keys=True, ensure_ascii=False, default=repr)
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]

@@ -1,6 +1,7 @@
 """What several gates need: whole passes over a split, coverage, constraints."""
 
 from functools import lru_cache
+from typing import NamedTuple
 
 from kept.core.objective import Objective
 from kept.core.proposal import Ask
@@ -26,9 +27,11 @@ def asks_for(
     return tuple(Ask(id_, passes(cases, repeats), purpose) for id_ in missing)
 
 
-def not_comparable(challenger: Evaluation, incumbent: Evaluation) -> Verdict | None:
-    """The verdict on a challenger that cannot be compared; None when it can."""
-    for who, evaluation in (("challenger", challenger), ("incumbent", incumbent)):
+def not_comparable(
+    challenger: Evaluation, other: Evaluation, name: str = "incumbent"
+) -> Verdict | None:
+    """The verdict on a challenger that cannot be compared with another; None when it can."""
+    for who, evaluation in (("challenger", challenger), (name, other)):
         if evaluation.coverage < MIN_COVERAGE:
             return Verdict(
                 "skip",
@@ -61,6 +64,26 @@ def broken_constraint(evaluation: Evaluation, objective: Objective) -> str | Non
     return None
 
 
-def known_loss(evaluation: Evaluation) -> float | None:
-    """The loss, None while any failure has no value to enter it by."""
-    return None if evaluation.unscored else evaluation.loss
+class Losses(NamedTuple):
+    """Both sides of a comparison; None where a failure has no value to enter by."""
+
+    challenger: float | None
+    other: float | None
+
+
+def losses(challenger: Evaluation, other: Evaluation) -> Losses:
+    """The loss of each side over the cases that both have answers for.
+
+    An outage that hides a hard case from one side must not make that side look better.
+    """
+    sides = (challenger, other)
+    if not (challenger.missing or other.missing):
+        return Losses(*(None if side.unscored else side.loss for side in sides))
+    common = [case for case in challenger.cases if case in other.cases]
+    means = (sum(side.cases[case].mean for case in common) for side in sides)
+    return Losses(
+        *(
+            None if side.unscored or not common else mean / len(common)
+            for side, mean in zip(sides, means, strict=True)
+        )
+    )

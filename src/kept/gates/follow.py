@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kept.core.proposal import Ask
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, known_loss, not_comparable
+from kept.gates.common import asks_for, losses, not_comparable
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,10 @@ class Follow:
         sides = (view.incumbent, view.best, view.challenger)
         if asks := asks_for(sides, view.holdout, 1, "decide"):
             return asks
-        new = view.challenger.known["decide"]
-        if verdict := not_comparable(new, new):
+        new, top = view.challenger.known["decide"], view.best.known["decide"]
+        if verdict := not_comparable(new, top, "best"):
             return verdict
-        now = known_loss(new)
-        best = known_loss(view.best.known["decide"])
+        now, best = losses(new, top)
         assert now is not None, "a challenger without a loss is not comparable"
         if best is None or now < best:
             was = "" if best is None else f", down from {best:.6g}"

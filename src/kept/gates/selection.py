@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kept.core.proposal import Ask
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, broken_constraint, known_loss, not_comparable
+from kept.gates.common import asks_for, broken_constraint, losses, not_comparable
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Selection:
         if asks := asks_for(sides, view.holdout, 1, "decide"):
             return asks
         old, new = view.incumbent.known["decide"], view.challenger.known["decide"]
-        if verdict := not_comparable(new, old):
+        top = view.best.known["decide"]
+        if verdict := not_comparable(new, old) or not_comparable(new, top, "best"):
             return verdict
         if broken := broken_constraint(new, view.objective):
             return Verdict("discard", f"constraint broken: {broken}", code="constraint")
-        now, was = known_loss(new), known_loss(old)
-        best = known_loss(view.best.known["decide"])
+        now, was = losses(new, old)
         assert now is not None, "a challenger without a loss is not comparable"
         value = view.objective.value
         metric = view.objective.metric
@@ -35,7 +35,9 @@ class Selection:
             how = "tied" if now == was else "worse"
             reason = f"{how} on the selection split: `{metric}` {value(was):.6g} → {value(now):.6g}"
             return Verdict("discard", reason, numbers={"gain": was - now})
-        new_best = best is None or now < best
+        against_best = losses(new, top)
+        assert against_best.challenger is not None
+        new_best = against_best.other is None or against_best.challenger < against_best.other
         reason = f"better on the selection split: `{metric}` is now {value(now):.6g}"
         if was is not None:
             reason += f", was {value(was):.6g}"

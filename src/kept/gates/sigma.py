@@ -7,12 +7,12 @@ still not a keep.
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kept.core.proposal import Ask
 from kept.core.score import Evaluation
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, broken_constraint, not_comparable
+from kept.gates.common import asks_for, broken_constraint, losses, not_comparable
 
 HoldoutPolicy = Literal["on_train_improve", "every_trial", "skip"]
 
@@ -54,7 +54,7 @@ class Sigma:
         return self._holdout(view, train)
 
     def _train(self, old: Evaluation, new: Evaluation) -> dict[str, float]:
-        (old_mean, old_std), (new_mean, new_std) = sweeps(old), sweeps(new)
+        (old_mean, old_std), (new_mean, new_std) = both_sweeps(old, new)
         return {
             "train_before": old_mean,
             "train": new_mean,
@@ -67,7 +67,7 @@ class Sigma:
         old, new = view.incumbent.known["decide"], view.challenger.known["decide"]
         if verdict := not_comparable(new, old):
             return verdict
-        (old_mean, old_std), (new_mean, new_std) = sweeps(old), sweeps(new)
+        (old_mean, old_std), (new_mean, new_std) = both_sweeps(old, new)
         bar = self.accept_sigma * sqrt(new_std**2 + old_std**2)
         regression = new_mean - old_mean
         numbers = {
@@ -85,11 +85,24 @@ class Sigma:
         return Verdict("keep", reason, best=True, numbers=numbers)
 
 
-def sweeps(evaluation: Evaluation) -> tuple[float, float]:
-    """Mean and population standard deviation of the sweep means.
+class Sweeps(NamedTuple):
+    """Mean and population standard deviation of the sweep means."""
 
-    Sweeps that infrastructure failures emptied are left out; coverage was checked before.
-    """
+    mean: float
+    std: float
+
+
+def both_sweeps(old: Evaluation, new: Evaluation) -> tuple[Sweeps, Sweeps]:
+    """The sweeps of both sides; where answers are missing, means over the cases both have."""
+    before, after = sweeps(old), sweeps(new)
+    now, was = losses(new, old)
+    if not (old.missing or new.missing) or now is None or was is None:
+        return before, after
+    return Sweeps(was, before.std), Sweeps(now, after.std)
+
+
+def sweeps(evaluation: Evaluation) -> Sweeps:
+    """One side's sweeps; those that infrastructure failures emptied are left out."""
     means = [tally.mean for tally in evaluation.repeats.values() if tally.n]
     mean = sum(means) / len(means)
-    return mean, sqrt(sum((m - mean) ** 2 for m in means) / len(means))
+    return Sweeps(mean, sqrt(sum((m - mean) ** 2 for m in means) / len(means)))

@@ -10,7 +10,7 @@ from kept.core.objective import Objective
 from kept.core.proposal import Ask
 from kept.core.score import Evaluation
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, broken_constraint, known_loss, not_comparable
+from kept.gates.common import asks_for, broken_constraint, losses, not_comparable
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Strict:
 def _compare(old: Evaluation, new: Evaluation, objective: Objective) -> Verdict:
     if broken := broken_constraint(new, objective):
         return Verdict("discard", f"constraint broken: {broken}", code="constraint")
-    old_loss, new_loss = known_loss(old), known_loss(new)
+    new_loss, old_loss = losses(new, old)
     assert new_loss is not None, "a challenger without a loss is not comparable"
     measured = objective.value(new_loss)
     if old_loss is None:
@@ -57,6 +57,9 @@ def _break_tie(old: Evaluation, new: Evaluation, objective: Objective) -> str | 
         was, now = old.metric(breaker.metric), new.metric(breaker.metric)
         if was is None or now is None or was == now:
             continue
+        if any(side.metrics[breaker.metric].n < side.asked for side in (old, new)):
+            # a rollout that failed is not a short or a cheap one, nor is one that is missing
+            return None
         better = now < was if breaker.prefer == "lower" else now > was
         return f"{breaker.prefer} `{breaker.metric}`: {was:g} → {now:g}" if better else None
     return None

@@ -1,5 +1,6 @@
 """Texts somebody already wrote: each is tried once, in order."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kept.core.edit import Write
@@ -9,10 +10,10 @@ from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One alternative: the whole text of one artifact."""
+    """One alternative: whole texts to stand where those of the artifacts stand."""
 
-    path: str
-    text: str
+    texts: Mapping[str, str]
+    """By the path of the artifact; those not named stay as they are."""
     label: str
 
 
@@ -30,4 +31,5 @@ class Variants:
         if number >= len(self.variants):
             return Skip(f"all {len(self.variants)} variants were tried", exhausted=True)
         variant = self.variants[number]
-        return Proposal((Write(variant.path, variant.text),), why=f"variant {variant.label}")
+        edits = tuple(Write(path, text) for path, text in variant.texts.items())
+        return Proposal(edits, why=f"variant {variant.label}")

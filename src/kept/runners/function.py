@@ -9,13 +9,13 @@ import inspect
 import json
 import traceback
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.runners.threads import Threads
 
 Evaluate = Callable[..., Any]
 
@@ -26,14 +26,17 @@ _PASSING = (408, 409, 425, 429)
 class FunctionRunner:
     """Calls a function for every pair; plain functions run in threads."""
 
-    def __init__(self, function: Evaluate, metric: str, workers: int) -> None:
+    def __init__(
+        self, function: Evaluate, metric: str, workers: int, timeout: float | None = None
+    ) -> None:
         self._function = function
         self._metric = metric
+        self._timeout = timeout
         self._takes_case = _wants_case(function)
         self._awaits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 # the method itself is wanted
         )
-        self._threads = None if self._awaits else ThreadPoolExecutor(workers, "kept-evaluate")
+        self._threads = None if self._awaits else Threads(workers)
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
@@ -41,11 +44,26 @@ class FunctionRunner:
         """Call the function once."""
         args = (candidate, case.data) if self._takes_case else (candidate,)
         try:
-            if self._awaits:
-                answer = await self._function(*args)
+            if self._threads is None:
+                answer = self._function(*args)
             else:
-                loop = asyncio.get_running_loop()
-                answer = await loop.run_in_executor(self._threads, self._function, *args)
+                answer = self._threads.call(self._function, *args)
+            if self._timeout is None:
+                answer = await answer
+            else:
+                work = asyncio.ensure_future(answer)
+                try:
+                    # not wait_for: its TimeoutError could not be told from one the user raised
+                    await asyncio.wait([work], timeout=self._timeout)
+                finally:
+                    late = not work.done()
+                    if late:
+                        work.cancel()
+                        await asyncio.gather(work, return_exceptions=True)
+                if late:
+                    message = f"no answer within {self._timeout:g} s"
+                    return Failure("timeout", "candidate", message)
+                answer = work.result()
         except Exception as error:  # noqa: BLE001 # the port wrapper: a user's exception is a value
             return failure_of(error)
         return self._rollout(answer)
@@ -53,7 +71,7 @@ class FunctionRunner:
     async def close(self) -> None:
         """End the threads; one that is still in the user's code cannot be stopped, only left."""
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
 
     def _rollout(self, answer: object) -> Rollout | Failure:
         if type(answer) is float:

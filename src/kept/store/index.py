@@ -100,11 +100,11 @@ def _read(folder: Path) -> RunRow:
     size = (folder / "journal.jsonl").stat().st_size
     try:
         run = Run(folder)
+        state = run.state
     except JournalError as error:
         status = "running" if holder(folder) is not None else "unreadable"
         reason = str(error.message)
         return RunRow(folder.name, "", "", status, 0, 0, 0, 0, 0, "", None, None, reason, size)
-    state = run.state
     seed_value, best_value = values(state)
     run.close()
     return RunRow(

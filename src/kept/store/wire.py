@@ -4,6 +4,7 @@ Events are the frozen dataclasses of the core; rollout and call lines are struct
 because there may be a million of them.
 """
 
+import json
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
@@ -109,11 +110,21 @@ def _encode_hook(value: object) -> object:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_encode_hook)
-_head = msgspec.json.Decoder(_Head)
 _lines = msgspec.json.Decoder(RolloutLine | CallLine)
 _decoders: dict[type, Callable[[bytes], object]] = {}
+_LONE = b"\\ud"
+"""How an escaped surrogate begins."""
 
-encode: Callable[[object], bytes] = _encoder.encode
+
+def encode(value: object) -> bytes:
+    """A value as JSON."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        # Half an emoji from a cut reply, or bytes read with surrogateescape: JSON can escape them,
+        # msgspec cannot.
+        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_hook)
+        return json.dumps(plain, separators=(",", ":")).encode()
 
 
 def decode(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
@@ -122,12 +133,18 @@ def decode(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
     if decoder is None:
         decoder = msgspec.json.Decoder(kind, dec_hook=_decode_hook).decode
         _decoders[kind] = decoder
-    return decoder(raw)  # pyright: ignore[reportReturnType] # the decoder was made for `kind`
+    try:
+        return decoder(raw)  # pyright: ignore[reportReturnType] # the decoder was made for `kind`
+    except msgspec.DecodeError:
+        if _LONE not in bytes(raw):
+            raise
+        plain = json.loads(bytes(raw))
+        return msgspec.convert(plain, kind, str_keys=True, dec_hook=_decode_hook)
 
 
 def decode_event(line: bytes) -> Event:
     """One event from its line; raises `ValueError` on anything else."""
-    head = _head.decode(line)
+    head = decode(line, _Head)
     if head.schema > SCHEMA:
         raise JournalError(
             f"this run was written by a newer kept (journal version {head.schema}, "
@@ -142,7 +159,15 @@ def decode_event(line: bytes) -> Event:
 
 def decode_line(line: bytes) -> RolloutLine | CallLine:
     """One line of the rollout file; raises `ValueError` on anything else."""
-    return _lines.decode(line)
+    try:
+        return _lines.decode(line)
+    except msgspec.DecodeError:
+        if _LONE not in line:
+            raise
+    plain = json.loads(line)
+    if isinstance(plain, dict) and "reply" in plain:
+        plain["reply"] = msgspec.Raw(json.dumps(plain["reply"]).encode())
+    return msgspec.convert(plain, RolloutLine | CallLine)
 
 
 def encode_rollout(step: int, job: Job, outcome: Outcome) -> bytes:

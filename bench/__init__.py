@@ -1,0 +1,1 @@
+"""How fast Kept is, beside its peers: `python -m bench.engine`, `python -m bench.start`."""

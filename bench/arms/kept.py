@@ -1,0 +1,145 @@
+"""Kept, through `kept.optimize` alone, with its journal on disk.
+
+`make` grows a run until so many steps have closed and then kills itself, as a crash would; `resume`
+goes on with it.
+"""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from bench.reading import Order, Reading, Stopwatch, read_order, tell
+from bench.world import EVALUATOR_SECONDS, SEED, TRAIN, line, score
+from kept import Append, Brief, Budget, Candidate, Case, Cases, Proposal, Result, optimize
+from kept.core.event import Event, StepClosed, StepOpened
+from kept.core.ports import Sink
+from kept.core.rollout import Job
+from kept.core.score import Outcome
+from kept.core.state import State
+
+
+class World:
+    """The evaluator and the proposer, counting."""
+
+    def __init__(self, order: Order) -> None:
+        self._one_in = order.one_in
+        self.calls = 0
+
+    async def instantly(self, candidate: Candidate, case: object) -> float:
+        self.calls += 1
+        return score(candidate.text)
+
+    async def slowly(self, candidate: Candidate, case: object) -> float:
+        await asyncio.sleep(EVALUATOR_SECONDS)
+        self.calls += 1
+        return score(candidate.text)
+
+    def propose(self, brief: Brief) -> Proposal:
+        return Proposal((Append("text", line(brief.step, self._one_in)),))
+
+
+class KillAt:
+    """A sink that ends the process with the verdict on a step, as a crash would."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def on_event(self, event: Event, state: State) -> None:
+        if isinstance(event, StepClosed) and event.step == self._step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def on_rollout(self, job: Job, outcome: Outcome) -> None:
+        """Nothing to do."""
+
+
+class FirstOpening:
+    """A sink that reads the watch when the next step opens."""
+
+    def __init__(self, watch: Stopwatch, world: World) -> None:
+        self._watch = watch
+        self._world = world
+        self.reading: Reading | None = None
+
+    def on_event(self, event: Event, state: State) -> None:
+        if self.reading is None and isinstance(event, StepOpened):
+            self.reading = self._watch.read(self._world.calls)
+
+    def on_rollout(self, job: Job, outcome: Outcome) -> None:
+        """Nothing to do."""
+
+
+def run(order: Order, world: World, budget: Budget, *sinks: Sink, resume: str = "") -> Result:
+    cases = Cases(
+        train=tuple(Case(f"train-{number}", number) for number in range(TRAIN)),
+        holdout=tuple(Case(f"holdout-{number}", number) for number in range(order.cases)),
+    )
+    return optimize(
+        SEED,
+        world.slowly if order.task == "slow" else world.instantly,
+        cases,
+        proposers=[world.propose],
+        budget=budget,
+        workers=order.workers,
+        home=Path(order.folder),
+        resume=resume or None,
+        sinks=sinks,
+    )
+
+
+def instant(order: Order) -> Reading:
+    world = World(order)
+    watch = Stopwatch()
+    result = run(order, world, Budget(max_rollouts=order.rollouts))
+    return watch.read(world.calls, **numbers(result))
+
+
+def slow(order: Order) -> Reading:
+    world = World(order)
+    watch = Stopwatch()
+    result = run(order, world, Budget(max_minutes=order.seconds / 60))
+    return watch.read(world.calls, **numbers(result))
+
+
+def make(order: Order) -> Reading:
+    run(order, World(order), Budget(), KillAt(order.steps - 1))
+    raise AssertionError("the run should have been killed")
+
+
+def resume(order: Order) -> Reading:
+    world = World(order)
+    watch = Stopwatch()
+    opening = FirstOpening(watch, world)
+    # enough for one more step to open, whatever the width
+    run(order, world, Budget(max_iterations=order.steps + 100), opening, resume="last")
+    assert opening.reading is not None, "no step opened"
+    read = opening.reading
+    return Reading(read.cpu, read.wall, read.rollouts, read.memory, {"repeated": repeated(order)})
+
+
+def numbers(result: Result) -> dict[str, float]:
+    spend, state = result.state.spend, result.state
+    return {
+        "moot": spend.moot,
+        "cancelled": spend.cancelled,
+        "steps": len(state.closed),
+        "keeps": state.keeps,
+    }
+
+
+def repeated(order: Order) -> int:
+    """Rollouts that stand in the journal more than once: paid for twice."""
+    (path,) = Path(order.folder).glob("runs/*/rollouts.jsonl")
+    rows = [row for row in path.read_text().splitlines() if '"kind":"rollout"' in row]
+    pairs = {row[row.index('"candidate"') : row.index('"metrics"')] for row in rows}
+    return len(rows) - len(pairs)
+
+
+def main() -> None:
+    order = read_order()
+    task = {"instant": instant, "slow": slow, "make": make, "resume": resume}[order.task]
+    tell(task(order))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""The table of commands: all that `kept --help` needs, so that it imports none of them."""
+
+from typing import Literal, NamedTuple
+
+Section = Literal["Improve", "Measure", "Look", "Manage"]
+SECTIONS: tuple[Section, ...] = ("Improve", "Measure", "Look", "Manage")
+
+
+class Entry(NamedTuple):
+    """One command: where it is listed, and which attribute of which module it is."""
+
+    section: Section
+    name: str
+    module: str
+    """Below `kept.cli`; the command is its attribute of the same name."""
+    summary: str
+    """The first sentence of the command's own help; a test compares them."""
+
+
+COMMANDS = {
+    entry.name: entry
+    for entry in (
+        Entry(
+            "Improve", "optimize", "optimize", "Improve what SPEC names, and keep what is better"
+        ),
+        Entry("Improve", "loop", "optimize", "Improve the artifacts of a task.yaml"),
+        Entry("Improve", "resume", "resume", "Go on with a run that stopped"),
+        Entry("Improve", "demo", "demo", "Watch a small run without a key or a network"),
+        Entry("Look", "runs", "runs", "List the runs of this project"),
+        Entry("Look", "show", "show", "Show what a run did, step by step"),
+        Entry("Look", "diff", "diff", "Show the change from seed to best"),
+        Entry("Look", "report", "report", "Print the report of a run"),
+    )
+}

@@ -1,0 +1,16 @@
+"""From a spec and what the command line adds to it, to a plan."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kept.cli import output
+from kept.core.plan import Plan
+from kept.registry import compile_spec
+
+
+def compiled(spec: Path, settings: Sequence[str] = ()) -> Plan:
+    """The plan of a spec; warnings are told."""
+    made = compile_spec(spec, settings)
+    for warning in made.warnings:
+        output.warn(warning)
+    return made.plan

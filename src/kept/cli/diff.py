@@ -1,0 +1,32 @@
+"""`kept diff [RUN]`."""
+
+import click
+
+from kept.cli.command import Command
+from kept.cli.options import run_argument, step_option
+
+
+@click.command(
+    cls=Command, examples=("kept diff", "kept diff last --step 0", "kept diff > best.patch")
+)
+@run_argument
+@step_option
+def diff(run: str, step: int | None) -> None:
+    """Show the change from seed to best.
+
+    A unified diff, as `patch` takes it. With --step, the change that this step proposed to what it
+    was judged against. RUN is an id, the start or end of one, a folder, or `last`.
+    """
+    from kept.cli import output
+    from kept.cli.looking import closed_step, open_run
+    from kept.report.changes import best_diff, step_diff
+
+    past = open_run(run)
+    text = best_diff(past) if step is None else step_diff(past, closed_step(past, step))
+    past.close()
+    if text:
+        output.answer(output.coloured_diff(text).removesuffix("\n"))
+    elif step is None:
+        output.note("nothing beat the seed, so there is no difference")
+    else:
+        output.note(f"step {step} changes nothing")

@@ -1,0 +1,124 @@
+"""The live display of a run on a terminal: step lines above, one status line below.
+
+A thread of its own redraws it a few times a second from counters that the run keeps, so that a fast
+run is not slowed down by being watched.
+"""
+
+import threading
+import time
+from collections import deque
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from kept.cli.progress import Progress, opening_line, step_words
+from kept.core.event import RunResumed, RunStarted
+from kept.core.proposal import ClosedStep
+from kept.core.state import State
+from kept.report.words import number
+from kept.store.index import values
+
+REDRAWS = 8
+"""A second."""
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+STYLES = {"keep": "bold green", "discard": "", "crash": "red", "skip": "dim"}
+
+
+class LiveProgress(Progress):
+    """Draws on stderr from `__enter__` to `__exit__`."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        super().__init__()
+        self._console = console or Console(stderr=True, highlight=False)
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._status,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+        )
+        self._lines: deque[Text] = deque()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._redraw, name="kept-progress", daemon=True)
+
+    def __enter__(self) -> "LiveProgress":
+        self._live.start()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Show what is left to show, and give the cursor back."""
+        self._done.set()
+        self._thread.join()
+        try:
+            self._print_lines()
+        finally:
+            self._live.stop()
+
+    def opening(self, event: RunStarted | RunResumed, state: State) -> None:
+        """Say which run this is."""
+        self._lines.append(Text(opening_line(event, state), style="dim"))
+
+    def closed(self, step: ClosedStep) -> None:
+        """The step in one line."""
+        style = STYLES[step.verdict.outcome]
+        line = Text(f"step {step.step:>2}  ")
+        line.append(f"{step.verdict.outcome:<7}", style=style)
+        proposer = f"  {step.turn.proposer:<{self.proposer_width}}  "
+        line.append(proposer, style="dim" if style == "dim" else "cyan")
+        line.append(step_words(step), style="dim" if style == "dim" else "")
+        self._lines.append(line)
+
+    def say(self, text: str) -> None:
+        """Say something that is not about a step."""
+        self._lines.append(Text(text, style="yellow"))
+
+    def _redraw(self) -> None:
+        while not self._done.wait(1 / REDRAWS):
+            try:
+                self._print_lines()
+                self._live.refresh()
+            except (OSError, ValueError):
+                # the terminal went away: the run goes on all the same
+                return
+
+    def _print_lines(self) -> None:
+        lines: list[Text] = []
+        while self._lines:
+            lines.append(self._lines.popleft())
+        for line in lines:
+            self._console.print(line, no_wrap=True, overflow="ellipsis")
+
+    def _status(self) -> Text:
+        elapsed = time.monotonic() - self.began
+        frame = FRAMES[int(elapsed * REDRAWS) % len(FRAMES)]
+        line = Text(f"{frame} {' · '.join(self._parts(elapsed))}", no_wrap=True)
+        line.overflow = "ellipsis"
+        line.stylize("cyan", 0, 1)
+        return line
+
+    def _parts(self, elapsed: float) -> list[str]:
+        state = self.state
+        parts = [f"{len(state.closed)} steps", f"{state.keeps} kept"]
+        seed, best = values(state)
+        if best is not None:
+            moved = state.best != state.seed
+            shown = f"{number(seed)} → {number(best)}" if moved else number(best)
+            parts.append(f"{state.fact('metric')} {shown}")
+        parts.append(f"{self.rollouts} rollouts")
+        workers = state.fact("workers")
+        if self.seconds and elapsed and workers.isdigit():
+            busy = self.seconds / (elapsed * int(workers))
+            parts.append(f"busy {min(1.0, busy):.0%}")
+        minutes, seconds = divmod(int(elapsed), 60)
+        parts.append(f"{minutes}:{seconds:02}")
+        if self.signals:
+            parts.append("stopping")
+        return parts

@@ -1,0 +1,37 @@
+"""Opening a run to look at it."""
+
+from pathlib import Path
+
+from kept.cli.log import show_log
+from kept.core.event import StepClosed
+from kept.errors import SetupError
+from kept.store.home import Home
+from kept.store.reader import Run
+
+
+def open_run(name: str) -> Run:
+    """The run that a person means by a name; works while it is being written."""
+    show_log()
+    home = Home.find(Path.cwd())
+    if name == "last" and not home.folders():
+        raise SetupError(
+            f"there is no run in {home.runs}",
+            hint="`kept optimize SPEC` makes one; a run elsewhere is named by its folder",
+        )
+    return Run(home.find_run(name))
+
+
+def check_step(run: Run, step: int) -> None:
+    """Refuse a step that the run does not have."""
+    last = run.state.next_step - 1
+    if step > last:
+        there = f"the last one is {last}" if last >= 0 else "it has none yet"
+        raise SetupError(f"run {run.id} has no step {step}: {there}")
+
+
+def closed_step(run: Run, step: int) -> StepClosed:
+    """The record of a step that must have a verdict."""
+    check_step(run, step)
+    if any(step == opened.step for opened in run.state.open):
+        raise SetupError(f"step {step} of run {run.id} has no verdict yet")
+    return run.closed(step)

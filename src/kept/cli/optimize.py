@@ -1,0 +1,78 @@
+"""`kept optimize SPEC`, and `kept loop TASK`, which is the same."""
+
+from pathlib import Path
+
+import click
+
+from kept.cli.command import Command
+from kept.cli.options import gain_option, json_option, quiet_option, set_option, workers_option
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kept optimize task.yaml",
+        "kept optimize task.yaml --set budget.max_iterations=5 --json",
+    ),
+)
+@click.argument("spec", type=click.Path(path_type=Path))
+@set_option
+@workers_option
+@json_option
+@gain_option
+@quiet_option
+def optimize(
+    spec: Path,
+    settings: tuple[str, ...],
+    workers: int | None,
+    as_json: bool,
+    fail_if_no_gain: bool,
+    quiet: bool,
+) -> int:
+    """Improve what SPEC names, and keep what is better.
+
+    Proposes changes, runs and scores each, and keeps a change only when the gate says that it is
+    better. The files that SPEC names are not touched: the best ones are in the run's own folder.
+    """
+    return _optimize(spec, settings, workers, as_json, fail_if_no_gain, quiet)
+
+
+@click.command(cls=Command, examples=("kept loop task.yaml", "kept loop task.yaml --workers 4"))
+@click.argument("task", type=click.Path(path_type=Path))
+@set_option
+@workers_option
+@json_option
+@gain_option
+@quiet_option
+def loop(
+    task: Path,
+    settings: tuple[str, ...],
+    workers: int | None,
+    as_json: bool,
+    fail_if_no_gain: bool,
+    quiet: bool,
+) -> int:
+    """Improve the artifacts of a task.yaml.
+
+    The same as `kept optimize TASK`.
+    """
+    return _optimize(task, settings, workers, as_json, fail_if_no_gain, quiet)
+
+
+def _optimize(
+    spec: Path,
+    settings: tuple[str, ...],
+    workers: int | None,
+    as_json: bool,
+    fail_if_no_gain: bool,
+    quiet: bool,
+) -> int:
+    from kept.cli.compiling import compiled
+    from kept.cli.sitting import How, start_run
+    from kept.registry import find_spec
+    from kept.store.home import Home
+
+    settings += (f"workers={workers}",) if workers else ()
+    plan = compiled(spec, settings)
+    how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
+    return start_run(plan, Home.find(find_spec(spec).parent), how)

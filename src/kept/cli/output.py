@@ -1,0 +1,92 @@
+"""What commands print with: the answer on stdout, all else on stderr."""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from kept.settings import no_color
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def answer(text: str) -> None:
+    """Print on stdout, exactly as it is unless a terminal shows it."""
+    # click would take escape sequences out of what goes into a file: an artifact may hold some
+    click.echo(text, color=True)
+
+
+def document(value: Any) -> None:  # noqa: ANN401 # any JSON value
+    """Print one JSON document on stdout."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        # text that was no UTF-8 to begin with survives only as escapes
+        text = json.dumps(value, indent=2)
+    answer(text)
+
+
+def note(text: str) -> None:
+    """Say something on stderr."""
+    click.echo(text, err=True)
+
+
+def warn(text: str) -> None:
+    """Warn on stderr."""
+    note(f"warning: {text}")
+
+
+def coloured() -> bool:
+    """Whether stdout shows colours."""
+    return sys.stdout.isatty() and not no_color()
+
+
+def style(text: str, **how: Any) -> str:  # noqa: ANN401 # what click.style takes
+    """A text in colour where colours show."""
+    return click.style(text, **how) if coloured() else text
+
+
+def visible(text: str) -> str:
+    """A text of unknown origin, unable to play tricks on a terminal; unchanged elsewhere."""
+    return _CONTROL.sub("�", text) if sys.stdout.isatty() else text
+
+
+def coloured_diff(text: str) -> str:
+    """A unified diff, its lines coloured where colours show."""
+    text = visible(text)
+    if not coloured():
+        return text
+    return "".join(_diff_line(line) for line in text.splitlines(keepends=True))
+
+
+def _diff_line(line: str) -> str:
+    if line.startswith(("+++", "---")):
+        return click.style(line, bold=True)
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    colour = colours.get(line[:1])
+    return click.style(line, fg=colour) if colour else line
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> str:
+    """Columns of equal width; on a terminal the last one is cut at its edge."""
+    everything = [header, *rows]
+    widths = [max(len(row[at]) for row in everything) for at in range(len(header))]
+    if sys.stdout.isatty():
+        room = shutil.get_terminal_size().columns - sum(widths[:-1]) - 2 * (len(widths) - 1)
+        widths[-1] = max(10, min(widths[-1], room))
+    lines: list[str] = []
+    for row in everything:
+        cells = [
+            _cut(cell, width).rjust(width) if name in right else _cut(cell, width).ljust(width)
+            for cell, width, name in zip(row, widths, header, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    lines[0] = style(lines[0], dim=True)
+    return "\n".join(lines)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

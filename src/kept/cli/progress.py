@@ -1,0 +1,174 @@
+"""What a person sees of a run as it goes: one line a closed step.
+
+A sink that never raises and hardly costs: a rollout only counts. On a terminal `live.py` adds a
+status line below the steps.
+"""
+
+import sys
+import time
+from types import TracebackType
+from typing import TextIO, cast
+
+from kept.core.event import Event, RunResumed, RunStarted, StepClosed
+from kept.core.grow import Log
+from kept.core.proposal import ClosedStep
+from kept.core.rollout import Job
+from kept.core.score import Outcome
+from kept.core.state import State
+from kept.report.words import one_line
+from kept.settings import dumb_terminal
+
+WHY_WIDTH = 60
+REASON_WIDTH = 160
+
+
+class Progress:
+    """Counts, and shows nothing: what `-q` asks for."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.rollouts = 0
+        """Of this sitting and the closed steps before it."""
+        self.seconds = 0.0
+        """Spent inside the rollouts of this sitting, summed over workers."""
+        self.began = time.monotonic()
+        self.signals = 0
+        self.proposer_width = 0
+        self._steps_before: int | None = None
+
+    @property
+    def resumed_in_vain(self) -> bool:
+        """Whether a run was gone on with and there was nothing left to do."""
+        return self._steps_before is not None and len(self.state.closed) == self._steps_before
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the terminal as it was."""
+
+    def on_event(self, event: Event, state: State) -> None:
+        """Take up the state, and tell what a person wants to know."""
+        self.state = state
+        if isinstance(event, StepClosed):
+            if not _says_the_same(state.closed):
+                self.closed(state.closed[-1])
+        elif isinstance(event, RunStarted | RunResumed):
+            self.rollouts = state.spend.rollouts
+            self.proposer_width = _longest(state)
+            if isinstance(event, RunResumed):
+                self._steps_before = len(state.closed)
+            self.opening(event, state)
+
+    def on_rollout(self, job: Job, outcome: Outcome) -> None:
+        """Count it; nothing else, for there may be thousands a second."""
+        self.rollouts += 1
+        self.seconds += outcome.seconds
+
+    def on_signal(self) -> None:
+        """Somebody pressed Ctrl-C."""
+        self.signals += 1
+        if self.signals == 1:
+            self.say("stopping: what is in flight may finish; Ctrl-C again stops at once")
+        elif self.signals == 2:
+            self.say("stopping at once")
+
+    def opening(self, event: RunStarted | RunResumed, state: State) -> None:
+        """A sitting begins."""
+
+    def closed(self, step: ClosedStep) -> None:
+        """A step has its verdict."""
+
+    def say(self, text: str) -> None:
+        """Say something that is not about a step."""
+
+
+class PlainProgress(Progress):
+    """One line a closed step, for logs and pipes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream: TextIO | None = stream
+
+    def opening(self, event: RunStarted | RunResumed, state: State) -> None:
+        """Say which run this is."""
+        self.say(opening_line(event, state))
+
+    def closed(self, step: ClosedStep) -> None:
+        """The step in one line."""
+        self.say(step_line(step, self.proposer_width))
+
+    def say(self, text: str) -> None:
+        """Write a line, as long as there is somebody to read it."""
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(text + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            # the reader went away: the run goes on all the same
+            self._stream = None
+
+
+def progress_on(stream: TextIO, *, quiet: bool) -> Progress:
+    """What suits the stream: nothing, plain lines, or a live display."""
+    if quiet:
+        return Progress()
+    if not stream.isatty() or dumb_terminal():
+        return PlainProgress(stream)
+    # rich takes longer to import than all of kept, and only a terminal needs it
+    from kept.cli.live import LiveProgress
+
+    return LiveProgress()
+
+
+def standard_progress(*, quiet: bool) -> Progress:
+    """Progress where it belongs: on stderr."""
+    return progress_on(sys.stderr, quiet=quiet)
+
+
+def opening_line(event: RunStarted | RunResumed, state: State) -> str:
+    """Which run this is and what it is about."""
+    started = state.started
+    assert started is not None, "the first event is `run_started`"
+    verb = "resumed" if isinstance(event, RunResumed) else "started"
+    aim = f"{state.fact('direction')} {state.fact('metric')}"
+    return f"run {started.run_id} {verb}: {aim}, gate {state.fact('gate')}"
+
+
+def _says_the_same(closed: Log[ClosedStep]) -> bool:
+    """Whether the last step proposed nothing, just as the one before it.
+
+    Steps are opened ahead of the news that a proposer has run dry; once is enough to read that.
+    """
+    if len(closed) < 2:
+        return False
+    before, last = closed[-2], closed[-1]
+    idle = last.verdict.code == "nothing proposed"
+    return idle and last.verdict == before.verdict and last.turn.proposer == before.turn.proposer
+
+
+def _longest(state: State) -> int:
+    """Width of the longest name among the proposers."""
+    names = state.started.facts.get("proposers") if state.started else None
+    found = cast("list[object]", names) if isinstance(names, list) else []
+    return max((len(str(name)) for name in found), default=0)
+
+
+def step_line(step: ClosedStep, proposer_width: int = 0) -> str:
+    """`step  3  keep     variants  strictly better: `score` 0.62 → 0.71  (variant terse.md)`."""
+    proposer = f"{step.turn.proposer:<{proposer_width}}"
+    return f"step {step.step:>2}  {step.verdict.outcome:<7}  {proposer}  {step_words(step)}"
+
+
+def step_words(step: ClosedStep) -> str:
+    """Why the verdict, and what was proposed."""
+    words = one_line(step.verdict.reason, REASON_WIDTH)
+    if step.proposal and step.proposal.why:
+        words += f"  ({one_line(step.proposal.why, WHY_WIDTH)})"
+    return words

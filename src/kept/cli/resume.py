@@ -1,0 +1,57 @@
+"""`kept resume RUN`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from kept.cli.command import Command
+from kept.cli.options import gain_option, json_option, quiet_option, run_argument, set_option
+
+if TYPE_CHECKING:
+    from kept.store.reader import Run
+
+
+@click.command(
+    cls=Command, examples=("kept resume", "kept resume last --set budget.max_iterations=40")
+)
+@run_argument
+@set_option
+@json_option
+@gain_option
+@quiet_option
+def resume(
+    run: str, settings: tuple[str, ...], as_json: bool, fail_if_no_gain: bool, quiet: bool
+) -> int:
+    """Go on with a run that stopped.
+
+    RUN is an id, the start or end of one, a folder, or `last`, which is the default. No rollout
+    that had ended is done again. What was set with --set before holds still, unless it is set anew.
+    """
+    from kept.cli.compiling import compiled
+    from kept.cli.looking import open_run
+    from kept.cli.sitting import How, resume_run
+
+    past = open_run(run)
+    spec, before = _spec_of(past)
+    past.close()
+    plan = compiled(spec, (*before, *settings))
+    how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
+    return resume_run(plan, past.folder, how)
+
+
+def _spec_of(run: "Run") -> tuple[Path, tuple[str, ...]]:
+    """The spec of a run, and what was set besides."""
+    from kept.errors import SetupError
+
+    started = run.state.started
+    assert started is not None, "a run that can be read has started"
+    spec = run.state.fact("spec")
+    if not spec:
+        raise SetupError(
+            f"run {run.id} was started from Python, and only that program knows what it evaluates",
+            hint=f'call kept.optimize(..., resume="{run.id}") there',
+        )
+    given = started.facts.get("set")
+    items = cast("list[object]", given) if isinstance(given, list) else []
+    return Path(spec), tuple(str(item) for item in items)

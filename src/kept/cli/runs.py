@@ -1,0 +1,62 @@
+"""`kept runs`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kept.cli.command import Command
+from kept.cli.options import json_option
+
+if TYPE_CHECKING:
+    from kept.store.index import RunRow
+
+
+@click.command(cls=Command, examples=("kept runs", "kept runs -n 3 --json"))
+@click.option(
+    "-n",
+    "limit",
+    type=click.IntRange(min=1),
+    default=20,
+    metavar="N",
+    help="How many, the newest first.",
+    show_default=True,
+)
+@json_option
+def runs(limit: int, as_json: bool) -> None:
+    """List the runs of this project.
+
+    They are in the `.kept` folder found from here upwards, or in the one KEPT_HOME names.
+    """
+    from dataclasses import asdict
+    from pathlib import Path
+
+    from kept.cli import output
+    from kept.store.home import Home
+    from kept.store.index import RunIndex
+
+    home = Home.find(Path.cwd())
+    # looking makes no folder: the index would
+    rows = RunIndex(home).rows() if home.folders() else []
+    if as_json:
+        fields = [asdict(row) for row in rows[:limit]]
+        output.document([{k: v for k, v in row.items() if k != "size"} for row in fields])
+    elif rows:
+        header = ("run", "status", "steps", "kept", "rollouts", "result", "spec")
+        cells = [_cells(row) for row in rows[:limit]]
+        output.answer(output.table(header, cells, right=("steps", "kept", "rollouts")))
+        if len(rows) > limit:
+            output.note(f"{len(rows) - limit} older runs are not shown: -n {len(rows)} shows all")
+    else:
+        output.note(f"there are no runs in {home.runs}")
+
+
+def _cells(row: "RunRow") -> tuple[str, ...]:
+    from kept.cli.names import path_from_here
+    from kept.report.words import number
+
+    result = f"{row.metric} {number(row.seed_value)}" if row.steps else ""
+    if row.keeps and row.best_value != row.seed_value:
+        result += f" → {number(row.best_value)}"
+    spec = path_from_here(row.spec) if row.spec else row.recipe or row.reason
+    counts = (str(row.steps), str(row.keeps), str(row.rollouts))
+    return (row.id, row.status, *counts, result, spec)

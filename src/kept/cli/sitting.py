@@ -1,0 +1,119 @@
+"""The body that `optimize`, `loop`, `resume` and `demo` share: run, report, answer, exit code."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kept.cli import output
+from kept.cli.fail import CUT_SHORT, INTERRUPTED, NO_GAIN, CutShortError
+from kept.cli.log import show_log
+from kept.cli.names import command_for, path_from_here
+from kept.cli.progress import Progress, standard_progress
+from kept.cli.texts import facts, pairs, title
+from kept.core.plan import Plan
+from kept.errors import KeptError
+from kept.report import Summary, headline, summary, write_report
+from kept.runs import Ended, Watch, resume, start
+from kept.store.home import Home
+from kept.store.reader import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """What the options of a command say about the way it runs and answers."""
+
+    json: bool = False
+    quiet: bool = False
+    fail_if_no_gain: bool = False
+
+
+def start_run(plan: Plan, home: Home, how: How) -> int:
+    """Run a plan in a new folder; the exit code."""
+    return _sit(lambda watch: start(plan, home, watch), lambda run: home.runs / run, how)
+
+
+def resume_run(plan: Plan, folder: Path, how: How) -> int:
+    """Go on with a run; the exit code."""
+    return _sit(lambda watch: resume(plan, folder, watch), lambda _run: folder, how)
+
+
+def _sit(
+    go: Callable[[Watch], Coroutine[Any, Any, Ended]], place: Callable[[str], Path], how: How
+) -> int:
+    """One sitting, from its first event to its answer."""
+    show_log()
+    progress = standard_progress(quiet=how.quiet)
+    watch = Watch((progress,), signals=True, on_signal=progress.on_signal)
+    try:
+        with progress:
+            ended = asyncio.run(go(watch))
+    except Exception as error:
+        started = progress.state.started
+        if started is None:
+            raise
+        folder = place(started.run_id)
+        with suppress(OSError, KeptError):  # the first error is the one to tell
+            _report(folder)
+        raise CutShortError(error, command_for("resume", folder)) from error
+    told = _report(ended.folder)
+    if not how.quiet:
+        output.note("")
+    if how.json:
+        output.document(headline(told))
+    else:
+        output.answer(answer_text(told))
+    return _end(told, progress, how)
+
+
+def _report(folder: Path) -> Summary:
+    """Write `report.md`; a page that cannot be written is no reason to withhold the answer."""
+    run = Run(folder)
+    try:
+        write_report(run)
+    except (OSError, KeptError) as error:
+        output.warn(f"cannot write {path_from_here(folder / 'report.md')}: {error}")
+    told = summary(run)
+    run.close()
+    return told
+
+
+def answer_text(told: Summary) -> str:
+    """What came of it, and where to look further."""
+    rows = facts(told)
+    if told.improved:
+        rows.append(("best", path_from_here(told.folder / "best")))
+    rows.append(("look", command_for("report", told.folder)))
+    if told.improved:
+        rows.append(("", command_for("diff", told.folder)))
+    return f"{title(told)}\n\n{pairs(rows)}"
+
+
+def _end(told: Summary, progress: Progress, how: How) -> int:
+    """Say what is left to say, and with which code."""
+    go_on = command_for("resume", told.folder)
+    kind = told.stopped.kind if told.stopped else ""
+    if kind == "interrupted":
+        output.note(f"interrupted: `{go_on}` goes on where it stopped")
+        return INTERRUPTED
+    if kind == "error" and told.stopped:
+        output.note(f"error: {told.stopped.message}\n\nhint: `{go_on}` goes on where it stopped")
+        return CUT_SHORT
+    if progress.resumed_in_vain and told.stopped:
+        output.note(f"nothing more to do: {told.stopped.message}")
+        if kind in LIMITS:
+            more = command_for("resume", told.folder, [f"budget.{LIMITS[kind]}=N"])
+            output.note(f"hint: `{more}` raises the limit")
+    return NO_GAIN if how.fail_if_no_gain and not told.improved else 0
+
+
+LIMITS = {
+    "iterations": "max_iterations",
+    "failures": "max_failures",
+    "minutes": "max_minutes",
+    "usd": "max_usd",
+    "rollouts": "max_rollouts",
+}
+"""The limit that each kind of stop is about, as a spec spells it."""

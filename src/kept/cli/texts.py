@@ -1,0 +1,162 @@
+"""A run and a step as text for a person at a terminal."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from kept.cli import output
+from kept.cli.names import path_from_here
+from kept.report.step import StepDetail, StepRollout
+from kept.report.summary import StepLine, Summary
+from kept.report.words import (
+    budget_words,
+    cases_words,
+    clock,
+    duration,
+    headline_words,
+    number,
+    one_line,
+    spend_words,
+    step_count,
+    verdict_counts,
+)
+
+MAX_ROLLOUTS = 40
+"""Rollouts of a step that are listed when their traces are not asked for."""
+COLOURS = {"keep": "green", "crash": "red", "skip": "yellow"}
+
+
+def title(told: Summary) -> str:
+    """The outcome, where colours show in green when there is one."""
+    return output.style(headline_words(told), bold=True, fg="green" if told.improved else None)
+
+
+def pairs(rows: Iterable[tuple[str, str]]) -> str:
+    """Names and what they stand for, in two columns."""
+    return "\n".join(f"{name:<11}{text}".rstrip() for name, text in rows)
+
+
+def facts(told: Summary) -> list[tuple[str, str]]:
+    """What a run is and what it used."""
+    why = f": {told.stopped.message}" if told.stopped else ""
+    return [
+        ("run", f"{told.run}, {told.status}{why}"),
+        ("steps", f"{step_count(told)}: {verdict_counts(told)}" if step_count(told) else "none"),
+        ("spend", f"{spend_words(told.spend)}, {duration(told.elapsed)}"),
+    ]
+
+
+def run_text(told: Summary) -> str:
+    """A run: what it is about, what came of it, and its steps."""
+    spec = path_from_here(told.spec) if told.spec else "started from Python"
+    asked = [
+        ("spec", spec),
+        ("metric", f"{told.metric}, {told.direction}; gate {told.gate}"),
+        ("cases", cases_words(told)),
+        ("budget", budget_words(told)),
+        ("started", clock(told.started)),
+    ]
+    parts = [title(told), pairs([*facts(told), *asked])]
+    if told.steps:
+        header = ("step", "proposer", "verdict", told.metric, "reason", "proposed")
+        rows = [_step_cells(group, told) for group in _runs_of_idle(told.steps)]
+        parts.append(output.table(header, rows, right=("step", told.metric)))
+    return "\n\n".join(parts)
+
+
+def _runs_of_idle(steps: Iterable[StepLine]) -> Iterator[list[StepLine]]:
+    """Steps one by one, but those together that proposed nothing for the same reason."""
+    for (refused_or_kept, *_), group in groupby(steps, _idle_key):
+        rows = list(group)
+        yield from ([row] for row in rows) if refused_or_kept else [rows]
+
+
+def _idle_key(row: StepLine) -> tuple[bool, str, str]:
+    return (row.kept or row.refused, row.proposer, row.reason if not row.kept else "")
+
+
+def _step_cells(rows: list[StepLine], told: Summary) -> tuple[str, ...]:
+    row = rows[0]
+    number_of = str(row.step) if len(rows) == 1 else f"{row.step}–{rows[-1].step}"
+    value = "" if row.value is None else number(row.value)
+    verdict = row.outcome + (", best" if row.step == told.best_step else "")
+    reason, why = one_line(row.reason, 100), one_line(row.why, 60)
+    return (number_of, row.proposer, verdict, value, reason, why)
+
+
+def step_text(detail: StepDetail, *, traces: bool) -> str:
+    """A step in full, with or without what happened in each rollout."""
+    return "\n\n".join(part for part in _step_parts(detail, traces) if part)
+
+
+def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
+    row, turn = detail.row, detail.turn
+    outcome = row.outcome if row else "open"
+    name = output.style(f"step {detail.step}: {outcome}", bold=True, fg=COLOURS.get(outcome))
+    yield name
+    about = [("proposer", f"{turn.proposer}, turn {turn.number} (phase {turn.phase})")]
+    if row is not None:
+        code = "" if row.code == "judged" else f" ({row.code})"
+        about.append(("verdict", one_line(row.reason) + code))
+        about += [("", f"{key} = {number(value)}") for key, value in row.numbers.items()]
+        about.append(("candidate", row.candidate or "none"))
+    about.append(("against", detail.incumbent))
+    yield pairs(about)
+    yield output.visible(detail.reply)
+    yield "\n".join(
+        f"{edit.fate or 'proposed':<15}{one_line(edit.words, 100)}"
+        + (f": {one_line(edit.detail)}" if edit.detail else "")
+        for edit in detail.edits
+    )
+    yield output.coloured_diff(detail.diff).rstrip("\n")
+    yield from _rollouts(detail.rollouts, traces)
+
+
+def _rollouts(rollouts: tuple[StepRollout, ...], traces: bool) -> Iterator[str]:
+    if rollouts and not traces:
+        yield output.table(
+            ("of", "for", "case", "repeat", "seconds", "outcome"),
+            [_rollout_cells(rollout) for rollout in rollouts[:MAX_ROLLOUTS]],
+            right=("repeat", "seconds"),
+        )
+        if len(rollouts) > MAX_ROLLOUTS:
+            yield f"{len(rollouts) - MAX_ROLLOUTS} more rollouts: --json lists all"
+        yield "\n".join(_findings(rollouts))
+        return
+    for rollout in rollouts:
+        side, purpose, case, repeat, seconds, words = _rollout_cells(rollout)
+        head = f"{side}, {purpose}, case {case}, repeat {repeat}, {seconds} s: {words}"
+        lines = [*_trace(rollout)] or ["  no trace"]
+        yield "\n".join([output.style(head, bold=True), *lines])
+
+
+def _findings(rollouts: Iterable[StepRollout]) -> Iterator[str]:
+    """What the scorer said of the challenger, each thing once, with the cases it said it of."""
+    cases: dict[str, list[str]] = {}
+    for rollout in rollouts:
+        for finding in rollout.outcome.findings if rollout.side == "challenger" else ():
+            cases.setdefault(one_line(finding.text, 200), []).append(rollout.job.case_id)
+    for text, said_of in list(cases.items())[:MAX_ROLLOUTS]:
+        yield f"finding    {text} ({one_line(', '.join(said_of), 60)})"
+
+
+def _rollout_cells(rollout: StepRollout) -> tuple[str, ...]:
+    job, outcome = rollout.job, rollout.outcome
+    if outcome.failure is not None:
+        failure = outcome.failure
+        words = f"{failure.kind}, {failure.blame}'s: {one_line(failure.message, 200)}"
+    else:
+        words = "  ".join(f"{name} {number(value)}" for name, value in outcome.metrics.items())
+    if outcome.tries > 1:
+        words += f" (try {outcome.tries})"
+    seconds = f"{outcome.seconds:.2f}"
+    return (rollout.side, job.purpose, job.case_id, str(job.repeat), seconds, words)
+
+
+def _trace(rollout: StepRollout) -> Iterator[str]:
+    failure = rollout.outcome.failure
+    said = [(item.role, item.text) for item in rollout.trace]
+    said += [("finding", finding.text) for finding in rollout.outcome.findings]
+    said += [("failure", failure.detail)] if failure and failure.detail else []
+    for role, text in said:
+        for line in output.visible(text).splitlines():
+            yield f"  {role:<10}{line}"

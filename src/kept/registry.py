@@ -1,0 +1,43 @@
+"""From a path to a plan: which kind of spec it is, and the recipe for that kind."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from kept.errors import SetupError
+from kept.recipes import Compiled
+
+TASK = "task.yaml"
+
+_TASK_KEYS = ("artifacts", "runner", "scorer")
+"""A file with any of these means to be a task."""
+
+
+def compile_spec(path: Path, overrides: Sequence[str] = ()) -> Compiled:
+    """The plan of a spec, or of the one in a folder."""
+    # here, and not above: they take longer to import than most commands to run
+    from kept.recipes.artifact import compile_task
+    from kept.spec.source import read_source
+
+    file = find_spec(path)
+    keys = cast("dict[str, object]", read_source(file).data)
+    if not any(key in keys for key in _TASK_KEYS):
+        wanted = ", ".join(f"`{key}`" for key in _TASK_KEYS)
+        raise SetupError(
+            f"{path} is not a task: it has none of {wanted}",
+            hint=f"a {TASK} is the only kind of spec so far",
+        )
+    return compile_task(file, overrides)
+
+
+def find_spec(path: Path) -> Path:
+    """The file that a path means: itself, or the task.yaml of a folder."""
+    if path.is_dir():
+        if (path / TASK).is_file():
+            return path / TASK
+        raise SetupError(f"{path} is not a task: there is no {TASK} in it")
+    if not path.exists():
+        raise SetupError(f"there is no {path}", hint=f"give a {TASK}, or a folder with one in it")
+    if path.suffix not in (".yaml", ".yml"):
+        raise SetupError(f"{path} is not a spec: it is no YAML file", hint=f"give a {TASK}")
+    return path

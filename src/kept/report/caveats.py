@@ -1,0 +1,52 @@
+"""What the figures of a run do not show, said in the report that shows them."""
+
+from collections.abc import Iterator
+
+from kept.report.summary import Summary
+from kept.report.words import count
+
+GATES = {
+    "strict": "The gate `strict` compares one evaluation a side: a lucky draw of a noisy evaluator "
+    "passes for a gain. Where a repeat of the same evaluation differs, the gain may be chance.",
+    "selection": "The gate `selection` compares one pass a side over the selection split: a lucky "
+    "draw of a noisy evaluator passes for a gain.",
+    "sigma": "The gate `sigma` asks for a gain beyond the spread of a few sweeps: a rule of thumb, "
+    "not a test with a known error rate.",
+    "follow": "The gate `follow` goes on from every result, better or not; only what is marked a "
+    "new best is a gain, on one evaluation a side.",
+}
+
+
+def caveats(summary: Summary) -> list[str]:
+    """Every reservation that holds for this run."""
+    return list(_caveats(summary))
+
+
+def _caveats(summary: Summary) -> Iterator[str]:
+    gate = GATES.get(summary.gate)
+    if gate is not None:
+        yield gate
+    judged = sum(step.value is not None for step in summary.steps)
+    if summary.improved:
+        yield (
+            f"The figure of the best was measured on the cases that chose it among "
+            f"{count(judged, 'candidate')}, so it is optimistic: expect less on new cases."
+        )
+    test = summary.cases.get("test", 0)
+    if test:
+        split = f"The test split ({count(test, 'case')})"
+        yield f"{split} was not read: no figure is from unseen cases."
+    elif summary.cases:
+        yield "There is no test split: no figure is from unseen cases."
+    else:
+        yield "There are no cases: nothing here says that the gain carries over to other inputs."
+    if summary.spend.moot:
+        yield (
+            f"Paid for and not used, because an earlier step was kept meanwhile: "
+            f"{count(summary.spend.moot, 'rollout')}."
+        )
+    if summary.open:
+        yield (
+            f"Without a verdict when this was written: {count(len(summary.open), 'step')}. What "
+            "they used is in the spend, not in the figures."
+        )

@@ -1,0 +1,80 @@
+"""The report as one JSON document."""
+
+from dataclasses import asdict
+from typing import Any
+
+from kept.core.event import StepClosed
+from kept.report.caveats import caveats
+from kept.report.changes import step_diff
+from kept.report.failures import failures
+from kept.report.summary import StepLine, Summary, summary
+from kept.store.reader import Run
+
+SCHEMA = 1
+"""Version of these documents; a field may be added within one, never renamed."""
+
+
+def headline(told: Summary) -> dict[str, Any]:
+    """The outcome alone: what `kept optimize --json` prints."""
+    return {
+        "schema": SCHEMA,
+        "run": told.run,
+        "folder": str(told.folder.resolve()),
+        "status": told.status,
+        "stopped": asdict(told.stopped) if told.stopped else None,
+        "metric": told.metric,
+        "direction": told.direction,
+        "improved": told.improved,
+        "seed": {"candidate": told.seed, "value": told.seed_value},
+        "best": {"candidate": told.best, "value": told.best_value, "step": told.best_step},
+        "steps": len(told.steps),
+        "keeps": told.keeps,
+        "verdicts": dict(told.outcomes),
+        "spend": asdict(told.spend),
+        "elapsed": told.elapsed,
+    }
+
+
+def as_json(run: Run) -> dict[str, Any]:
+    """Everything that the page tells."""
+    told = summary(run)
+    closed = {event.step: event for event in run.events if isinstance(event, StepClosed)}
+    return {
+        **headline(told),
+        "asked": {
+            "spec": told.spec or None,
+            "recipe": told.recipe,
+            "artifacts": sorted(run.seed.texts),
+            "gate": told.gate,
+            "proposers": list(told.proposers),
+            "cases": dict(told.cases),
+            "budget": dict(told.budget),
+            "started": told.started,
+            "version": told.version,
+        },
+        "closed": [
+            {**step_row(row), "diff": step_diff(run, closed[row.step]) if row.kept else None}
+            for row in told.steps
+        ],
+        "open": list(told.open),
+        "failures": [asdict(group) for group in failures(run)],
+        "caveats": caveats(told),
+    }
+
+
+def step_row(row: StepLine) -> dict[str, Any]:
+    """One step, as it stands in every document."""
+    return {
+        "step": row.step,
+        "phase": row.phase,
+        "proposer": row.proposer,
+        "verdict": row.outcome,
+        "code": row.code,
+        "reason": row.reason,
+        "numbers": dict(row.numbers),
+        "best": row.best,
+        "value": row.value,
+        "candidate": row.candidate,
+        "incumbent": row.incumbent,
+        "why": row.why,
+    }

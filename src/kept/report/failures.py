@@ -1,0 +1,45 @@
+"""What went wrong inside rollouts, counted."""
+
+from dataclasses import dataclass
+
+from kept.report.words import one_line
+from kept.store import wire
+from kept.store.journal import matching_lines, read_line
+from kept.store.reader import Run
+
+SHOWN_CASES = 5
+
+
+@dataclass(slots=True)
+class FailureGroup:
+    """Failures that read the same."""
+
+    kind: str
+    blame: str
+    message: str
+    times: int
+    cases: list[str]
+    """The first few of them."""
+    steps: list[int]
+
+
+def failures(run: Run) -> list[FailureGroup]:
+    """The failures of all rollouts, the most frequent first.
+
+    Only lines that hold one are read as records: of a million rollouts few fail.
+    """
+    groups: dict[tuple[str, str, str], FailureGroup] = {}
+    path = run.folder / "rollouts.jsonl"
+    for line in matching_lines(path, [b'"failure":{']):
+        row = read_line(line, path)
+        if not isinstance(row, wire.RolloutLine) or row.failure is None:
+            continue
+        failure = row.failure
+        key = (failure.kind, failure.blame, one_line(failure.message, 200))
+        group = groups.setdefault(key, FailureGroup(*key, 0, [], []))
+        group.times += 1
+        if row.case not in group.cases and len(group.cases) < SHOWN_CASES:
+            group.cases.append(row.case)
+        if row.step not in group.steps:
+            group.steps.append(row.step)
+    return sorted(groups.values(), key=lambda group: -group.times)

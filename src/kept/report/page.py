@@ -1,0 +1,227 @@
+"""The report as a Markdown page."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from kept.core.event import StepClosed
+from kept.report.caveats import caveats
+from kept.report.changes import step_diff
+from kept.report.failures import failures
+from kept.report.summary import StepLine, Summary, summary
+from kept.report.words import (
+    budget_words,
+    cases_words,
+    clock,
+    count,
+    duration,
+    headline_words,
+    number,
+    one_line,
+    spend_words,
+    step_count,
+    verdict_counts,
+)
+from kept.store.reader import Run
+
+MAX_REFUSED = 100
+"""Rows of refused steps on the page; `kept show` has all of them."""
+MAX_FAILURES = 20
+MAX_DIFF_LINES = 400
+"""Lines of one change on the page; `kept diff` has all of them."""
+
+
+def markdown(run: Run) -> str:
+    """The whole report."""
+    told = summary(run)
+    closed = {event.step: event for event in run.events if isinstance(event, StepClosed)}
+    kept = [(row, closed[row.step]) for row in told.steps if row.kept]
+    parts = [
+        f"# {headline_words(told)}",
+        _opening(told),
+        _section("What was asked", _asked(told, run)),
+        _section("What came of it", _outcome(told)),
+        _section("What was kept", _kept(told, run, kept)),
+        _section("What was refused", _refused(told)),
+        _section("Failures seen", _failures(run)),
+        _section("Spend", _spend(told)),
+        _section("What these figures do not show", [f"* {line}" for line in caveats(told)]),
+        _section("How to go on", _how_to_go_on(told)),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _section(title: str, lines: Iterable[str]) -> str:
+    body = "\n".join(lines)
+    return f"## {title}\n\n{body}" if body else ""
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    for row in rows:
+        yield f"| {' | '.join(_cell(cell) for cell in row)} |"
+
+
+def _cell(text: str) -> str:
+    return one_line(text).replace("|", "\\|")
+
+
+def _opening(told: Summary) -> str:
+    why = f": {told.stopped.message}" if told.stopped else ""
+    steps = count(step_count(told), "step")
+    verdicts = f": {verdict_counts(told)}" if told.steps or told.open else ""
+    return f"Run `{told.run}`, {told.status}{why}. {steps}{verdicts}."
+
+
+def _asked(told: Summary, run: Run) -> Iterator[str]:
+    artifacts = ", ".join(f"`{path}`" for path in sorted(run.seed.texts))
+    rows = [
+        ("spec", f"`{told.spec}`" if told.spec else "none: started from Python"),
+        ("recipe", told.recipe),
+        ("artifacts", artifacts),
+        ("metric", f"`{told.metric}`, {told.direction}"),
+        ("cases", cases_words(told)),
+        ("gate", told.gate),
+        ("proposers", ", ".join(told.proposers)),
+        ("budget", budget_words(told)),
+        ("started", f"{clock(told.started)}, by kept {told.version}"),
+    ]
+    return _table(("", ""), rows)
+
+
+def _outcome(told: Summary) -> Iterator[str]:
+    rows = [("seed", "", number(told.seed_value), f"`{told.seed}`")]
+    rows += [
+        (
+            f"step {row.step}" + (", best" if row.step == told.best_step else ""),
+            row.proposer,
+            number(row.value),
+            f"`{row.candidate}`",
+        )
+        for row in told.steps
+        if row.kept
+    ]
+    yield from _table(("", "proposer", f"`{told.metric}`", "candidate"), rows)
+    if told.improved:
+        yield ""
+        yield "The files of the best candidate are in `best/` beside this report."
+
+
+def _kept(told: Summary, run: Run, kept: Sequence[tuple[StepLine, StepClosed]]) -> Iterator[str]:
+    if not kept:
+        yield "Nothing."
+    for row, closed in kept:
+        yield f"### Step {row.step}, {row.proposer}"
+        yield ""
+        if row.why:
+            yield f"Proposed: {one_line(row.why, 1000)}"
+            yield ""
+        yield f"Kept: {one_line(row.reason)}."
+        lost = [report for report in closed.reports if report.fate != "applied"]
+        if lost:
+            fates = ", ".join(sorted({report.fate for report in lost}))
+            yield ""
+            yield f"{count(len(lost), 'edit')} of {len(closed.reports)} did not apply ({fates})."
+        yield ""
+        yield from _fenced(step_diff(run, closed))
+        if row is not kept[-1][0]:
+            yield ""
+
+
+def _fenced(text: str) -> Iterator[str]:
+    lines = text.splitlines()
+    fence = "```"
+    while any(line.lstrip(" +-").startswith(fence) for line in lines):
+        fence += "`"
+    yield f"{fence}diff"
+    yield from lines[:MAX_DIFF_LINES]
+    yield fence
+    if len(lines) > MAX_DIFF_LINES:
+        yield ""
+        yield f"{len(lines) - MAX_DIFF_LINES} more lines: `kept diff --step N` shows all."
+
+
+def _refused(told: Summary) -> Iterator[str]:
+    refused = [row for row in told.steps if row.refused]
+    idle = sum(not row.kept and not row.refused for row in told.steps)
+    if not refused:
+        yield "Nothing."
+    grouped = Counter((row.outcome, _kind(row)) for row in refused)
+    for (outcome, kind), times in grouped.most_common():
+        yield f"* {times} × {outcome}: {kind}"
+    if idle:
+        yield f"* {count(idle, 'further step')} proposed nothing"
+    if refused:
+        yield ""
+        yield from _refused_table(told, refused)
+
+
+def _refused_table(told: Summary, refused: Sequence[StepLine]) -> Iterator[str]:
+    rows = [
+        (
+            str(row.step),
+            row.proposer,
+            row.outcome,
+            "" if row.value is None else number(row.value),
+            row.reason,
+            one_line(row.why, 80),
+        )
+        for row in refused[:MAX_REFUSED]
+    ]
+    yield from _table(
+        ("step", "proposer", "verdict", f"`{told.metric}`", "reason", "proposed"), rows
+    )
+    if len(refused) > MAX_REFUSED:
+        yield ""
+        yield f"{len(refused) - MAX_REFUSED} more: `kept show {told.run}` lists all."
+
+
+def _kind(row: StepLine) -> str:
+    """What refusals have in common: the code, and for judged ones the words before the figures."""
+    if row.code != "judged":
+        return row.code
+    head = row.reason.partition(":")[0]
+    return head if len(head) < 60 and not any(c.isdigit() for c in head) else "judged no better"
+
+
+def _failures(run: Run) -> Iterator[str]:
+    groups = failures(run)
+    if not groups:
+        return
+    rows = [
+        (str(group.times), group.kind, group.blame, group.message, ", ".join(group.cases))
+        for group in groups[:MAX_FAILURES]
+    ]
+    yield from _table(("times", "kind", "whose", "message", "cases"), rows)
+    if len(groups) > MAX_FAILURES:
+        yield ""
+        yield f"{len(groups) - MAX_FAILURES} more kinds of failure."
+
+
+def _spend(told: Summary) -> Iterator[str]:
+    spend = told.spend
+    yield f"{spend_words(spend)}."
+    yield ""
+    busy = f", {duration(spend.seconds)} inside rollouts" if spend.seconds else ""
+    yield f"{duration(told.elapsed)} at work{busy}."
+
+
+def _how_to_go_on(told: Summary) -> Iterator[str]:
+    if told.improved:
+        yield f"* `kept diff {told.run}` shows the change from seed to best."
+    yield f"* `kept show {told.run} --step N` shows all there is of one step."
+    more = _resume_command(told)
+    if more:
+        yield f"* {more}"
+
+
+def _resume_command(told: Summary) -> str:
+    used_up = told.stopped is not None and told.stopped.kind == "iterations"
+    if not told.resumable and not used_up:
+        return ""
+    if told.recipe == "function":
+        return f'`kept.optimize(..., resume="{told.run}")` goes on with it.'
+    command = f"kept resume {told.run}"
+    if used_up:
+        command += f" --set budget.max_iterations={2 * len(told.steps)}"
+    return f"`{command}` goes on where it stopped."

@@ -1,0 +1,197 @@
+"""The facts of a run that every view of it shows."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from kept.core.budget import Spend, StopReason
+from kept.core.objective import Objective
+from kept.core.proposal import ClosedStep
+from kept.core.state import State
+from kept.core.verdict import VerdictCode, VerdictKind
+from kept.engine.purse import Meter
+from kept.store import wire
+from kept.store.index import values
+from kept.store.journal import lines_from, read_line
+from kept.store.reader import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLine:
+    """One closed step, in a line."""
+
+    step: int
+    phase: str
+    proposer: str
+    outcome: VerdictKind
+    code: VerdictCode
+    reason: str
+    why: str
+    """What the proposer said of it."""
+    value: float | None
+    """The metric of its candidate on the deciding cases; None when it was not measured there, and
+    for a crash, which is no measurement."""
+    numbers: Mapping[str, float]
+    incumbent: str
+    candidate: str | None
+    best: bool
+
+    @property
+    def kept(self) -> bool:
+        """Whether its candidate became the incumbent."""
+        return self.outcome == "keep"
+
+    @property
+    def refused(self) -> bool:
+        """Whether there was something to keep, and it was not."""
+        return not self.kept and self.code not in ("nothing proposed", "note")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A run at a glance."""
+
+    run: str
+    folder: Path
+    version: str
+    recipe: str
+    spec: str
+    status: str
+    stopped: StopReason | None
+    """None while it runs, and after a kill."""
+    started: float
+    elapsed: float
+    """Seconds at work, over all sittings."""
+    metric: str
+    direction: str
+    gate: str
+    proposers: tuple[str, ...]
+    cases: Mapping[str, int]
+    """Number of cases by split; empty for a run without cases."""
+    budget: Mapping[str, int | float]
+    """The limits that were set."""
+    seed: str
+    best: str
+    best_step: int | None
+    seed_value: float | None
+    best_value: float | None
+    steps: tuple[StepLine, ...]
+    open: tuple[int, ...]
+    """Numbers of the steps without a verdict."""
+    spend: Spend
+    """Of closed and open steps."""
+
+    @property
+    def improved(self) -> bool:
+        """Whether the best is not the seed."""
+        return self.best != self.seed
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """Steps by verdict."""
+        return Counter(step.outcome for step in self.steps)
+
+    @property
+    def keeps(self) -> int:
+        """Steps that were kept."""
+        return self.outcomes.get("keep", 0)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it was cut short: stopped on request, by an error, or killed."""
+        return self.status in ("interrupted", "stopped by an error", "killed")
+
+
+def summary(run: Run) -> Summary:
+    """A run at a glance."""
+    state = run.state
+    started = state.started
+    assert started is not None, "a run that can be read has started"
+    seed_value, best_value = values(state)
+    return Summary(
+        run=run.id,
+        folder=run.folder,
+        version=started.version,
+        recipe=started.recipe,
+        spec=state.fact("spec"),
+        status=run.status,
+        stopped=state.stopped,
+        started=started.t,
+        elapsed=state.elapsed + _since(state),
+        metric=state.fact("metric") or "score",
+        direction=_objective(state).direction,
+        gate=state.fact("gate"),
+        proposers=_proposers(started.facts.get("proposers")),
+        cases=_numbers(started.facts.get("cases")),
+        budget=_numbers(started.facts.get("budget")),
+        seed=state.seed,
+        best=state.best,
+        best_step=state.best_step,
+        seed_value=seed_value,
+        best_value=best_value,
+        steps=step_lines(run),
+        open=tuple(step.step for step in state.open),
+        spend=state.spend + _open_spend(run),
+    )
+
+
+def step_lines(run: Run) -> tuple[StepLine, ...]:
+    """Every closed step, in order."""
+    objective = _objective(run.state)
+    return tuple(_row(step, objective) for step in run.state.closed)
+
+
+def _row(step: ClosedStep, objective: Objective) -> StepLine:
+    verdict = step.verdict
+    loss = None if verdict.outcome == "crash" else step.loss
+    return StepLine(
+        step=step.step,
+        phase=step.turn.phase,
+        proposer=step.turn.proposer,
+        outcome=verdict.outcome,
+        code=verdict.code,
+        reason=verdict.reason,
+        why=step.proposal.why if step.proposal else "",
+        value=None if loss is None else objective.value(loss),
+        numbers=verdict.numbers,
+        incumbent=step.incumbent,
+        candidate=step.candidate,
+        best=verdict.best,
+    )
+
+
+def _objective(state: State) -> Objective:
+    minimize = state.fact("direction") == "minimize"
+    return Objective(direction="minimize" if minimize else "maximize")
+
+
+def _since(state: State) -> float:
+    return max(0.0, state.sitting[1] - state.sitting[0]) if state.sitting else 0.0
+
+
+def _proposers(fact: object) -> tuple[str, ...]:
+    return tuple(str(name) for name in cast("list[object]", fact)) if isinstance(fact, list) else ()
+
+
+def _numbers(fact: object) -> Mapping[str, int]:
+    """The numbers among a fact's entries: facts are whatever a recipe wrote, read with care."""
+    if not isinstance(fact, Mapping):
+        return {}
+    entries = cast("Mapping[str, object]", fact)
+    return {name: cast("int", v) for name, v in entries.items() if isinstance(v, int | float)}
+
+
+def _open_spend(run: Run) -> Spend:
+    """What steps used that have no verdict yet: of a stopped run it was paid all the same."""
+    open_steps = {step.step for step in run.state.open}
+    if not open_steps:
+        return Spend()
+    path = run.folder / "rollouts.jsonl"
+    meter = Meter()
+    for line in lines_from(path, run.state.open[0].rollouts_at):
+        row = read_line(line, path)
+        if isinstance(row, wire.RolloutLine) and row.step in open_steps:
+            meter.add(row.entry()[1])
+    return sum((step.spend for step in run.state.open), meter.spend())

@@ -1,0 +1,119 @@
+"""How numbers, times and counts read, in every view alike."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+from kept.core.budget import Spend
+from kept.report.summary import Summary
+
+LIMITS = {
+    "max_iterations": "{:g} steps",
+    "max_failures": "{:g} crashed steps",
+    "max_minutes": "{:g} minutes",
+    "max_usd": "${:g}",
+    "max_rollouts": "{:g} rollouts",
+}
+VERDICTS = {"keep": "kept", "discard": "discarded", "crash": "crashed", "skip": "skipped"}
+
+
+def number(value: float | None) -> str:
+    """A measured value; verdicts write theirs the same way."""
+    # adding zero turns the −0 of a negated loss into 0
+    return "no score" if value is None else f"{value + 0.0:.6g}"
+
+
+def change(summary: Summary) -> str:
+    """`0.62 → 0.71`, or the seed's value alone where nothing beat it."""
+    if not summary.improved:
+        return number(summary.seed_value)
+    return f"{number(summary.seed_value)} → {number(summary.best_value)}"
+
+
+def headline_words(summary: Summary) -> str:
+    """The outcome in one line."""
+    if summary.improved:
+        return f"{summary.metric} {change(summary)}"
+    if not summary.steps:
+        return "nothing was judged yet"
+    return f"nothing beat the seed: {summary.metric} {change(summary)}"
+
+
+def count(n: int, one: str, many: str | None = None) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def verdict_counts(summary: Summary) -> str:
+    """`2 kept, 3 discarded, 1 proposed nothing`; empty when there was no step."""
+    counts = Counter(
+        VERDICTS[row.outcome] if row.kept or row.refused else "proposed nothing"
+        for row in summary.steps
+    )
+    if summary.open:
+        counts["open"] = len(summary.open)
+    words = [*VERDICTS.values(), "proposed nothing", "open"]
+    return ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
+
+
+def step_count(summary: Summary) -> int:
+    """Steps, with and without a verdict."""
+    return len(summary.steps) + len(summary.open)
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `3 m 20 s`, `2 h 05 m`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} m {rest:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} m"
+
+
+def clock(t: float) -> str:
+    """A moment, in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(t))
+
+
+def budget_words(summary: Summary) -> str:
+    """The limits that were set, in words."""
+    named = [LIMITS[name].format(n) for name, n in summary.budget.items() if name in LIMITS]
+    return ", ".join(named) or "no limit"
+
+
+def cases_words(summary: Summary) -> str:
+    """The cases by split, in words."""
+    counts = [f"{n} {split}" for split, n in summary.cases.items() if n]
+    return ", ".join(counts) or "none: the whole evaluator is one case"
+
+
+def spend_words(spend: Spend) -> str:
+    """What was used, the parts that are nothing left out."""
+    return ", ".join(_spend_parts(spend))
+
+
+def _spend_parts(spend: Spend) -> Iterable[str]:
+    yield count(spend.rollouts, "rollout")
+    if spend.moot:
+        yield f"{spend.moot} of them moot"
+    if spend.cancelled:
+        yield f"{spend.cancelled} more cancelled"
+    if spend.retries:
+        yield count(spend.retries, "retry", "retries")
+    if spend.calls:
+        yield count(spend.calls, "model call")
+        yield f"{spend.tokens_in:,} tokens in and {spend.tokens_out:,} out"
+    if spend.usd:
+        yield f"${spend.usd:.4f}"
+
+
+def one_line(text: str, width: int = 0) -> str:
+    """A text as one line without control characters, cut to a width."""
+    flat = " ".join(text.split())
+    flat = "".join(c if c.isprintable() else "�" for c in flat)
+    return flat if not width or len(flat) <= width else flat[: max(1, width - 1)] + "…"

@@ -1,0 +1,29 @@
+"""`report.md` in the folder of a run."""
+
+import os
+from pathlib import Path
+
+from kept.report.page import markdown
+from kept.store.reader import Run
+
+
+def write_report(run: Run) -> str:
+    """Write the page beside the journal, whole or not at all; the text of it.
+
+    A process killed here leaves the old page, and the next report writes a new one.
+    """
+    text = markdown(run)
+    path = run.folder / "report.md"
+    fresh = path.with_name(f".report.md.{os.getpid()}")
+    try:
+        _write(fresh, text)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return text
+
+
+def _write(path: Path, text: str) -> None:
+    # diffs hold what the artifacts hold: bytes that are no UTF-8, and any line ending
+    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        file.write(text)

@@ -1,0 +1,73 @@
+"""A shell command as runner: it finds the candidate and the case in its environment.
+
+    KEPT_CANDIDATE    folder with the candidate's files
+    KEPT_CASE         JSON file with the case; absent in a run without cases
+    KEPT_OUTPUT       folder for what the scorer is to see
+
+The execution is journalled as one call, so a run that was killed between running and scoring scores
+again without running again.
+"""
+
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.core.ports import Scope
+from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.sandbox import Command, Exit, execute
+from kept.workspace import MAX_OUTPUT, Output, Scratch
+
+_NOT_RUN = (126, 127)
+"""What a shell exits with when the command is not executable, or not there."""
+
+
+class CommandRunner:
+    """Runs a command for every pair, in a scratch folder of its own."""
+
+    def __init__(self, command: Command, scratch: Scratch, max_output: int = MAX_OUTPUT) -> None:
+        self._command = command
+        self._scratch = scratch
+        self._max_output = max_output
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Run the command once."""
+        request = {"command": self._command.line, "job": list(job)}
+        return await scope.call(request, Rollout, lambda: self._execute(candidate, case))
+
+    async def close(self) -> None:
+        """Remove the scratch folder."""
+        self._scratch.close()
+
+    async def _execute(self, candidate: Candidate, case: Case) -> Rollout | Failure:
+        try:
+            with self._scratch.workspace(candidate, case) as workspace:
+                ended = await execute(self._command, workspace.variables())
+                failure = ended if isinstance(ended, Failure) else self._fault(ended)
+                if failure is not None:
+                    return failure
+                output = workspace.read_output(self._max_output)
+        except OSError as error:
+            message = f"cannot use the scratch folder: {error.strerror}"
+            return Failure("limit", "infrastructure", message)
+        assert isinstance(ended, Exit)
+        if isinstance(output, Failure):
+            return output
+        return Rollout(output=ended.stdout, files=output.files, trace=_trace(ended, output))
+
+    def _fault(self, ended: Exit) -> Failure | None:
+        """What is wrong with how it ended, and whose fault that is."""
+        if ended.ok:
+            return None
+        if ended.timed_out:
+            message = f"no end after {self._command.timeout:g} seconds"
+            return Failure("timeout", "candidate", message, ended.detail())
+        if ended.code in _NOT_RUN:
+            message = f"the shell cannot run `{self._command.line}` ({ended})"
+            return Failure("harness", "infrastructure", message, ended.detail())
+        return Failure("crash", "candidate", str(ended), ended.detail())
+
+
+def _trace(ended: Exit, output: Output) -> tuple[TraceItem, ...]:
+    said = (("stdout", ended.stdout), ("stderr", ended.stderr))
+    left = (("info", f"left out of the output: {what}") for what in output.skipped)
+    return tuple(TraceItem(role, text) for role, text in (*said, *left) if text)

@@ -1,0 +1,88 @@
+"""Threads for a user's blocking code.
+
+Daemon threads, which `concurrent.futures` does not have: a function that hangs must not keep the
+process from ending when its user wants it to end.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+_Call = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]"]
+
+
+class Threads:
+    """At most so many threads at work for someone, started as they are needed.
+
+    A call that nobody waits for any more cannot be stopped. Its thread no longer counts, so that
+    one hanging call does not have the next ones wait, and look as if they hung too.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._started = 0
+        self._calling = 0
+        """Calls that have not ended, queued ones and hanging ones among them."""
+        self._lock = threading.Lock()
+
+    async def call(self, function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401 # the function's
+        """Call a function in a thread."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            self._calling += 1
+            start = self._started < min(self._most, self._calling)
+            self._started += start
+        self._calls.put((function, args, future))
+        if start:
+            threading.Thread(target=self._work, name="kept-evaluate", daemon=True).start()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            with self._lock:
+                self._most += 1
+            raise
+
+    def close(self) -> None:
+        """Let idle threads end; a thread inside a call ends after it."""
+        with self._lock:
+            started, self._started = self._started, 0
+        for _ in range(started):
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            function, args, future = call
+            late = future.cancelled()
+            if not late:
+                _answer(function, args, future)
+            with self._lock:
+                self._calling -= 1
+                if future.cancelled():
+                    self._most -= 1
+                    if not late:
+                        # another thread may have been started in this one's stead
+                        self._started -= 1
+                        return
+
+
+def _answer(
+    function: Callable[..., Any], args: tuple[Any, ...], future: "asyncio.Future[Any]"
+) -> None:
+    try:
+        answer = function(*args)
+    except BaseException as error:  # noqa: BLE001 # carried over to whoever awaits the future
+        tell, what = future.set_exception, error
+    else:
+        tell, what = future.set_result, answer
+
+    def settle() -> None:
+        if not future.done():
+            tell(what)
+
+    try:
+        future.get_loop().call_soon_threadsafe(settle)
+    except RuntimeError:
+        return  # the loop was closed while the function was at work: nobody waits any more

@@ -1,0 +1,124 @@
+"""A shell command as scorer: it reads what the runner left and prints one JSON object.
+
+It finds the same variables as the runner's command, in a fresh folder. A scorer is part of the
+harness: when it fails, no candidate is to blame.
+"""
+
+import json
+from math import isfinite
+from typing import cast, get_args
+
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.core.ports import Scope
+from kept.core.rollout import Failure, Job, Rollout
+from kept.core.score import Finding, Score, Severity
+from kept.sandbox import Command, execute
+from kept.workspace import Scratch
+
+_SEVERITIES: tuple[str, ...] = get_args(Severity)
+
+
+class CommandScorer:
+    """Runs a command for every rollout."""
+
+    def __init__(self, command: Command, scratch: Scratch) -> None:
+        self._command = command
+        self._scratch = scratch
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """Run the command once and read what it prints."""
+        try:
+            with self._scratch.workspace(candidate, case, rollout.files) as workspace:
+                ended = await execute(self._command, workspace.variables())
+        except OSError as error:
+            message = f"cannot use the scratch folder: {error.strerror}"
+            return Failure("limit", "infrastructure", message)
+        if isinstance(ended, Failure):
+            return ended
+        if ended.timed_out:
+            message = f"the scorer did not end within {self._command.timeout:g} seconds"
+            return Failure("harness", "infrastructure", message, ended.detail())
+        if not ended.ok:
+            message = f"the scorer failed: {ended}"
+            return Failure("harness", "infrastructure", message, ended.detail())
+        printed = last_object(ended.stdout)
+        if printed is None:
+            message = f"the scorer printed no JSON object but {ended.stdout.strip()[-200:]!r}"
+            return Failure("harness", "infrastructure", message, ended.detail())
+        return read_score(printed, rollout)
+
+
+def last_object(text: str) -> dict[str, object] | None:
+    """The last JSON object that stands in a text, whatever is printed around it."""
+    decoder = json.JSONDecoder()
+    found: dict[str, object] | None = None
+    at = text.find("{")
+    while at >= 0:
+        try:
+            found, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        at = text.find("{", end)
+    return found
+
+
+def read_score(printed: dict[str, object], rollout: Rollout) -> Score | Failure:
+    """The measures and findings of what a scorer printed.
+
+    Numbers stand at the top or in an object `metrics`; where both have a name, the top one counts.
+    """
+    nested = printed.get("metrics", {})
+    if not isinstance(nested, dict):
+        return _strange(f"`metrics` is {nested!r:.80}, not an object")
+    flat = {name: value for name, value in printed.items() if isinstance(value, int | float)}
+    metrics = dict(rollout.metrics)
+    for name, value in {**cast("dict[str, object]", nested), **flat}.items():
+        if not isinstance(value, int | float):
+            return _strange(f"`metrics.{name}` is {value!r:.80}, not a number")
+        number = _finite(value)
+        if number is None:
+            message = f"`{name}` is {value!r:.80}, not a finite number"
+            return Failure("parse", "candidate", message)
+        metrics[name] = number
+    findings = _findings(printed.get("findings", []))
+    return findings if isinstance(findings, Failure) else Score(metrics, findings)
+
+
+def _finite(value: int | float) -> float | None:
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if isfinite(number) else None
+
+
+def _findings(given: object) -> tuple[Finding, ...] | Failure:
+    if not isinstance(given, list):
+        return _strange(f"`findings` is {given!r:.80}, not a list")
+    found: list[Finding] = []
+    for item in cast("list[object]", given):
+        finding = _finding(item)
+        if finding is None:
+            wanted = f"a text, or text and severity ({', '.join(_SEVERITIES)})"
+            return _strange(f"a finding is {item!r:.80}, not {wanted}")
+        found.append(finding)
+    return tuple(found)
+
+
+def _finding(item: object) -> Finding | None:
+    if isinstance(item, str):
+        return Finding(item)
+    if not isinstance(item, dict):
+        return None
+    row = cast("dict[str, object]", item)
+    text, severity = row.get("text"), row.get("severity", "medium")
+    if not isinstance(text, str) or severity not in _SEVERITIES:
+        return None
+    return Finding(text, cast("Severity", severity))
+
+
+def _strange(what: str) -> Failure:
+    return Failure("harness", "infrastructure", f"the scorer printed something strange: {what}")

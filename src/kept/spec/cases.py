@@ -1,0 +1,128 @@
+"""Case files: one JSON value a line, or one JSON list."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from kept.core.case import Case, Cases, case_text, find_overlaps, split_cases
+from kept.errors import Problem
+from kept.spec.source import Source, shown
+from kept.spec.task import CasesSpec
+
+MAX_WARNINGS = 10
+
+
+def read_cases(source: Source, spec: CasesSpec) -> Cases | None:
+    """The cases by split; None, and reports, when they cannot be had."""
+    path = source.folder / spec.file
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        source.report(("cases", "file"), f"cannot read `{spec.file}`: {error.strerror}")
+        return None
+    except UnicodeDecodeError:
+        source.report(("cases", "file"), f"`{spec.file}` is not UTF-8 text")
+        return None
+    found = len(source.problems)
+    values = _list(source, path, text) if path.suffix == ".json" else _lines(source, path, text)
+    cases = list(_cases(source, path, values))
+    if len(source.problems) > found:
+        return None
+    if not cases:
+        source.report(("cases", "file"), f"`{spec.file}` holds no cases")
+        return None
+    ratio = spec.ratio
+    if not sum(ratio) or not ratio[1]:
+        source.report(("cases", "split"), f"`{spec.split}` leaves no holdout case to decide by")
+        return None
+    split = split_cases(cases, ratio, spec.seed)
+    if not split.holdout:
+        message = f"`{spec.split}` of {len(cases)} cases leaves no holdout case to decide by"
+        source.report(("cases", "split"), message, "add cases, or give holdout a larger share")
+        return None
+    return split
+
+
+def overlap_warnings(cases: Cases) -> tuple[str, ...]:
+    """Cases of different splits that are the same or nearly: the gain they show is not new."""
+    bare = Cases(*(tuple(map(_bare, part)) for part in (cases.train, cases.holdout, cases.test)))
+    found = find_overlaps(bare)
+    told = [
+        f"case `{o.first}` ({o.first_split}) and case `{o.second}` ({o.second_split}) are "
+        + ("the same" if o.likeness == 1 else f"{o.likeness:.0%} alike")
+        for o in found[:MAX_WARNINGS]
+    ]
+    if len(found) > MAX_WARNINGS:
+        told.append(f"{len(found) - MAX_WARNINGS} more pairs of cases are alike across splits")
+    return tuple(told)
+
+
+def _bare(case: Case) -> Case:
+    """A case without its id, which tells even copies apart."""
+    data: Any = case.data
+    if not isinstance(data, dict):
+        return case
+    fields = cast("dict[str, object]", data)
+    return Case(case.id, {name: value for name, value in fields.items() if name != "id"})
+
+
+def _lines(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]]:
+    """Line number and value of each line that holds one."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                _report(source, path, number, f"not JSON: {_words(error)}")
+
+
+def _list(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]]:
+    """Place in the list and value of each item."""
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        _report(source, path, getattr(error, "lineno", 1), f"not JSON: {_words(error)}")
+        return
+    if not isinstance(data, list):
+        _report(source, path, 1, "not a list of cases")
+        return
+    yield from enumerate(cast("list[object]", data), 1)
+
+
+def _cases(source: Source, path: Path, values: Iterator[tuple[int, object]]) -> Iterator[Case]:
+    places: dict[str, int] = {}
+    for count, (place, value) in enumerate(values):
+        id_ = _id(value, count)
+        if id_ is None:
+            _report(source, path, place, "`id` is neither a text nor a whole number")
+            continue
+        case = Case(id_, value)
+        try:
+            f"{id_}\0{case_text(case)}".encode()
+        except UnicodeEncodeError:
+            _report(source, path, place, "holds half of a surrogate pair, which is no character")
+            continue
+        if id_ in places:
+            _report(source, path, place, f"the id `{id_}` stands twice (also {places[id_]})")
+            continue
+        places[id_] = place
+        yield case
+
+
+def _id(value: object, count: int) -> str | None:
+    """The id a case has, or one by its place; None when what it has is none."""
+    if not isinstance(value, dict) or "id" not in value:
+        return f"{count:04}"
+    given = cast("dict[str, object]", value)["id"]
+    if isinstance(given, bool) or not isinstance(given, str | int) or given == "":
+        return None
+    return str(given)
+
+
+def _report(source: Source, path: Path, place: int, message: str) -> None:
+    source.problems.append(Problem(f"{shown(path)}:{place}", "", message))
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "msg", None) or "nested too deeply"

@@ -1,0 +1,98 @@
+"""From a file to a checked model: pydantic's errors in our words, each with its line."""
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from kept.spec.source import Source, kind_of
+from kept.spec.yaml import Loc
+
+M = TypeVar("M", bound=BaseModel)
+
+_WANTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dict_type": "a mapping",
+}
+_BOUNDS: Mapping[str, Callable[[Any], str]] = {
+    "greater_than": lambda ctx: f"more than {ctx['gt']:g}",
+    "greater_than_equal": lambda ctx: f"{ctx['ge']:g} or more",
+    "literal_error": lambda ctx: ctx["expected"].replace("'", "`"),
+    "finite_number": lambda ctx: "a finite number",
+    "string_too_short": lambda ctx: "a text that is not empty",
+}
+
+
+def validate(source: Source, model: type[M]) -> M | None:
+    """The model that a source spells; None when it has problems, which the source then holds."""
+    try:
+        return model.model_validate(source.data)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            _report(source, fault, model)
+        return None
+
+
+def section(source: Source, loc: Loc, model: type[M]) -> M | None:
+    """One part of a source by itself; None when it has problems, which are not told again.
+
+    Lets what is right in a spec be looked into although something else in it is wrong.
+    """
+    data: Any = source.data
+    try:
+        for part in loc:
+            data = data[part]
+        return model.model_validate(data)
+    except (ValidationError, LookupError, TypeError):
+        return None
+
+
+def _report(source: Source, fault: ErrorDetails, model: type[BaseModel]) -> None:
+    loc = fault["loc"]
+    kind, given = fault["type"], fault["input"]
+    ctx: Mapping[str, Any] = fault.get("ctx", {})
+    if kind == "missing":
+        source.report(loc, "missing")
+    elif kind == "extra_forbidden":
+        source.report(loc, "unknown key", _advice(str(loc[-1]), _keys(model, loc[:-1])))
+    elif kind in _WANTED:
+        source.report(loc, f"{kind_of(given)}, where {_WANTED[kind]} was expected")
+    elif kind in _BOUNDS:
+        source.report(loc, f"{kind_of(given)}, where {_BOUNDS[kind](ctx)} was expected")
+    elif kind == "too_long":
+        source.report(loc, f"at most {ctx['max_length']} expected, {ctx['actual_length']} given")
+    else:
+        # our own validators raise ValueError, and pydantic puts its name in front
+        source.report(loc, fault["msg"].removeprefix("Value error, "))
+
+
+def _advice(key: str, known: list[str]) -> str:
+    longer = [name for name in known if name.startswith(key)]
+    near = longer if len(longer) == 1 else get_close_matches(key, known, n=1, cutoff=0.7)
+    return f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"
+
+
+def _keys(model: type[BaseModel], loc: Loc) -> list[str]:
+    """The keys that a mapping somewhere below a model may have."""
+    for part in loc:
+        if isinstance(part, str) and part in model.model_fields:
+            inner = _model_in(model.model_fields[part].annotation)
+            if inner is not None:
+                model = inner
+    return list(model.model_fields)
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """The model inside `X | None`, `tuple[X, ...]` and the like."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

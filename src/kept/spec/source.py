@@ -1,0 +1,162 @@
+"""A YAML file as plain values, with the line of each and the problems found so far.
+
+Knows nothing of what the file should say.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from kept.errors import Problem, SetupError, SpecError
+from kept.spec.yaml import Document, Loc, YamlFault, read_yaml
+
+
+class Source:
+    """One spec, being read."""
+
+    def __init__(self, path: Path, document: Document) -> None:
+        self.path = path
+        self.folder = path.absolute().parent
+        self.data = document.data
+        self.problems: list[Problem] = []
+        self._lines = document.lines
+        self._flags: dict[Loc, str] = {}
+        for loc, line in document.doubles:
+            message = f"the key stands twice, first in line {document.lines[loc]}"
+            self.problems.append(Problem(self.at(line), dotted(loc), message))
+
+    def override(self, loc: Loc, flag: str) -> None:
+        """Remember that a value, with all that is in it, came from a flag."""
+        self._lines = {at: n for at, n in self._lines.items() if at[: len(loc)] != loc}
+        self._flags[loc] = flag
+
+    def where(self, loc: Loc) -> str:
+        """`file:line` of a value, or of what should hold it; or the flag it came from."""
+        for size in range(len(loc), 0, -1):
+            above = loc[:size]
+            if flag := self._flags.get(above):
+                return flag
+            if line := self._lines.get(above):
+                return self.at(line)
+            # not in the file: a flag for something inside it brought it about
+            for inside, flag in self._flags.items():
+                if inside[:size] == above:
+                    return flag
+        return self.at(1)
+
+    def at(self, line: int) -> str:
+        """A line of this file."""
+        return f"{shown(self.path)}:{line}"
+
+    def report(self, loc: Loc, message: str, hint: str | None = None) -> None:
+        """A problem with a value."""
+        self.problems.append(Problem(self.where(loc), dotted(loc), message, hint))
+
+    def check(self) -> None:
+        """Raise what was found, all of it."""
+        if self.problems:
+            here = shown(self.path)
+            raise SpecError(sorted(dict.fromkeys(self.problems), key=lambda p: _order(p, here)))
+
+
+def _order(problem: Problem, here: str) -> tuple[bool, int]:
+    """Problems of the file itself first, from top to bottom."""
+    file, _, line = problem.where.rpartition(":")
+    return file != here, int(line) if line.isdigit() else 0
+
+
+def dotted(loc: Loc) -> str:
+    """`artifacts.include[0]`."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+    return "".join(parts).removeprefix(".")
+
+
+def shown(path: Path) -> str:
+    """A path as short as it can be from here."""
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def read_source(path: Path, overrides: Sequence[str] = ()) -> Source:
+    """A file with `KEY=VALUE` overrides laid over it."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        document = read_yaml(text)
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise SpecError([Problem(f"{shown(path)}:{line}", "", "not UTF-8 text")]) from error
+    except YamlFault as fault:
+        where = f"{shown(path)}:{fault.line}"
+        raise SpecError([Problem(where, "", f"not YAML: {fault.message}", fault.hint)]) from fault
+    except OSError as error:
+        raise SetupError(f"cannot read {shown(path)}: {error.strerror}") from error
+    source = Source(path, document)
+    if not isinstance(source.data, dict):
+        found = "empty" if source.data is None else f"{kind_of(source.data)}, not a mapping of keys"
+        raise SpecError([Problem(source.at(1), "", f"the file is {found}")])
+    for override in overrides:
+        _lay_over(source, override)
+    return source
+
+
+def kind_of(value: object) -> str:
+    """What a value is, in words."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"`{str(value).lower()}`"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return f"the text `{value:.60}`"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case _:
+            return f"`{value}`"
+
+
+def _lay_over(source: Source, override: str) -> None:
+    """Put the value of one `KEY=VALUE` where its key says."""
+    flag = f"--set {override}"
+    key, equals, text = override.partition("=")
+    loc = tuple(int(part) if part.isdigit() else part for part in key.strip().split("."))
+    if not equals or "" in loc:
+        hint = "write it as in --set budget.max_iterations=50"
+        source.problems.append(Problem(flag, "", "not KEY=VALUE", hint))
+        return
+    try:
+        value = read_yaml(text).data
+    except YamlFault as fault:
+        message = f"the value is not YAML: {fault.message}"
+        source.problems.append(Problem(flag, dotted(loc), message, fault.hint))
+        return
+    source.override(loc, flag)
+    if not _put(source.data, loc, value):
+        source.problems.append(Problem(flag, dotted(loc), "there is no place for such a value"))
+
+
+def _put(data: object, loc: Loc, value: object) -> bool:
+    """Set a value, making the mappings that lead to it; whether there was a place for it."""
+    here, *rest = loc
+    if isinstance(data, list) and isinstance(here, int):
+        items = cast("list[object]", data)
+        if here >= len(items):
+            return False
+        if not rest:
+            items[here] = value
+            return True
+        return _put(items[here], tuple(rest), value)
+    if not isinstance(data, dict):
+        return False
+    mapping = cast("dict[str, object]", data)
+    if not rest:
+        mapping[str(here)] = value
+        return True
+    if mapping.get(str(here)) is None:
+        mapping[str(here)] = {}
+    return _put(mapping[str(here)], tuple(rest), value)

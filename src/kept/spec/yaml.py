@@ -1,0 +1,105 @@
+"""YAML as plain values, with the line of each; the one place that knows the YAML library."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, SequenceNode
+
+Loc = tuple[str | int, ...]
+"""Keys and places in lists that lead to a value."""
+
+MAX_VALUES = 100_000
+"""Values of a file, those behind aliases counted each time; nobody writes so many by hand."""
+
+MAX_DEPTH = 50
+
+
+class YamlFault(Exception):
+    """A text that is not YAML, or more of it than we read."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+        self.message = message
+        signs = ("block scalar", "for the tag", "undefined alias", "start any token")
+        # `op: >=` and `op: !=` are the usual ways to get here
+        needs_quotes = any(sign in message for sign in signs)
+        self.hint = "put quotes round a text that begins with a sign" if needs_quotes else None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a text holds."""
+
+    data: object
+    """None for an empty text."""
+    lines: dict[Loc, int] = field(default_factory=dict[Loc, int])
+    """Where each key and each item of a list stands."""
+    doubles: list[tuple[Loc, int]] = field(default_factory=list[tuple[Loc, int]])
+    """Keys that stand a second time, and where; their second values are left out."""
+
+
+def read_yaml(text: str) -> Document:
+    """The one document of a text; raises `YamlFault`."""
+    return _Reader().read(text)
+
+
+class _Reader:
+    """Turns the library's nodes into values. Nodes are `Any`: the library has no types."""
+
+    def __init__(self) -> None:
+        self._yaml: Any = YAML(typ="safe", pure=True)
+        self._document = Document(None)
+        self._count = 0
+
+    def read(self, text: str) -> Document:
+        lines, doubles = self._document.lines, self._document.doubles
+        try:
+            node: Any = self._yaml.compose(text)
+            data = None if node is None else self._value(node, ())
+        except YAMLError as error:
+            raise _fault(error, text) from error
+        return Document(data, lines, doubles)
+
+    def _value(self, node: Any, loc: Loc) -> object:  # noqa: ANN401 # see the class
+        self._count += 1
+        if self._count > MAX_VALUES or len(loc) > MAX_DEPTH:
+            raise YamlFault(node.start_mark.line + 1, "too many values, or an alias of itself")
+        if isinstance(node, MappingNode):
+            return self._mapping(node, loc)
+        if isinstance(node, SequenceNode):
+            return self._sequence(node, loc)
+        return self._yaml.constructor.construct_object(node)
+
+    def _sequence(self, node: Any, loc: Loc) -> list[object]:  # noqa: ANN401 # see the class
+        values: list[object] = []
+        for number, item in enumerate(node.value):
+            below = (*loc, number)
+            self._document.lines[below] = item.start_mark.line + 1
+            values.append(self._value(item, below))
+        return values
+
+    def _mapping(self, node: Any, loc: Loc) -> dict[str, object]:  # noqa: ANN401 # see the class
+        values: dict[str, object] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key.value, str):
+                raise YamlFault(line, "a list or a mapping cannot be a key")
+            below = (*loc, key.value)
+            if key.value in values:
+                self._document.doubles.append((below, line))
+                continue
+            self._document.lines[below] = line
+            values[key.value] = self._value(value, below)
+        return values
+
+
+def _fault(error: Any, text: str) -> YamlFault:  # noqa: ANN401 # the library has no types
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        words = ", ".join(part for part in (error.context, error.problem) if part)
+        return YamlFault(mark.line + 1, words)
+    line = text.count("\n", 0, getattr(error, "position", 0)) + 1
+    return YamlFault(line, getattr(error, "reason", None) or str(error).splitlines()[0])

@@ -1,0 +1,139 @@
+"""A journal in memory, for runs that need no disk.
+
+Holds one list of records in the order they were made, so that a run can be cut behind any of them.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar, cast
+
+from kept.core.artifact import Candidate
+from kept.core.event import Event
+from kept.core.ports import Priced
+from kept.core.rollout import Failure, Job, TraceItem
+from kept.core.score import Outcome
+from kept.errors import JournalError
+
+R = TypeVar("R", bound=Priced)
+
+
+class RolloutRecord(NamedTuple):
+    """One pair, done."""
+
+    step: int
+    job: Job
+    outcome: Outcome
+
+
+class CallRecord(NamedTuple):
+    """One reply that arrived."""
+
+    scope: str
+    key: str
+    reply: Priced | Failure
+
+
+Record = Event | RolloutRecord | CallRecord
+
+
+@dataclass(slots=True)
+class MemoryJournal:
+    """Implements `kept.core.ports.Journal`."""
+
+    records: list[Record] = field(default_factory=list[Record])
+    """Everything that was written, in order."""
+    _candidates: dict[str, Candidate] = field(default_factory=dict[str, Candidate])
+    _values: dict[str, object] = field(default_factory=dict[str, object])
+    _lines: list[RolloutRecord | CallRecord] = field(init=False)
+    _calls: list[CallRecord] = field(init=False, default_factory=list[CallRecord])
+    syncs: int = 0
+
+    def __post_init__(self) -> None:
+        self._lines = [r for r in self.records if isinstance(r, RolloutRecord | CallRecord)]
+
+    @property
+    def events(self) -> list[Event]:
+        """The spine."""
+        return [r for r in self.records if not isinstance(r, RolloutRecord | CallRecord)]
+
+    @property
+    def rollouts(self) -> list[RolloutRecord]:
+        """Every finished pair, oldest first."""
+        return [r for r in self.records if isinstance(r, RolloutRecord)]
+
+    def reopened(self, records: int | None = None) -> "MemoryJournal":
+        """What a new process would find, had the last one died behind so many records."""
+        # content is written before the records that speak of it, so all of it may be there
+        return MemoryJournal(self.records[:records], self._candidates, self._values)
+
+    @property
+    def rollouts_size(self) -> int:
+        """How many rollouts and calls there are; a file would say bytes."""
+        return len(self._lines)
+
+    def append(self, event: Event) -> None:
+        """Write one event."""
+        self.records.append(event)
+
+    def record(self, step: int, job: Job, outcome: Outcome) -> None:
+        """Write one finished pair."""
+        self._write(RolloutRecord(step, job, outcome))
+
+    def tail(self, start: int) -> Sequence[tuple[int, Job, Outcome]]:
+        """Step, job and outcome of every rollout behind an offset; calls are at hand again."""
+        lines = self._lines[start:]
+        self._calls.extend(line for line in lines if isinstance(line, CallRecord))
+        return [line for line in lines if isinstance(line, RolloutRecord)]
+
+    def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
+        """Every recorded outcome of these candidates, oldest first."""
+        wanted = set(candidates)
+        return [(r.job, r.outcome) for r in self.rollouts if r.job.candidate_id in wanted]
+
+    def record_call(self, scope: str, key: str, reply: Priced | Failure) -> None:
+        """Write one reply that arrived."""
+        record = CallRecord(scope, key, reply)
+        self._write(record)
+        self._calls.append(record)
+
+    def calls(self, scope: str, key: str, reply: type[R]) -> Sequence[R | Failure]:
+        """Replies recorded in this scope for this request, oldest first."""
+        found = [call.reply for call in self._calls if (call.scope, call.key) == (scope, key)]
+        return cast("list[R | Failure]", found)
+
+    def forget_calls(self, scope: str) -> None:
+        """Drop the calls of a scope, and of its branches, from those at hand."""
+        below = scope + "/"
+        self._calls = [c for c in self._calls if c.scope != scope and not c.scope.startswith(below)]
+
+    def save(self, candidate: Candidate) -> None:
+        """Store a candidate."""
+        self._candidates[candidate.id] = candidate
+
+    def load(self, candidate: str) -> Candidate:
+        """A candidate that was stored."""
+        found = self._candidates.get(candidate)
+        if found is None:
+            raise JournalError(f"the journal has no candidate {candidate}")
+        return found
+
+    def put(self, value: object) -> str:
+        """Store a value; equal ones once."""
+        address = hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        self._values[address] = value
+        return address
+
+    def trace(self, address: str) -> tuple[TraceItem, ...]:
+        """A trace that was stored."""
+        if address not in self._values:
+            raise JournalError(f"the journal has no value {address}")
+        return cast("tuple[TraceItem, ...]", self._values[address])
+
+    def sync(self) -> None:
+        """Count it."""
+        self.syncs += 1
+
+    def _write(self, line: RolloutRecord | CallRecord) -> None:
+        self.records.append(line)
+        self._lines.append(line)

@@ -1,0 +1,292 @@
+"""What every journal must do, wherever it keeps its records."""
+
+from collections.abc import Callable, Sequence
+
+from kept.core.artifact import Candidate
+from kept.core.budget import Spend, StopReason
+from kept.core.edit import (
+    Append,
+    Delete,
+    Edit,
+    EditReport,
+    InsertAfter,
+    Replace,
+    SetValue,
+    Splice,
+    Write,
+)
+from kept.core.event import (
+    Event,
+    Proposed,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    StepClosed,
+    StepOpened,
+)
+from kept.core.ports import Journal, ModelReply
+from kept.core.proposal import Note, Proposal, ProposerFailed, Skip, Turn
+from kept.core.rollout import Failure, Job, TraceItem, Usage
+from kept.core.score import Evaluation, Finding, Outcome, Tally
+from kept.core.verdict import Verdict
+from kept.errors import JournalError
+
+TEXT = "grüße \U0001f600 \u2028 tab\t \r\n \x00 \x1b[0m 'quoted' \"twice\" back\\slash"
+"""What texts are made of in the wild."""
+
+BYTES = "caf\udce9"
+"""Bytes that are not UTF-8, as Python reads them with `surrogateescape`."""
+
+HALF = "\ud83d"
+"""Half of an emoji, as a model's reply cut in the middle of one may hold."""
+
+REFUSED = Failure("refused", "candidate", TEXT, "detail\n" * 3)
+
+
+class JournalSuite:
+    """Subclass it: make a journal, open it again, and read its events."""
+
+    def make_journal(self) -> Journal:
+        """A new journal."""
+        raise NotImplementedError
+
+    def reopen(self, journal: Journal) -> Journal:
+        """The same journal as the next process finds it."""
+        raise NotImplementedError
+
+    def events(self, journal: Journal) -> Sequence[Event]:
+        """The events that it holds."""
+        raise NotImplementedError
+
+    def release(self, journal: Journal) -> None:
+        """Let go of it."""
+
+    def test_events_come_back_as_they_were(self) -> None:
+        """Every kind, in order, in this process and the next."""
+        journal = self.make_journal()
+        for event in SAMPLES:
+            journal.append(event)
+        journal.sync()
+        assert list(self.events(journal)) == list(SAMPLES)
+        journal = self.reopen(journal)
+        assert list(self.events(journal)) == list(SAMPLES)
+        self.release(journal)
+
+    def test_the_rollouts_behind_an_offset_come_back(self) -> None:
+        """Those before it do not."""
+        journal = self.make_journal()
+        journal.record(0, job("a"), OUTCOMES[0])
+        start = journal.rollouts_size
+        for number, outcome in enumerate(OUTCOMES):
+            journal.record(number, job("b", number), outcome)
+        assert journal.rollouts_size > start
+        journal = self.reopen(journal)
+        assert [tuple(row) for row in journal.tail(start)] == [
+            (number, job("b", number), outcome) for number, outcome in enumerate(OUTCOMES)
+        ]
+        assert journal.tail(journal.rollouts_size) == []
+        self.release(journal)
+
+    def test_the_outcomes_of_a_candidate_come_back_oldest_first(self) -> None:
+        """And nobody else's, be its id the start of another's or a word in some message."""
+        journal = self.make_journal()
+        quoting = Outcome(failure=Failure("crash", "candidate", 'said "candidate":"ab" and died'))
+        written = [(job("ab", n), outcome) for n, outcome in enumerate(OUTCOMES)]
+        for at, (mine, outcome) in enumerate(written):
+            journal.record(at, mine, outcome)
+            journal.record(at, job("abc", at), quoting)
+        journal = self.reopen(journal)
+        assert list(journal.outcomes(["ab"])) == written
+        assert len(journal.outcomes(["ab", "abc"])) == 2 * len(written)
+        assert list(journal.outcomes(["nobody"])) == []
+        assert list(journal.outcomes([])) == []
+        self.release(journal)
+
+    def test_replies_come_back_by_scope_and_request(self) -> None:
+        """The nth equal request gets the nth reply."""
+        journal = self.make_journal()
+        replies = [
+            ModelReply(TEXT, Usage(1, 2, 3, 4, 0.5)),
+            ModelReply("long " * 2000),
+            ModelReply(""),
+            ModelReply(f"cut {HALF}"),
+        ]
+        for reply in replies:
+            journal.record_call("propose/1", "key", reply)
+            journal.record_call("propose/1", "other", ModelReply("other"))
+            journal.record_call("propose/11", "key", ModelReply("eleven"))
+        journal.record_call("propose/1", "key", REFUSED)
+        self._check_calls(journal, [*replies, REFUSED])
+        journal = self.reopen(journal)
+        journal.tail(0)
+        self._check_calls(journal, [*replies, REFUSED])
+        self.release(journal)
+
+    def _check_calls(self, journal: Journal, expected: list[ModelReply | Failure]) -> None:
+        assert list(journal.calls("propose/1", "key", ModelReply)) == expected
+        assert list(journal.calls("propose/1/branch", "key", ModelReply)) == []
+        assert list(journal.calls("propose/1", "unknown", ModelReply)) == []
+
+    def test_calls_that_are_done_with_are_forgotten(self) -> None:
+        """With their branches, but nobody else's."""
+        journal = self.make_journal()
+        scopes = ("rollout/a", "rollout/a/branch", "rollout/ab", "rollout/b")
+        for scope in scopes:
+            journal.record_call(scope, "key", ModelReply("yes"))
+        journal.forget_calls("rollout/a")
+        left = [scope for scope in scopes if journal.calls(scope, "key", ModelReply)]
+        assert left == ["rollout/ab", "rollout/b"]
+        self.release(journal)
+
+    def test_candidates_come_back_whole(self) -> None:
+        """Whatever their texts are made of; storing one twice is storing it once."""
+        journal = self.make_journal()
+        candidates = [
+            Candidate({}),
+            Candidate({"text": ""}),
+            Candidate({"a/b.txt": TEXT, "c": "x" * 5000}, {"logo.png": "0" * 64}),
+            Candidate({"bytes": BYTES}),
+        ]
+        for candidate in (*candidates, *candidates):
+            journal.save(candidate)
+        for candidate in candidates:
+            assert journal.load(candidate.id) == candidate
+        journal = self.reopen(journal)
+        for candidate in candidates:
+            back = journal.load(candidate.id)
+            assert (back.texts, back.blobs) == (candidate.texts, candidate.blobs)
+        self.release(journal)
+
+    def test_traces_come_back_whole(self) -> None:
+        """By the address they were stored under."""
+        journal = self.make_journal()
+        traces = [
+            (),
+            (TraceItem("tool", TEXT, {"args": {"n": 1, "list": [1, 2]}}), TraceItem("info", "")),
+            (TraceItem("stdout", "x" * 5000),),
+            (TraceItem("assistant", HALF), TraceItem("stdout", BYTES)),
+        ]
+        addresses = [journal.put(trace) for trace in traces]
+        assert journal.put(traces[1]) == addresses[1], "equal values have equal addresses"
+        journal = self.reopen(journal)
+        assert [journal.trace(address) for address in addresses] == traces
+        self.release(journal)
+
+    def test_what_was_never_stored_is_an_error_that_says_so(self) -> None:
+        """Not an empty candidate, not an empty trace."""
+        journal = self.make_journal()
+        for get in (journal.load, journal.trace):
+            assert "nobody" in _error_of(get), f"{get} found what was never stored"
+        self.release(journal)
+
+
+def _error_of(get: Callable[[str], object]) -> str:
+    try:
+        get("nobody")
+    except JournalError as error:
+        return error.message
+    return ""
+
+
+def job(candidate: str, repeat: int = 0) -> Job:
+    """A job of a candidate."""
+    return Job(candidate, 'case "1"', repeat, "decide")
+
+
+OUTCOMES: tuple[Outcome, ...] = (
+    Outcome({"score": 0.1 + 0.2, "tokens": 1e300}),
+    Outcome(
+        {"score": -0.0},
+        findings=(Finding(TEXT, "high", "score"), Finding("short")),
+        usage=Usage(2, 30, 4, 5, 1e-7),
+        seconds=1.5,
+        tries=3,
+        trace="address",
+    ),
+    Outcome(failure=REFUSED, tries=2),
+    Outcome(failure=Failure("server", "infrastructure", "503")),
+    Outcome(failure=Failure("crash", "candidate", f"could not print {HALF}{BYTES}")),
+)
+
+EDITS: tuple[Edit, ...] = (
+    Replace("a", "old", TEXT),
+    InsertAfter("a", "anchor", ""),
+    Delete("a", "text"),
+    Append("a", "more\n"),
+    Write("b/c", HALF + BYTES),
+    SetValue("a", "s", "text"),
+    SetValue("a", "i", 3),
+    SetValue("a", "f", 0.5),
+    SetValue("a", "b", True),
+)
+
+_EVALUATION = Evaluation(
+    "candidate",
+    "decide",
+    {"case": Tally(3, -1.5, 0.75, 1)},
+    {0: Tally(1, 0.1, 0.01), 1: Tally(2, 0.3, 0.09)},
+    {"score": Tally(2, 1.0, 1.0)},
+    asked=4,
+    loss=-0.5,
+    missing=1,
+    failed=1,
+    unscored=0,
+    first_failure=f"case: {TEXT}",
+)
+
+_SPEND = Spend(9, 1, 2, 3, 4, 5, 6, 0.7, 8.5)
+
+SAMPLES: tuple[Event, ...] = (
+    RunStarted(
+        run_id="run",
+        recipe="suite",
+        seed="seed",
+        inputs={"cases": "abc"},
+        facts={"metric": "score", "cases": {"train": 3}, "proposers": ["a"], "none": None},
+        version="1.2.3",
+        t=1.5,
+    ),
+    StepOpened(step=0, turn=Turn("a"), incumbent="seed", rollouts_at=0, t=2.0),
+    StepOpened(
+        step=1,
+        turn=Turn("b", "phase", 3, {"max_edits": 4, "text": TEXT}),
+        incumbent="seed",
+        rollouts_at=12,
+        t=2.5,
+    ),
+    Proposed(step=0, reply=Proposal(EDITS, TEXT, ("a", "b"), True), spend=_SPEND, t=3.0),
+    Proposed(step=1, reply=Note(TEXT, "topic"), t=3.0),
+    StepClosed(
+        step=0,
+        candidate="candidate",
+        incumbent="seed",
+        reports=(
+            EditReport(EDITS[0], "applied", splice=Splice("a", 3, "old", TEXT)),
+            EditReport(EDITS[4], "applied", splice=Splice("b/c", 0, "", HALF, creates=True)),
+            EditReport(EDITS[2], "target missing", "not in `a`"),
+        ),
+        verdict=Verdict("keep", TEXT, best=True, numbers={"gain": 0.1}),
+        evaluations=(_EVALUATION,),
+        spend=_SPEND,
+        rollouts=(0, 99),
+        t=4.0,
+    ),
+    StepOpened(step=2, turn=Turn("a"), incumbent="candidate", rollouts_at=99, t=5.0),
+    Proposed(step=2, reply=Skip("no more", exhausted=True), t=6.0),
+    StepOpened(step=3, turn=Turn("a"), incumbent="candidate", rollouts_at=99, t=5.0),
+    Proposed(step=3, reply=ProposerFailed(REFUSED), t=6.0),
+    StepClosed(
+        step=1,
+        candidate=None,
+        incumbent="candidate",
+        reports=(),
+        verdict=Verdict("skip", "a note was taken", code="note"),
+        evaluations=(),
+        spend=Spend(),
+        rollouts=(12, 99),
+        t=7.0,
+    ),
+    RunStopped(reason=StopReason("interrupted", "stopped on request"), t=8.0),
+    RunResumed(version="1.2.4", t=9.0),
+)
+"""At least one event of every kind, with at least one of every edit and reply."""

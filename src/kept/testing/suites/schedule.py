@@ -1,0 +1,94 @@
+"""What every schedule must do, whatever it plans."""
+
+from dataclasses import replace
+
+from kept.core.budget import Spend, StopReason
+from kept.core.event import Proposed, RunStarted, StepClosed, StepOpened
+from kept.core.ports import Schedule
+from kept.core.proposal import Skip, Turn
+from kept.core.state import State, advance, fold
+from kept.core.verdict import Verdict
+
+
+class ScheduleSuite:
+    """Subclass it, make a schedule, and name the proposers of its plan."""
+
+    steps = 12
+    """Turns that each test takes at most."""
+
+    def make_schedule(self) -> Schedule:
+        """A schedule to test."""
+        raise NotImplementedError
+
+    def proposers(self) -> tuple[str, ...]:
+        """Names of the proposers that it may call on."""
+        raise NotImplementedError
+
+    def start(self) -> State:
+        """Where a run begins."""
+        event = RunStarted(run_id="run", recipe="suite", seed="seed", inputs={}, version="0", t=0.0)
+        return fold([event])
+
+    def states(self) -> list[State]:
+        """The states that a run goes through while nothing it proposes is any good."""
+        schedule, state = self.make_schedule(), self.start()
+        states = [state]
+        for _ in range(self.steps):
+            turn = schedule.next(state)
+            if isinstance(turn, StopReason):
+                break
+            state = take(state, turn)
+            states.append(state)
+        return states
+
+    def test_it_is_a_function_of_the_state(self) -> None:
+        """Asked again it says the same, and so does a fresh one."""
+        used = self.make_schedule()
+        for state in self.states():
+            turn = used.next(state)
+            assert used.next(state) == turn, "two answers for one state"
+            assert self.make_schedule().next(state) == turn, "a fresh schedule differs"
+
+    def test_a_turn_is_for_a_proposer_of_the_plan(self) -> None:
+        """With a phase, and numbered by the turns that the proposer had before."""
+        for state in self.states():
+            turn = self.make_schedule().next(state)
+            if isinstance(turn, Turn):
+                assert turn.proposer in self.proposers(), f"nobody is called {turn.proposer}"
+                assert turn.phase, "a turn has a phase"
+                assert turn.number == state.turns.get(turn.proposer, 0), "wrongly numbered"
+
+    def test_a_stop_has_its_reason(self) -> None:
+        """When every proposer has run dry, there is nothing left to plan."""
+        dry = replace(self.start(), exhausted=frozenset(self.proposers()))
+        stop = self.make_schedule().next(dry)
+        assert isinstance(stop, StopReason), f"a turn, though nobody has more to give: {stop}"
+        assert stop.message, "a stop says why"
+
+    def test_who_has_run_dry_gets_no_turn(self) -> None:
+        """The others go on."""
+        for name in self.proposers():
+            dry = replace(self.start(), exhausted=frozenset({name}))
+            turn = self.make_schedule().next(dry)
+            assert isinstance(turn, StopReason) or turn.proposer != name
+
+
+def take(state: State, turn: Turn) -> State:
+    """The state after one turn in which nothing was proposed."""
+    step = state.next_step
+    opened = StepOpened(step=step, turn=turn, incumbent=state.incumbent, rollouts_at=0, t=0.0)
+    proposed = Proposed(step=step, reply=Skip("nothing"), t=0.0)
+    closed = StepClosed(
+        step=step,
+        candidate=None,
+        incumbent=state.incumbent,
+        reports=(),
+        verdict=Verdict("skip", "nothing", code="nothing proposed"),
+        evaluations=(),
+        spend=Spend(),
+        rollouts=(0, 0),
+        t=0.0,
+    )
+    for event in (opened, proposed, closed):
+        state = advance(state, event)
+    return state

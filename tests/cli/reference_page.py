@@ -1,0 +1,52 @@
+"""docs/reference/cli.md, made from the help that the commands print. `scripts/help` writes it."""
+
+from pathlib import Path
+
+import click
+
+from kept.cli.commands import COMMANDS, SECTIONS
+from kept.cli.main import cli
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "cli.md"
+WIDTH = 88
+INTRO = """# Commands
+
+What `kept --help` and the `--help` of each command print. Written by `scripts/help`.
+
+Exit codes: 0 finished; 1 finished without a gain, only with `--fail-if-no-gain`; 2 could not run
+(usage, spec, setup); 3 stopped by an error, the journal is intact; 130 interrupted, resumable.
+
+Environment: `KEPT_HOME` names the folder for runs, `KEPT_DEBUG=1` shows the traceback of an
+internal error, `NO_COLOR` forbids colours.
+"""
+
+
+def help_of(command: click.Command, name: str, parent: click.Context | None = None) -> str:
+    context = click.Context(
+        command,
+        info_name=name,
+        parent=parent,
+        terminal_width=WIDTH,
+        help_option_names=["-h", "--help"],
+    )
+    return command.get_help(context).rstrip()
+
+
+def reference_page() -> str:
+    top = click.Context(cli, info_name="kept")
+    parts = [INTRO, f"```text\n{help_of(cli, 'kept')}\n```\n"]
+    for section in SECTIONS:
+        entries = [entry for entry in COMMANDS.values() if entry.section == section]
+        if entries:
+            parts.append(f"## {section}\n")
+        for entry in entries:
+            command = cli.get_command(top, entry.name)
+            assert command is not None
+            help_text = help_of(command, entry.name, top)
+            parts.append(f"### kept {entry.name}\n\n```text\n{help_text}\n```\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(reference_page(), encoding="utf-8")

@@ -1,0 +1,103 @@
+"""Help: complete, true to the commands, cheap."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from kept.cli.command import Command
+from kept.cli.commands import COMMANDS, SECTIONS
+from kept.cli.main import cli
+from tests.cli.reference_page import PAGE, reference_page
+from tests.cli.tasks import kept, write_task
+
+HEAVY = ("pydantic", "rich", "ruamel", "asyncio", "msgspec")
+
+
+def command(name: str) -> Command:
+    found = cli.get_command(click.Context(cli, info_name="kept"), name)
+    assert isinstance(found, Command)
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_says_what_the_command_says_of_itself(name: str):
+    assert command(name).get_short_help_str(limit=200).rstrip(".") == COMMANDS[name].summary
+
+
+def test_help_lists_every_command_in_its_section():
+    text = kept("--help").stdout
+    places = [text.index(f"\n{section}:") for section in SECTIONS if f"\n{section}:" in text]
+    assert places == sorted(places)
+    for name, entry in COMMANDS.items():
+        assert f"  {name} " in text[text.index(f"\n{entry.section}:") :]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_every_option_has_help(name: str):
+    found = command(name)
+    assert found.help
+    options = [param for param in found.params if isinstance(param, click.Option)]
+    assert [option.name for option in options if not option.help] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_shows_an_example_of_itself(name: str):
+    assert command(name).examples
+    for example in command(name).examples:
+        assert example.startswith(f"kept {name}")
+        assert f"\n  {example}" in kept(name, "--help").stdout
+
+
+def test_the_reference_page_is_what_the_commands_print():
+    assert PAGE.read_text(encoding="utf-8") == reference_page(), "run scripts/help"
+
+
+def test_kept_alone_shows_its_help_and_does_not_pass_for_success():
+    called = kept()
+    assert called.code == 2
+    assert called.stdout == ""
+    assert "optimize" in called.stderr
+
+
+def test_the_version_is_told():
+    assert kept("--version").stdout.startswith("kept 0.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("args", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_imports_nothing_heavy(args: list[str]):
+    script = (
+        "import sys\n"
+        "from kept.cli.main import main\n"
+        f"sys.argv = ['kept', *{args!r}]\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    code = end.code\n"
+        f"print(code, [name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "0 []\n"
+
+
+@pytest.mark.slow
+# test_demo.py runs those of `kept demo`, which take their time
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "demo"])
+def test_every_example_runs(name: str, here: Path):
+    write_task(here)
+    if name in ("resume", "runs", "show", "diff", "report"):
+        assert kept("optimize", "task.yaml").code == 0
+    bin_folder = Path(sys.executable).parent
+    for example in command(name).examples:
+        done = subprocess.run(
+            example,
+            shell=True,
+            cwd=here,
+            env={"PATH": f"{bin_folder}:/usr/bin:/bin", "TMPDIR": str(here)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,154 @@
+"""`kept optimize` and `kept loop`: what they print, write and exit with."""
+
+from pathlib import Path
+
+import pytest
+
+from kept.store.reader import Run
+from tests.cli.tasks import kept, write_task
+
+
+def test_the_answer_is_on_stdout_and_the_steps_are_on_stderr(here: Path):
+    write_task(here)
+    called = kept("optimize", "task.yaml")
+    assert called.code == 0
+    lines = called.stdout.splitlines()
+    assert lines[0] == "score 1 → 3"
+    assert "2 kept, 1 discarded, 1 crashed" in called.stdout
+    assert "step" not in lines[0]
+    steps = [line for line in called.stderr.splitlines() if line.startswith("step ")]
+    assert [line.split()[2] for line in steps] == ["discard", "keep", "crash", "keep", "skip"]
+    assert "strictly better: `score` 2 → 3  (variant alternatives/4-best.md)" in steps[3]
+
+
+def test_the_commands_that_the_answer_names_work(here: Path):
+    write_task(here)
+    answer = kept("optimize", "task.yaml").stdout
+    named = [line.partition("kept ")[2].split() for line in answer.splitlines() if "kept " in line]
+    assert [words[0] for words in named if words[0] in ("report", "diff")] == ["report", "diff"]
+    for words in (words for words in named if words[0] in ("report", "diff")):
+        assert kept(*words).code == 0
+
+
+def test_a_run_of_another_folder_is_named_by_its_path(here: Path):
+    write_task(here / "deep" / "task")
+    answer = kept("optimize", "deep/task").stdout
+    (report,) = [line for line in answer.splitlines() if "kept report" in line]
+    name = report.split()[-1]
+    assert name.startswith("deep/task/.kept/runs/")
+    assert kept("report", name).stdout.startswith("# score 1 → 3")
+
+
+def test_the_sources_are_not_touched_and_the_best_is_in_the_folder(here: Path):
+    write_task(here)
+    folder = Path(kept("optimize", "task.yaml", "--json").json["folder"])
+    assert (here / "prompt.md").read_text() == "good\n"
+    assert (folder / "best" / "prompt.md").read_text() == "good good\ngood\n"
+
+
+def test_json_is_one_document(here: Path):
+    write_task(here)
+    told = kept("optimize", "task.yaml", "--json").json
+    assert told["status"] == "finished"
+    assert told["stopped"]["kind"] == "nothing left to propose"
+    assert told["improved"] is True
+    assert (told["seed"]["value"], told["best"]["value"]) == (1, 3)
+    assert told["seed"]["candidate"] != told["best"]["candidate"]
+    assert (told["steps"], told["keeps"], told["spend"]["rollouts"]) == (5, 2, 5)
+    assert Path(told["folder"]).name == told["run"]
+
+
+def test_loop_is_the_same_command(here: Path):
+    write_task(here)
+    assert kept("loop", "task.yaml").stdout.startswith("score 1 → 3")
+
+
+def test_a_report_is_left_in_the_folder(here: Path):
+    write_task(here)
+    folder = Path(kept("optimize", "task.yaml", "--json").json["folder"])
+    assert (folder / "report.md").read_text().startswith("# score 1 → 3")
+    assert not list(folder.glob(".report.md*"))
+
+
+def test_quiet_leaves_only_the_answer(here: Path):
+    write_task(here)
+    called = kept("optimize", "task.yaml", "-q")
+    assert called.stderr == ""
+    assert called.stdout.startswith("score 1 → 3")
+
+
+def test_set_changes_a_value_of_the_spec_for_this_run(here: Path):
+    write_task(here)
+    told = kept("optimize", "task.yaml", "--json", "--set", "budget.max_iterations=1").json
+    assert told["steps"] == 1
+    assert told["stopped"]["kind"] == "iterations"
+
+
+def test_workers_is_a_value_of_the_spec_too(here: Path):
+    write_task(here)
+    folder = Path(kept("optimize", "task.yaml", "--json", "--workers", "3").json["folder"])
+    assert Run(folder).state.fact("workers") == "3"
+
+
+@pytest.mark.parametrize(("flags", "code"), [([], 0), (["--fail-if-no-gain"], 1)])
+def test_no_gain_is_an_error_only_when_asked_for(here: Path, flags: list[str], code: int):
+    write_task(here, texts={"worse": "nothing\n"})
+    called = kept("optimize", "task.yaml", *flags)
+    assert called.code == code
+    assert called.stdout.startswith("nothing beat the seed: score 1")
+    assert "best  " not in called.stdout
+
+
+def test_a_gain_is_no_error_with_the_flag(here: Path):
+    write_task(here)
+    assert kept("optimize", "task.yaml", "--fail-if-no-gain").code == 0
+
+
+def test_every_problem_of_a_spec_is_told_at_once(here: Path):
+    spec = write_task(here)
+    spec.write_text(spec.read_text().replace("maximize", "upwards").replace("width", "widht"))
+    called = kept("optimize", "task.yaml")
+    assert called.code == 2
+    assert called.stdout == ""
+    problems = called.stderr.splitlines()
+    assert len(problems) == 2
+    assert all(line.startswith("error: task.yaml:") for line in problems)
+    assert not (here / ".kept").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["optimize", "absent.yaml"], "error: there is no absent.yaml\n\nhint: "),
+        (["optimize"], "error: missing argument 'SPEC'\n\nhint: `kept optimize --help`"),
+        (["optimize", "x", "--wat"], "error: no such option"),
+        (["optimise"], "error: there is no command `optimise`; `optimize` may be meant"),
+        (["task.yaml"], "`kept optimize task.yaml` may be meant"),
+    ],
+)
+def test_what_cannot_run_exits_with_2_and_a_hint(args: list[str], message: str):
+    called = kept(*args)
+    assert called.code == 2
+    assert called.stdout == ""
+    assert message in called.stderr
+    assert "hint: " in called.stderr
+
+
+def test_an_evaluator_that_is_down_exits_with_3_and_can_be_resumed(here: Path):
+    write_task(here, run="no-such-command-anywhere")
+    called = kept("optimize", "task.yaml")
+    assert called.code == 3
+    assert "error: the evaluator does not answer" in called.stderr
+    resume = called.stderr.partition("hint: `kept ")[2].partition("`")[0]
+    (here / "run.sh").write_text((write_task(here / "sound").parent / "run.sh").read_text())
+    again = kept(*resume.split())
+    assert again.code == 0
+    assert again.stdout.startswith("score 1 → 3")
+
+
+def test_kept_home_says_where_runs_go(here: Path, monkeypatch: pytest.MonkeyPatch):
+    write_task(here)
+    monkeypatch.setenv("KEPT_HOME", str(here / "elsewhere"))
+    folder = Path(kept("optimize", "task.yaml", "--json").json["folder"])
+    assert folder.parent == here / "elsewhere" / "runs"
+    assert kept("show").code == 0

@@ -1,0 +1,153 @@
+"""Ctrl-C on a real process: what is in flight, what is left running, how it goes on."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.tasks import RUN, kept, write_task
+
+pytestmark = pytest.mark.slow
+
+# Its own pid and that of its child, then a wait, then word that it came to its end.
+SLOW_RUN = f"""
+echo $$ >>"$TMPDIR/pids"
+sleep {{seconds}} & echo $! >>"$TMPDIR/pids"
+wait $!
+{RUN}
+echo done >>"$TMPDIR/done"
+"""
+
+
+class Sitting:
+    """`kept optimize` as a terminal would start it: the leader of a process group."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self.folder = folder
+        write_task(folder, run=SLOW_RUN.format(seconds=seconds))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kept", "optimize", "task.yaml"],
+            cwd=folder,
+            env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "LANG": "C.UTF-8"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def pids(self) -> list[int]:
+        path = self.folder / "pids"
+        return [int(word) for word in path.read_text().split()] if path.exists() else []
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(1000):
+            if condition():
+                return
+            time.sleep(0.01)
+        self.process.kill()
+        raise AssertionError(f"never happened: {self.process.communicate()}")
+
+    def in_flight(self) -> None:
+        """Wait until a rollout waits for its child."""
+        self.until(lambda: len(self.pids()) >= 2)
+
+    def press_ctrl_c(self) -> None:
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self, seconds: float) -> tuple[int, str]:
+        """The exit code and what was said on stderr; fails when it takes longer."""
+        try:
+            _, said = self.process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        return self.process.returncode, said
+
+    def left_running(self) -> list[int]:
+        return [pid for pid in self.pids() if is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    # a zombie whose new parent has not looked yet runs no more
+    return status != "Z"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_once_it_lets_what_is_in_flight_finish_and_can_be_resumed(
+    here: Path, number: signal.Signals
+):
+    sitting = Sitting(here, seconds=1)
+    sitting.in_flight()
+    os.killpg(sitting.process.pid, number)
+    code, said = sitting.end(seconds=20)
+    assert code == 130
+    assert (here / "done").read_text().split() == ["done"] * (len(sitting.pids()) // 2)
+    assert sitting.left_running() == []
+    assert "what is in flight may finish" in said
+    assert "Traceback" not in said
+    resume = said.partition("interrupted: `kept ")[2].partition("`")[0]
+    assert resume.startswith("resume ")
+    rollouts = len(sitting.pids()) // 2
+    # the same task, but quick: how a command gets its result is no part of what the run hangs on
+    (here / "run.sh").write_text(RUN + "\n")
+    finished = kept(*resume.split(), "--json").json
+    assert finished["status"] == "finished"
+    assert (finished["best"]["value"], finished["spend"]["rollouts"]) == (3, 5)
+    assert rollouts < 5
+
+
+def test_asked_twice_it_stops_at_once_and_leaves_nothing_running(here: Path):
+    sitting = Sitting(here, seconds=60)
+    sitting.in_flight()
+    sitting.press_ctrl_c()
+    time.sleep(0.3)
+    assert sitting.process.poll() is None
+    asked = time.monotonic()
+    sitting.press_ctrl_c()
+    code, said = sitting.end(seconds=20)
+    assert code == 130
+    assert time.monotonic() - asked < 10
+    assert sitting.left_running() == []
+    assert not (here / "done").exists()
+    assert "stopping at once" in said
+    assert "kept resume" in said
+
+
+def test_the_terminal_gets_its_cursor_back_after_ctrl_c(here: Path):
+    write_task(here, run=SLOW_RUN.format(seconds=1))
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kept", "optimize", "task.yaml"],
+        cwd=here,
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(here), "TERM": "xterm", "LANG": "C.UTF-8"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    pressed = False
+    while True:
+        try:
+            chunk = os.read(ours, 4096)
+        except OSError:  # what Linux says when the other side has closed
+            break
+        shown += chunk
+        if not pressed and b"steps" in shown and (here / "pids").exists():
+            os.killpg(process.pid, signal.SIGINT)
+            pressed = True
+    os.close(ours)
+    assert process.wait() == 130
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")
+    assert b"kept resume" in shown

@@ -1,0 +1,283 @@
+"""Edits: what becomes of each, and that none does anything it did not say."""
+
+import pytest
+
+from kept.core.artifact import Artifact, Candidate, Region, Rules
+from kept.core.edit import (
+    Append,
+    Applied,
+    Delete,
+    Edit,
+    InsertAfter,
+    Replace,
+    SetValue,
+    Write,
+    apply_edits,
+    changed_lines,
+    changed_paths,
+    diff,
+    invert,
+)
+
+TEXT = "one\ntwo\nthree\n"
+KEEP = Region("<keep>", "</keep>")
+GUARDED = "before\n<keep>\nsecret\n</keep>\nafter\n"
+
+
+def apply(text: str, *edits: Edit, **rules: object) -> Applied:
+    """Edits of the artifact `a` that reads so; rules of the artifact, or of all."""
+    own = {k: v for k, v in rules.items() if k in ("protected", "max_chars")}
+    rest = {k: v for k, v in rules.items() if k not in own}
+    made = Rules({"a": Artifact("a", **own)}, **rest)  # pyright: ignore[reportArgumentType] # by name
+    return apply_edits(Candidate({"a": text}), edits, made)
+
+
+def fate(text: str, edit: Edit, **rules: object) -> str:
+    applied = apply(text, edit, **rules)
+    if applied.reports[0].fate != "applied":
+        assert applied.candidate.text == text, "an edit that was not applied changed the text"
+        assert applied.reports[0].detail, "an edit that was not applied has no word on why"
+        assert not applied.complete
+    return applied.reports[0].fate
+
+
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        (Replace("a", "two", "2"), "one\n2\nthree\n"),
+        (Replace("a", TEXT, ""), ""),
+        (InsertAfter("a", "two\n", "two and a half\n"), "one\ntwo\ntwo and a half\nthree\n"),
+        (Delete("a", "two\n"), "one\nthree\n"),
+        (Append("a", "four\n"), TEXT + "four\n"),
+        (Write("a", "all new"), "all new"),
+    ],
+    ids=lambda value: getattr(value, "op", ""),
+)
+def test_an_edit_does_what_it_says(edit: Edit, text: str):
+    applied = apply(TEXT, edit)
+    assert applied.candidate.text == text
+    assert applied.complete
+
+
+@pytest.mark.parametrize(
+    "edit", [Replace("a", "o", "0"), Delete("a", "o"), InsertAfter("a", "o", "!")]
+)
+def test_a_target_that_stands_twice_is_ambiguous(edit: Edit):
+    assert fate(TEXT, edit) == "ambiguous"
+
+
+def test_a_target_that_overlaps_itself_is_ambiguous():
+    assert fate("aaa", Replace("a", "aa", "b")) == "ambiguous"
+    assert fate("abab ab", Delete("a", "ab ab")) == "applied"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Replace("a", "four", "4"),
+        Delete("a", "One"),
+        InsertAfter("a", "two ", "!"),
+        Replace("a", "", "anything"),
+        Delete("a", ""),
+        InsertAfter("a", "", "anything"),
+    ],
+)
+def test_a_target_that_does_not_stand_there_is_missing(edit: Edit):
+    assert fate(TEXT, edit) == "target missing"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Replace("a", "two", "two"),
+        InsertAfter("a", "two", ""),
+        Append("a", ""),
+        Write("a", TEXT),
+    ],
+)
+def test_an_edit_that_changes_nothing_says_so(edit: Edit):
+    assert fate(TEXT, edit) == "no change"
+
+
+@pytest.mark.parametrize(
+    ("text", "added", "expected"),
+    [
+        ("", "x\n", "x\n"),
+        ("one", "x\n", "one\nx\n"),
+        ("one\n", "x\n", "one\nx\n"),
+        ("one\r\n", "x", "one\r\nx"),
+        ("one\n\n", "x", "one\n\nx"),
+    ],
+)
+def test_appended_text_stands_on_a_line_of_its_own(text: str, added: str, expected: str):
+    assert apply(text, Append("a", added)).candidate.text == expected
+
+
+def test_each_edit_meets_the_text_that_the_ones_before_it_left():
+    edits = (Replace("a", "two", "2"), Replace("a", "two", "2"), Replace("a", "2", "zwei"))
+    applied = apply(TEXT, *edits)
+    assert [report.fate for report in applied.reports] == ["applied", "target missing", "applied"]
+    assert applied.candidate.text == "one\nzwei\nthree\n"
+    assert not applied.complete
+
+
+def test_the_candidate_that_was_edited_stays_as_it_was():
+    before = Candidate({"a": TEXT})
+    apply_edits(before, (Write("a", "x"),), Rules({"a": Artifact("a")}))
+    assert before.texts == {"a": TEXT}
+
+
+@pytest.mark.parametrize(
+    "path", ["b", "../a", "/etc/passwd", "a/../a", "./a", "", "a\\b", "C:/a", "new/../../x", "A"]
+)
+def test_an_edit_outside_the_scope_is_refused(path: str):
+    assert fate(TEXT, Write(path, "x"), new_files=("new/*", "*.md")) == "outside scope"
+    assert fate(TEXT, Append(path, "x"), new_files=("new/*", "*.md")) == "outside scope"
+
+
+def test_a_new_file_needs_a_pattern_that_allows_it():
+    applied = apply(TEXT, Write("new/b.md", "x"), new_files=("new/*.md",))
+    assert applied.candidate.texts == {"a": TEXT, "new/b.md": "x"}
+    assert applied.reports[0].splice is not None
+    assert applied.reports[0].splice.creates
+    assert fate(TEXT, Write("new/b.txt", "x"), new_files=("new/*.md",)) == "outside scope"
+
+
+def test_only_a_write_makes_a_file():
+    assert fate(TEXT, Append("new/b.md", "x"), new_files=("new/*",)) == "target missing"
+    edits = (Write("new/b.md", "x"), Append("new/b.md", "y"))
+    assert apply(TEXT, *edits, new_files=("new/*",)).candidate["new/b.md"] == "x\ny"
+
+
+def test_an_empty_new_file_is_a_change():
+    assert fate(TEXT, Write("new/b", ""), new_files=("new/*",)) == "applied"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Replace("a", "secret", "open"),
+        Delete("a", "secret\n"),
+        InsertAfter("a", "secret\n", "and more\n"),
+        InsertAfter("a", "<keep>", "!"),
+        Replace("a", "before\n<keep>", "before"),
+        Replace("a", "</keep>\nafter", "after"),
+        Replace("a", "before\n<keep>\nsec", "x"),
+        Delete("a", GUARDED),
+        Delete("a", "<keep>"),
+        Delete("a", "</keep>"),
+        Append("a", "<keep>\n"),
+        Append("a", "</keep>\n"),
+        Append("a", "<keep>\nmine\n</keep>\n"),
+        Replace("a", "before", "</keep>"),
+        Replace("a", "before", "<keep>"),
+        Write("a", "all new\n"),
+        Write("a", GUARDED.replace("secret", "open")),
+        Write("a", GUARDED + GUARDED),
+        SetValue("a", "secret", 1),
+    ],
+)
+def test_nothing_inside_a_protected_region_changes(edit: Edit):
+    text = GUARDED.replace("secret", "secret: 0") if isinstance(edit, SetValue) else GUARDED
+    assert fate(text, edit, protected=(KEEP,)) == "protected"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Replace("a", "before", "ahead"),
+        Delete("a", "after\n"),
+        InsertAfter("a", "</keep>\n", "right behind\n"),
+        Append("a", "more\n"),
+        Write("a", "new\n<keep>\nsecret\n</keep>\nnew\n"),
+    ],
+)
+def test_around_a_protected_region_edits_are_free(edit: Edit):
+    assert fate(GUARDED, edit, protected=(KEEP,)) == "applied"
+
+
+def test_a_region_that_never_closes_protects_the_rest():
+    text = "free\n<keep>\nall of this\n"
+    assert fate(text, Append("a", "more"), protected=(KEEP,)) == "protected"
+    assert fate(text, Replace("a", "free", "x"), protected=(KEEP,)) == "applied"
+
+
+def test_every_region_of_a_text_is_protected():
+    other = Region("[", "]")
+    text = "<keep>one</keep> [two] <keep>three</keep>"
+    for word in ("one", "two", "three"):
+        assert fate(text, Replace("a", word, "x"), protected=(KEEP, other)) == "protected"
+
+
+def test_a_text_may_not_grow_beyond_its_limit():
+    assert fate("12345", Append("a", "6"), max_chars=7) == "applied"
+    assert fate("12345", Append("a", "67"), max_chars=7) == "over limit"
+    assert fate("12345", Write("a", "12345678"), max_chars=7) == "over limit"
+
+
+def test_a_text_that_is_too_long_already_may_shrink_but_not_grow():
+    assert fate("123456789", Delete("a", "9"), max_chars=5) == "applied"
+    assert fate("123456789", Replace("a", "9", "8"), max_chars=5) == "applied"
+    assert fate("123456789", Append("a", "x"), max_chars=5) == "over limit"
+
+
+def test_half_a_character_is_refused_and_bytes_that_are_not_utf8_are_not():
+    assert fate(TEXT, Append("a", "cut \ud83d")) == "outside scope"
+    assert fate(TEXT, Append("a", "caf\udce9")) == "applied"
+    assert fate("caf\udce9", Replace("a", "caf", "Caf")) == "applied"
+
+
+def test_taking_applied_edits_back_gives_what_was_there():
+    edits = (
+        Replace("a", "two", "2"),
+        Write("new/b", "x"),
+        Append("new/b", "y"),
+        Delete("a", "nowhere"),
+        Write("a", "all new"),
+    )
+    applied = apply(TEXT, *edits, new_files=("new/*",))
+    back = invert(applied.candidate, applied.reports)
+    assert back.texts == {"a": TEXT}
+
+
+def test_carried_files_stay_with_the_candidate():
+    before = Candidate({"a": TEXT}, {"logo.png": "0" * 64})
+    applied = apply_edits(before, (Append("a", "x"),), Rules({"a": Artifact("a")}))
+    assert applied.candidate.blobs == before.blobs
+    assert invert(applied.candidate, applied.reports) == before
+
+
+def test_a_diff_shows_every_change_and_nothing_else():
+    before = Candidate({"a": "one\ntwo\n", "b": "same\n"})
+    after = Candidate({"a": "one\n2", "b": "same\n", "c": "new\n"})
+    assert changed_paths(before, after) == ("a", "c")
+    assert diff(before, after) == (
+        "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n\\ no newline at end of file\n"
+        "--- /dev/null\n+++ b/c\n@@ -0,0 +1 @@\n+new\n"
+    )
+    assert diff(before, before) == ""
+
+
+@pytest.mark.parametrize("odd", ["\u2028", "\x0c", "\x85", "\r", "\x1e"])
+def test_only_a_newline_ends_a_line_of_a_diff(odd: str):
+    before = Candidate({"a": f"left{odd}right\nlast\n"})
+    after = Candidate({"a": f"left{odd}right\nLAST\n"})
+    assert diff(before, after).count("\\ no newline") == 0
+    assert changed_lines(before, after) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        (TEXT, TEXT, 0),
+        (TEXT, TEXT + "four\n", 1),
+        (TEXT, "one\nthree\n", 1),
+        (TEXT, "one\n2\nthree\n", 2),
+        (TEXT, "", 3),
+        ("", TEXT, 3),
+        ("one", "one\n", 0),
+        ("one\ntwo\n", "one\r\ntwo\r\n", 4),
+    ],
+)
+def test_changed_lines_are_those_removed_plus_those_added(before: str, after: str, lines: int):
+    assert changed_lines(Candidate({"a": before}), Candidate({"a": after})) == lines

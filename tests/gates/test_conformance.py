@@ -1,0 +1,66 @@
+"""Every gate passes the suite that ships in `kept.testing`."""
+
+from kept.core.objective import Objective, TieBreaker
+from kept.core.ports import Gate
+from kept.core.score import Outcome
+from kept.core.verdict import Verdict
+from kept.gates import Follow, Selection, Sigma, Strict
+from kept.testing.suites.gate import GateSuite
+
+
+class TestStrict(GateSuite):
+    def make_gate(self) -> Gate:
+        return Strict()
+
+
+class TestStrictWithRepeats(GateSuite):
+    def make_gate(self) -> Gate:
+        return Strict(repeats=3)
+
+
+class TestStrictWithATieBreaker(GateSuite):
+    def make_gate(self) -> Gate:
+        return Strict()
+
+    def objective(self) -> Objective:
+        return Objective(
+            bounds=(0.0, 1.0), tie_breakers=(TieBreaker("length"),), tie_tolerance=0.125
+        )
+
+    def scored(self, score: float) -> Outcome:
+        # the worst answers are the longest: a crash in their place must not look like brevity
+        return Outcome({"score": score, "length": 10 - 10 * score})
+
+
+class TestSelection(GateSuite):
+    def make_gate(self) -> Gate:
+        return Selection()
+
+
+class TestFollow(GateSuite):
+    def make_gate(self) -> Gate:
+        return Follow()
+
+    def won(self, verdict: Verdict) -> bool:
+        return verdict.best
+
+
+class TestSigma(GateSuite):
+    steady = True
+
+    def make_gate(self) -> Gate:
+        return Sigma()
+
+
+class TestSigmaOnEveryTrial(GateSuite):
+    steady = True
+
+    def make_gate(self) -> Gate:
+        return Sigma(repeats=2, accept_sigma=2.0, holdout_policy="every_trial")
+
+
+class TestSigmaWithoutHoldout(GateSuite):
+    steady = True
+
+    def make_gate(self) -> Gate:
+        return Sigma(repeats=1, holdout_policy="skip")

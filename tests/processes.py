@@ -1,0 +1,32 @@
+"""Whether a process is still there, for tests that start some and want them gone."""
+
+import time
+from pathlib import Path
+
+
+def is_running(pid: int) -> bool:
+    """A process that has ended and waits to be fetched by its parent does not count."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def is_gone(pid: int, seconds: float = 5) -> bool:
+    """Whether a process ends; one that was killed needs a moment to die."""
+    deadline = time.monotonic() + seconds
+    while is_running(pid):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def read_pid(path: Path, seconds: float = 5) -> int:
+    """The pid that a command wrote to a file, once it has."""
+    deadline = time.monotonic() + seconds
+    while not (path.exists() and path.read_text().strip()):
+        assert time.monotonic() < deadline, f"nobody wrote {path}"
+        time.sleep(0.005)
+    return int(path.read_text())

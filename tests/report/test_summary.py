@@ -1,0 +1,73 @@
+"""The facts that every view of a run shows."""
+
+from pathlib import Path
+
+import pytest
+
+from kept.report import summary
+from kept.report.words import duration, number, one_line, verdict_counts
+from tests.report.runs import cut, make_run
+
+
+def test_a_summary_has_what_the_run_came_to(tmp_path: Path):
+    told = summary(make_run(tmp_path))
+    assert (told.seed_value, told.best_value) == (pytest.approx(0.1), pytest.approx(0.3))
+    assert told.improved
+    assert told.best_step == 3
+    assert [step.outcome for step in told.steps] == ["discard", "keep", "crash", "keep", "skip"]
+    assert told.cases == {"train": 3, "holdout": 5, "test": 2}
+    assert told.budget == {"max_iterations": 50}
+    assert told.status == "finished"
+    assert not told.resumable
+
+
+def test_a_crash_has_no_value_though_it_counts_as_the_worst(tmp_path: Path):
+    told = summary(make_run(tmp_path))
+    assert told.steps[2].outcome == "crash"
+    assert told.steps[2].value is None
+
+
+def test_what_open_steps_used_is_part_of_the_spend(tmp_path: Path):
+    whole = make_run(tmp_path)
+    used = [summary(whole).spend.rollouts]
+    killed = cut(whole, before_step=3)
+    told = summary(killed)
+    assert told.status == "killed"
+    assert told.resumable
+    assert told.open == (3,)
+    assert told.spend.rollouts == used[0]
+    assert killed.state.spend.rollouts < used[0]
+
+
+def test_verdicts_are_counted_in_words(tmp_path: Path):
+    told = summary(make_run(tmp_path))
+    assert verdict_counts(told) == "2 kept, 1 discarded, 1 crashed, 1 proposed nothing"
+
+
+def test_a_run_without_a_gain_is_not_improved(tmp_path: Path):
+    told = summary(make_run(tmp_path, ["no\n"]))
+    assert not told.improved
+    assert told.best_step is None
+    assert told.seed_value == told.best_value
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.04, "0.0 s"), (9.96, "10.0 s"), (12.4, "12 s"), (200, "3 m 20 s"), (7500, "2 h 05 m")],
+)
+def test_durations_read_well(seconds: float, words: str):
+    assert duration(seconds) == words
+
+
+def test_numbers_read_as_in_verdicts():
+    assert [number(value) for value in (2 / 3, -0.0, 12.0, None)] == [
+        "0.666667",
+        "0",
+        "12",
+        "no score",
+    ]
+
+
+def test_one_line_has_no_breaks_and_no_escapes():
+    assert one_line("a\n  b\tc\x1b[31md") == "a b c�[31md"
+    assert one_line("abcdef", 4) == "abc…"

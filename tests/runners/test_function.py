@@ -1,0 +1,203 @@
+"""A Python function as evaluator: what it may return, whose fault its exceptions are, timeouts."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kept
+from kept.core.case import Case
+from kept.core.rollout import Failure, Job, Rollout
+from kept.engine.scope import JournalScope
+from kept.runners.function import FunctionRunner, failure_of
+from kept.testing import MemoryJournal
+
+JOB = Job("c", "case", 0, "decide")
+
+
+def run(function: Callable[..., Any], timeout: float | None = None) -> Rollout | Failure:
+    async def once() -> Rollout | Failure:
+        runner = FunctionRunner(function, "score", 2, timeout)
+        scope = JournalScope(MemoryJournal(), JOB)
+        try:
+            return await runner.run(JOB, kept.Candidate({"text": "seed"}), Case("case", 7), scope)
+        finally:
+            await runner.close()
+
+    return asyncio.run(once())
+
+
+def metrics(answer: object) -> object:
+    def evaluate(candidate: kept.Candidate) -> object:
+        return answer
+
+    rollout = run(evaluate)
+    return dict(rollout.metrics) if isinstance(rollout, Rollout) else rollout.kind
+
+
+class Half:
+    """As numbers of numpy and the like are: not a float, but convertible."""
+
+    def __float__(self) -> float:
+        return 0.5
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (0.5, {"score": 0.5}),
+        (1, {"score": 1.0}),
+        (True, {"score": 1.0}),
+        (Half(), {"score": 0.5}),
+        ((0.5, "why"), {"score": 0.5}),
+        ({"score": 0.5, "tokens": 12}, {"score": 0.5, "tokens": 12.0}),
+        (({"score": 1}, {"got": [1, 2]}), {"score": 1.0}),
+        ("0.5", "harness"),
+        (None, "harness"),
+        ({"score": "good"}, "harness"),
+        ((1, 2, 3), "harness"),
+    ],
+)
+def test_a_function_returns_a_number_or_metrics_with_or_without_information(
+    answer: object, expected: object
+):
+    assert metrics(answer) == expected
+
+
+def test_information_becomes_the_trace_that_proposers_see():
+    def evaluate(candidate: kept.Candidate, case: int) -> tuple[float, object]:
+        return case, {"saw": candidate.text}
+
+    rollout = run(evaluate)
+    assert isinstance(rollout, Rollout)
+    assert rollout.metrics == {"score": 7.0}
+    assert rollout.trace[0].text == '{"saw": "seed"}'
+
+
+def test_an_async_function_is_awaited_and_a_plain_one_runs_in_a_thread():
+    where: list[int] = []
+
+    async def awaited(candidate: kept.Candidate) -> float:
+        await asyncio.sleep(0)
+        where.append(threading.get_ident())
+        return 1.0
+
+    def plain(candidate: kept.Candidate) -> float:
+        where.append(threading.get_ident())
+        return 1.0
+
+    assert isinstance(run(awaited), Rollout)
+    assert isinstance(run(plain), Rollout)
+    assert where[0] == threading.get_ident() != where[1]
+
+
+class Answered(Exception):
+    """As the exceptions of HTTP clients are."""
+
+    def __init__(self, status_code: int) -> None:
+        super().__init__(f"status {status_code}")
+        self.status_code = status_code
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "blame"),
+    [
+        (ValueError("no"), "crash", "candidate"),
+        (Answered(400), "crash", "candidate"),
+        (Answered(429), "rate_limit", "infrastructure"),
+        (Answered(503), "server", "infrastructure"),
+        (Answered(408), "server", "infrastructure"),
+        (ConnectionResetError("gone"), "network", "infrastructure"),
+        (TimeoutError("late"), "network", "infrastructure"),
+    ],
+)
+def test_an_outage_is_nobodys_fault_and_anything_else_is_the_candidates(
+    error: Exception, kind: str, blame: str
+):
+    def raises(candidate: kept.Candidate) -> float:
+        raise error
+
+    for failure in (failure_of(error), run(raises)):
+        assert isinstance(failure, Failure)
+        assert (failure.kind, failure.blame) == (kind, blame)
+
+
+def test_an_outage_never_counts_as_a_score(tmp_path: Path):
+    """What peers turn into zeros: an API that is down for one of the candidates."""
+    tries: dict[str, int] = {}
+
+    async def flaky(candidate: kept.Candidate, case: int) -> float:
+        tries[candidate.text] = tries.get(candidate.text, 0) + 1
+        if candidate.text == "better" and tries["better"] <= 3:
+            raise Answered(429)
+        return {"seed": 0.5, "better": 0.9, "worse": 0.1}[candidate.text]
+
+    result = kept.optimize(
+        "seed", flaky, [1, 2, 3, 4], proposers=["worse", "better"], home=tmp_path, budget=2
+    )
+    assert result.best.text == "better"
+    assert result.best_value == 0.9
+    assert result.state.spend.retries >= 1
+
+
+def test_a_call_that_hangs_is_the_candidates_timeout_and_holds_up_no_other(tmp_path: Path):
+    release = threading.Event()
+
+    def evaluate(candidate: kept.Candidate, case: int) -> float:
+        if candidate.text == "hangs":
+            release.wait(30)
+        return float(len(candidate.text) + case)
+
+    try:
+        result = kept.optimize(
+            "seed",
+            evaluate,
+            list(range(12)),
+            proposers=["hangs", "longer", "the longest"],
+            home=tmp_path,
+            workers=3,
+            timeout=0.2,
+            width=2,
+        )
+    finally:
+        release.set()
+    assert [step.verdict.outcome for step in result.state.closed][:3] == ["crash", "keep", "keep"]
+    assert "no answer within 0.2 s" in result.state.closed[0].verdict.reason
+    assert result.best.text == "the longest"
+
+
+@pytest.mark.slow
+def test_a_process_ends_though_a_call_hangs(tmp_path: Path):
+    script = f"""
+import kept, time
+def evaluate(candidate):
+    if candidate.text == "hangs":
+        time.sleep(60)
+    return 1.0
+result = kept.optimize("seed", evaluate, proposers=["hangs"], home={str(tmp_path)!r}, timeout=0.2)
+print(result.state.closed[0].verdict.outcome)
+"""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=True
+    )
+    assert done.stdout.strip() == "crash"
+    assert time.monotonic() - began < 30
+
+
+def test_a_broken_evaluator_stops_the_run_and_says_what_is_wrong(tmp_path: Path):
+    def broken(candidate: kept.Candidate) -> float:
+        return undefined  # noqa: F821 # pyright: ignore # the bug this test is about
+
+    texts = [f"text {n}" for n in range(20)]
+    result = kept.optimize("seed", broken, proposers=texts, home=tmp_path, width=1)
+    assert result.stopped.kind == "error"
+    assert "neither the seed nor any candidate runs" in result.stopped.message
+    assert "NameError" in result.stopped.message
+    assert len(result.state.closed) == 3

@@ -1,0 +1,141 @@
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.core.ports import Scorer
+from kept.core.rollout import Failure, Job, Rollout
+from kept.core.score import Finding, Score
+from kept.engine.scope import JournalScope
+from kept.sandbox import Command
+from kept.scorers.command import CommandScorer, last_object, read_score
+from kept.testing import MemoryJournal, ScorerSuite
+from kept.workspace import Scratch
+
+CANDIDATE = Candidate({"prompt.md": "hello\n"})
+CASE = Case("case-1", {"answer": 2})
+EMPTY = Rollout()
+
+
+def score(line: str, cwd: Path, rollout: Rollout = EMPTY, seconds: float = 10) -> Score | Failure:
+    job = Job(CANDIDATE.id, CASE.id, 0, "decide")
+    scratch = Scratch()
+    scorer = CommandScorer(Command(line, cwd, seconds), scratch)
+    scope = JournalScope(MemoryJournal(), job)
+    try:
+        return asyncio.run(scorer.score(job, rollout, CANDIDATE, CASE, scope))
+    finally:
+        scratch.close()
+
+
+class TestCommandScorer(ScorerSuite):
+    @pytest.fixture(autouse=True)
+    def _in_a_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = tmp_path
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def make_scorer(self) -> Scorer:
+        line = """printf '{"score": %d}' $(cat $KEPT_OUTPUT/* | wc -c)"""
+        return CommandScorer(Command(line, self.folder), Scratch())
+
+    def rollouts(self) -> list[Rollout]:
+        return [Rollout(files={"a": b"12", "b": b"3"}), Rollout(files={"deep": b""})]
+
+
+def test_a_scorer_sees_output_candidate_and_case_in_a_fresh_folder(tmp_path: Path):
+    line = "cat $KEPT_OUTPUT/a/o $KEPT_CANDIDATE/* $KEPT_CASE >&2; rm -r $KEPT_OUTPUT; false"
+    rollout = Rollout(files={"a/o": b"out\n"})
+    failure = score(line, tmp_path, rollout)
+    assert isinstance(failure, Failure)
+    assert failure.detail == 'out\nhello\n{"answer": 2}'
+    assert score(line, tmp_path, rollout) == failure
+
+
+def test_the_last_object_printed_is_the_score(tmp_path: Path):
+    line = (
+        """echo 'loading {x}'; echo '{"score": 0}'; echo '{"score": 0.5, "length": 3}'; echo bye"""
+    )
+    assert score(line, tmp_path) == Score({"score": 0.5, "length": 3.0})
+
+
+def test_what_the_runner_measured_stays_unless_the_scorer_measures_it_too(tmp_path: Path):
+    rollout = Rollout(metrics={"seconds": 2.0, "score": 0.0})
+    assert score("""echo '{"score": 1}'""", tmp_path, rollout) == Score(
+        {"seconds": 2.0, "score": 1.0}
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("echo oops >&2; exit 2", "the scorer failed: exit 2: oops"),
+        ("no-such-scorer", "exit 127"),
+        ("echo nothing", "no JSON object but 'nothing'"),
+        ("true", "no JSON object"),
+        ("echo '[1, 2]'", "no JSON object"),
+        ("""echo '{"score": 1'""", "no JSON object"),
+        ("sleep 100", "did not end within 0.3 seconds"),
+        ("""echo '{"metrics": 3}'""", "`metrics` is 3, not an object"),
+        ("""echo '{"metrics": {"a": "x"}}'""", "`metrics.a` is 'x', not a number"),
+        ("""echo '{"findings": "x"}'""", "`findings` is 'x', not a list"),
+        ("""echo '{"findings": [{"text": "x", "severity": "dire"}]}'""", "a finding is"),
+        ("""echo '{"findings": [3]}'""", "a finding is 3"),
+    ],
+)
+def test_a_scorer_that_does_not_work_is_no_candidates_fault(line: str, words: str, tmp_path: Path):
+    failure = score(line, tmp_path, seconds=0.3 if "sleep" in line else 10)
+    assert isinstance(failure, Failure)
+    assert words in failure.message
+    assert (failure.kind, failure.blame) == ("harness", "infrastructure")
+    assert not failure.retryable
+
+
+@pytest.mark.parametrize(
+    ("printed", "metrics"),
+    [
+        (
+            {"score": 0.7, "metrics": {"length": 3, "ok": True}},
+            {"score": 0.7, "length": 3, "ok": 1},
+        ),
+        ({"score": True, "late": False, "note": "text"}, {"score": 1, "late": 0}),
+        ({"score": 1, "metrics": {"score": 2}}, {"score": 1}),
+        ({}, {}),
+    ],
+)
+def test_numbers_and_booleans_are_measures(printed: dict[str, object], metrics: dict[str, float]):
+    assert read_score(printed, EMPTY) == Score(metrics)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "1" + "0" * 400])
+def test_a_number_that_is_none_is_a_failure(number: str):
+    failure = read_score(json.loads(f'{{"score": 1, "x": {number}}}'), EMPTY)
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.blame) == ("parse", "candidate")
+
+
+def test_findings_are_texts_with_or_without_severity():
+    printed: dict[str, object] = {
+        "findings": ["a", {"text": "b"}, {"text": "c", "severity": "high"}]
+    }
+    assert read_score(printed, EMPTY) == Score(
+        {}, (Finding("a"), Finding("b"), Finding("c", "high"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"a": {"b": 1}}', {"a": {"b": 1}}),
+        ('{\n  "a": 1\n}\n', {"a": 1}),
+        ('x {"a": 1} y {"b": 2} z }', {"b": 2}),
+        ('{"a": "}{"}', {"a": "}{"}),
+        ('{{{"a": 1}', {"a": 1}),
+        ("", None),
+        ("{" * 2000, None),
+    ],
+)
+def test_the_last_object_of_a_text(text: str, found: object):
+    assert last_object(text) == found

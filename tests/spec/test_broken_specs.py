@@ -1,0 +1,261 @@
+"""Every way to get a task.yaml wrong, and what Kept says about it."""
+# ruff: noqa: E501 # a row of a table reads better than it wraps
+
+from pathlib import Path
+
+import pytest
+
+from kept.errors import Problem, SetupError, SpecError
+from kept.recipes.artifact import compile_task
+from tests.spec.tasks import TASK, write_task
+
+
+def problems(folder: Path, text: str, *overrides: str) -> list[Problem]:
+    path = write_task(folder, text)
+    with pytest.raises(SpecError) as caught:
+        compile_task(path, overrides)
+    return list(caught.value.problems)
+
+
+def problem(folder: Path, text: str, *overrides: str) -> str:
+    """The only problem, on one line and without the folder in front."""
+    (found,) = problems(folder, text, *overrides)
+    return str(found).replace(f"{folder}/", "").replace(str(folder), "FOLDER")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "by", "said"),
+    [
+        ("artifacts:", "artefacts:", "task.yaml:1 artifacts: missing"),
+        ("[prompt.md]", "prompt.md", "task.yaml:1 artifacts.include: the text `prompt.md`, where a list was expected"),
+        ("[prompt.md]", "[]", "task.yaml:1 artifacts.include: empty, where at least one was expected"),
+        ("[prompt.md]", "[7]", "task.yaml:1 artifacts.include[0]: the number 7, where a text was expected"),
+        ("[prompt.md]", "[nothing.md]", "task.yaml:1 artifacts.include[0]: `nothing.md` matches nothing in FOLDER"),
+        ("[prompt.md]", "[/etc/passwd]", "task.yaml:1 artifacts.include[0]: `/etc/passwd` leaves the folder of task.yaml"),
+        ("[prompt.md]", "[../x.md]", "task.yaml:1 artifacts.include[0]: `../x.md` leaves the folder of task.yaml"),
+        ("[prompt.md]", "[alternatives]", "task.yaml:1 artifacts.include[0]: `alternatives` matches folders only (hint: write `alternatives/**/*`)"),
+        ("[prompt.md]", "[prompt.md], exclude: ['*.md']", "task.yaml:1 artifacts.include[0]: all that `prompt.md` matches is excluded"),
+        ("[prompt.md]", "[prompt.md], max_files_per_iteration: 0", "task.yaml:1 artifacts.max_files_per_iteration: the number 0, where 1 or more was expected"),
+        ('{command: "true"}\nscorer', "{}\nscorer", "task.yaml:2 runner.command: missing"),
+        ('{command: "true"}\nscorer', "\nscorer", "task.yaml:2 runner: nothing, where a mapping was expected"),
+        ('{command: "true"}\nscorer', "{command: ''}\nscorer", "task.yaml:2 runner.command: the text ``, where a text that is not empty was expected"),
+        ('{command: "true"}\nscorer', "{command: x, cmd: y}\nscorer", "task.yaml:2 runner.cmd: unknown key (hint: known keys: command, cwd, timeout_seconds, env)"),
+        ('{command: "true"}\nscorer', "{command: x, timeout: 3}\nscorer", "task.yaml:2 runner.timeout: unknown key (hint: did you mean `timeout_seconds`?)"),
+        ('{command: "true"}\nscorer', "{command: x, timeout_seconds: 0}\nscorer", "task.yaml:2 runner.timeout_seconds: the number 0, where more than 0 was expected"),
+        ('{command: "true"}\nscorer', "{command: x, timeout_seconds: .inf}\nscorer", "task.yaml:2 runner.timeout_seconds: the number inf, where a finite number was expected"),
+        ('{command: "true"}\nscorer', "{command: x, timeout_seconds: '9'}\nscorer", "task.yaml:2 runner.timeout_seconds: the text `9`, where a number was expected"),
+        ('{command: "true"}\nscorer', "{command: x, cwd: gone}\nscorer", "task.yaml:2 runner.cwd: there is no folder `gone`"),
+        ('{command: "true"}\nscorer', "{command: x, env: {A: 1}}\nscorer", "task.yaml:2 runner.env.A: the number 1, where a text was expected"),
+        ('{command: "true"}\nscorer', "{command: x, env: {KEPT_CASE: x}}\nscorer", "task.yaml:2 runner.env: `KEPT_CASE` is not yours to set: names with KEPT_ are Kept's"),
+        ('{command: "true"}\nscorer', "{command: x, env: {A-B: x}}\nscorer", "task.yaml:2 runner.env: `A-B` is not the name of a variable"),
+        ('{command: "true"}\nscorer', '{command: "x\\0"}\nscorer', "task.yaml:2 runner.command: holds a NUL character"),
+        ('scorer: {', "scorer: {type: python, ", "task.yaml:3 scorer.type: the text `python`, where `command` was expected"),
+        ("direction: maximize", "direction: up", "task.yaml:4 objective.direction: the text `up`, where `maximize` or `minimize` was expected"),
+        (", direction: maximize", "", "task.yaml:4 objective.direction: missing"),
+        ("maximize}", "maximize, bounds: [1, 0]}", "task.yaml:4 objective: `bounds` are reversed: write the least value, then the greatest"),
+        ("maximize}", "maximize, bounds: [1]}", "task.yaml:4 objective.bounds[1]: missing"),
+        ("maximize}", "maximize, bounds: [0, 1, 2]}", "task.yaml:4 objective.bounds: at most 2 expected, 3 given"),
+        ("maximize}", "maximize, bounds: ['0', 1]}", "task.yaml:4 objective.bounds[0]: the text `0`, where a number was expected"),
+        ("maximize}", "maximize, bounds: [0, .inf]}", "task.yaml:4 objective.bounds[1]: the number inf, where a finite number was expected"),
+        ("maximize}", "maximize, tie_tolerance: -1}", "task.yaml:4 objective.tie_tolerance: the number -1, where 0 or more was expected"),
+        ("kind: variants", "kind: model", "task.yaml:5 proposers[0].kind: the text `model`, where `variants` was expected"),
+        ("alternatives/*.md", "other/*.md", "task.yaml:5 proposers[0].files[0]: `other/*.md` matches nothing in FOLDER"),
+        ('[{kind: variants, files: ["alternatives/*.md"]}]', "[]", "task.yaml:5 proposers: empty, where at least one was expected"),
+        ("max_iterations: 20", "", "task.yaml:6 budget: no limit; give one of max_iterations, max_failures, max_minutes, max_usd, max_rollouts"),
+        ("max_iterations: 20", "max_iteration: 20", "task.yaml:6 budget.max_iteration: unknown key (hint: did you mean `max_iterations`?)"),
+        ("max_iterations: 20", "max_iterations: many", "task.yaml:6 budget.max_iterations: the text `many`, where a whole number was expected"),
+        ("max_iterations: 20", "max_iterations: 2.5", "task.yaml:6 budget.max_iterations: the number 2.5, where a whole number was expected"),
+        ("max_iterations: 20", "max_iterations: true", "task.yaml:6 budget.max_iterations: `true`, where a whole number was expected"),
+    ],
+)  # fmt: skip
+def test_a_broken_line_is_named_with_what_is_wrong_about_it(
+    line: str, by: str, said: str, tmp_path: Path
+):
+    assert line in TASK
+    text = TASK.replace(line, by)
+    if said.startswith("task.yaml:1 artifacts: missing"):
+        told = "\n".join(map(str, problems(tmp_path, text)))
+        assert said in told
+        assert "artefacts: unknown key (hint: did you mean `artifacts`?)" in told
+    else:
+        assert problem(tmp_path, text) == said
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("gate: race", "task.yaml:7 gate: the text `race`, where `strict` was expected"),
+        ("workers: 0", "task.yaml:7 workers: the number 0, where 1 or more was expected"),
+        ("width: two", "task.yaml:7 width: the text `two`, where a whole number was expected"),
+        ("wdith: 2", "task.yaml:7 wdith: unknown key (hint: did you mean `width`?)"),
+        ("budget: {max_usd: 1}", "task.yaml:7 budget: the key stands twice, first in line 6"),
+        (
+            "constraints:\n  - {metric: a, op: '<='}",
+            "task.yaml:8 constraints[0].value: missing",
+        ),
+        (
+            "constraints:\n  - metric: a\n    op: '=<'\n    value: 1",
+            "task.yaml:9 constraints[0].op: the text `=<`, where "
+            "`<`, `<=`, `>`, `>=`, `==` or `!=` was expected",
+        ),
+        (
+            "policy: {tie_breakers: [{lower: a, higher: b}]}",
+            "task.yaml:7 policy.tie_breakers[0]: a tie-breaker is either `lower: METRIC` or "
+            "`higher: METRIC`",
+        ),
+        (
+            "policy: {tie_breakers: [{fewer: a}]}",
+            "task.yaml:7 policy.tie_breakers[0].fewer: unknown key (hint: known keys: lower, higher)",
+        ),
+        ("cases: {file: gone.jsonl}", "task.yaml:7 cases.file: cannot read `gone.jsonl`: No such file or directory"),
+        ("cases: {file: prompt.md, split: 1:2}", "task.yaml:7 cases.split: `1:2` is not a split; write train:holdout:test, as in 3:5:2"),
+        ("cases: {file: four.jsonl, split: 1:0:1}", "task.yaml:7 cases.split: `1:0:1` leaves no holdout case to decide by"),
+        ("cases: {file: one.jsonl, split: 8:1:1}", "task.yaml:7 cases.split: `8:1:1` of 1 cases leaves no holdout case to decide by (hint: add cases, or give holdout a larger share)"),
+        ("cases: {file: none.jsonl}", "task.yaml:7 cases.file: `none.jsonl` holds no cases"),
+        ("cases: {file: bad.jsonl}", "bad.jsonl:2 not JSON: Expecting property name enclosed in double quotes"),
+        ("cases: {file: twice.jsonl}", "twice.jsonl:3 the id `a` stands twice (also 1)"),
+        ("cases: {file: ids.jsonl}", "ids.jsonl:1 `id` is neither a text nor a whole number"),
+        ("cases: {file: object.json}", "object.json:1 not a list of cases"),
+        ("cases: {file: bad.json}", "bad.json:3 not JSON: Expecting value"),
+        ("cases: {file: half.jsonl}", "half.jsonl:1 holds half of a surrogate pair, which is no character"),
+        ("cases: {file: latin.jsonl}", "task.yaml:7 cases.file: `latin.jsonl` is not UTF-8 text"),
+        ("cases: {file: .}", "task.yaml:7 cases.file: cannot read `.`: Is a directory"),
+    ],
+)  # fmt: skip
+def test_a_broken_addition_is_named_with_what_is_wrong_about_it(
+    more: str, said: str, tmp_path: Path
+):
+    files = {
+        "four.jsonl": b"1\n2\n3\n4\n",
+        "one.jsonl": b"{}\n",
+        "none.jsonl": b"\n \n",
+        "bad.jsonl": b'{"x": 1}\n{x: 1}\n',
+        "twice.jsonl": b'{"id": "a"}\n\n{"id": "a", "x": 1}\n',
+        "ids.jsonl": b'{"id": [1]}\n',
+        "object.json": b'{"cases": []}',
+        "bad.json": b"[\n  1,\n  nope\n]\n",
+        "half.jsonl": b'{"x": "\\ud800"}\n',
+        "latin.jsonl": b'"\xe9"\n',
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    assert problem(tmp_path, TASK + more + "\n") == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "task.yaml:1 the file is empty"),
+        ("# nothing yet\n", "task.yaml:1 the file is empty"),
+        ("- a\n- b\n", "task.yaml:1 the file is a list, not a mapping of keys"),
+        ("just words\n", "task.yaml:1 the file is the text `just words`, not a mapping of keys"),
+        ("a: [1\nb: 2\n", "task.yaml:2 not YAML: while parsing a flow sequence, expected ',' or ']', but got ':'"),
+        ("a: 1\nb: *c\n", "task.yaml:2 not YAML: found undefined alias 'c' (hint: put quotes round a text that begins with a sign)"),
+        ("a: 1\n\tb: 2\n", "task.yaml:2 not YAML: while scanning for the next token, found character '\\t' that cannot start any token (hint: put quotes round a text that begins with a sign)"),
+        ("op: >=\n", "task.yaml:1 not YAML: while scanning a block scalar, expected chomping or indentation indicators, but found '=' (hint: put quotes round a text that begins with a sign)"),
+        ("op: !=\n", "task.yaml:1 not YAML: could not determine a constructor for the tag '!=' (hint: put quotes round a text that begins with a sign)"),
+        ("a: 1\n---\nb: 2\n", "task.yaml:2 not YAML: expected a single document in the stream, but found another document"),
+        ("a: &a [*a]\n", "task.yaml:1 not YAML: too many values, or an alias of itself"),
+        ("a: 1\n? [b]\n: 2\n", "task.yaml:2 not YAML: a list or a mapping cannot be a key"),
+        ("a: \x07\n", "task.yaml:1 not YAML: special characters are not allowed"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_mapping_is_refused_with_the_line(text: str, said: str, tmp_path: Path):
+    assert problem(tmp_path, text) == said
+
+
+def test_a_bomb_of_aliases_does_not_go_off(tmp_path: Path):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+    assert "too many values" in problem(tmp_path, "\n".join(lines))
+
+
+def test_a_file_that_is_not_utf8_is_refused_with_the_line(tmp_path: Path):
+    path = write_task(tmp_path)
+    path.write_bytes(b"a: 1\nb: \xe9\n")
+    with pytest.raises(SpecError, match=r"task.yaml:2 not UTF-8 text"):
+        compile_task(path)
+
+
+def test_a_missing_file_is_no_matter_of_the_spec(tmp_path: Path):
+    with pytest.raises(SetupError, match=r"cannot read gone.yaml: No such file"):
+        compile_task(Path("gone.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("b.bin", b"\x00\x01", "`b.bin` is binary"),
+        ("b.txt", b"a\n\xff\n", "`b.txt` is not UTF-8 text (line 2)"),
+        ("big.txt", b"x" * (1024 * 1024 + 1), "`big.txt` is too large: 1.0 MiB, 1 MiB allowed"),
+        ("c:.txt", b"x", "`c:.txt` is not a name that can be carried"),
+    ],
+)
+def test_a_file_that_cannot_be_an_artifact_is_named(
+    name: str, data: bytes, said: str, tmp_path: Path
+):
+    (tmp_path / name).write_bytes(data)
+    text = TASK.replace("prompt.md", f'prompt.md, "{name}"')
+    assert problem(tmp_path, text) == f"task.yaml:1 artifacts.include[1]: {said}"
+
+
+def test_a_link_that_leaves_the_folder_is_no_artifact(tmp_path: Path):
+    folder = tmp_path / "task"
+    folder.mkdir()
+    (tmp_path / "secret.md").write_text("s")
+    (folder / "link.md").symlink_to(tmp_path / "secret.md")
+    said = problem(folder, TASK.replace("prompt.md", "prompt.md, link.md"))
+    assert said.endswith("artifacts.include[1]: `link.md` is a link that leaves the folder")
+
+
+def test_all_problems_are_told_at_once_from_top_to_bottom(tmp_path: Path):
+    text = TASK.replace("prompt.md", "gone.md").replace("direction: maximize", "direction: up")
+    text = text.replace("alternatives/*.md", "/tmp/*.md").replace("max_iterations", "max_iters")
+    text += "cases: {file: gone.jsonl}\nwhat: 1\ngate: strict\ngate: strict\n"
+    found = problems(tmp_path, text)
+    assert [p.where for p in found] == [f"task.yaml:{n}" for n in (1, 4, 5, 6, 7, 8, 10)]
+    assert [p.path for p in found] == [
+        "artifacts.include[0]",
+        "objective.direction",
+        "proposers[0].files[0]",
+        "budget.max_iters",
+        "cases.file",
+        "what",
+        "gate",
+    ]
+
+
+def test_a_spec_elsewhere_is_named_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = write_task(tmp_path / "deep" / "task", TASK + "x: 1\n")
+    with pytest.raises(SpecError, match=r"^deep/task/task.yaml:7 x: unknown key"):
+        compile_task(path)
+    monkeypatch.chdir(path.parent / "alternatives")
+    with pytest.raises(SpecError) as caught:
+        compile_task(path)
+    assert caught.value.problems[0].where == f"{path}:7"
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("budget.max_iterations=x", "--set budget.max_iterations=x budget.max_iterations: the text `x`, where a whole number was expected"),
+        ("budget={max_iterations: 0}", "--set budget={max_iterations: 0} budget.max_iterations: the number 0, where 1 or more was expected"),
+        ("budget.max=3", "--set budget.max=3 budget.max: unknown key (hint: known keys: max_iterations, max_failures, max_minutes, max_usd, max_rollouts)"),
+        ("proposers.0.files=[gone/*]", "--set proposers.0.files=[gone/*] proposers[0].files[0]: `gone/*` matches nothing in FOLDER"),
+        ("proposers.7.files=[x]", "--set proposers.7.files=[x] proposers[7].files: there is no place for such a value"),
+        ("gate.name=x", "--set gate.name=x gate: a mapping, where `strict` was expected"),
+        ("runner.command.x=1", "--set runner.command.x=1 runner.command.x: there is no place for such a value"),
+        ("workers", "--set workers not KEY=VALUE (hint: write it as in --set budget.max_iterations=50)"),
+        ("=3", "--set =3 not KEY=VALUE (hint: write it as in --set budget.max_iterations=50)"),
+        ("workers=[1", "--set workers=[1 workers: the value is not YAML: while parsing a flow sequence, expected ',' or ']', but got '<stream end>'"),
+    ],
+)  # fmt: skip
+def test_a_broken_override_is_named_by_its_flag(override: str, said: str, tmp_path: Path):
+    assert problem(tmp_path, TASK, override) == said

@@ -1,0 +1,109 @@
+"""Lines that come back as what they were, and lines that are refused."""
+
+import json
+
+import pytest
+
+from kept.core.event import SCHEMA, RunStarted
+from kept.errors import JournalError
+from kept.store import wire
+from kept.testing.suites.journal import OUTCOMES, SAMPLES, job
+
+
+@pytest.mark.parametrize("event", SAMPLES, ids=lambda event: event.kind)
+def test_every_kind_of_event_comes_back_equal(event: wire.Event):
+    line = wire.encode(event)
+    assert b"\n" not in line
+    back = wire.decode_event(line)
+    assert back == event
+    assert type(back) is type(event)
+    assert wire.encode(back) == line
+
+
+def test_the_samples_hold_every_kind_of_event_edit_and_reply():
+    said = b"".join(wire.encode(event) for event in SAMPLES).decode()
+    for tag, kinds in (("kind", wire._EVENTS), ("kind", wire._REPLIES), ("op", wire._EDITS)):
+        for kind in kinds:
+            assert f'"{tag}":"{kind}"' in said, f"no sample of {kind}"
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_every_kind_of_outcome_comes_back_equal(outcome: wire.Outcome):
+    line = wire.decode_line(wire.encode_rollout(3, job("candidate"), outcome))
+    assert isinstance(line, wire.RolloutLine)
+    assert (line.step, *line.entry()) == (3, job("candidate"), outcome)
+
+
+def test_what_users_put_into_facts_is_written_somehow(tmp_path: object):
+    event = RunStarted(
+        run_id="r", recipe="r", seed="s", inputs={}, facts={"path": tmp_path}, version="0", t=0.0
+    )
+    back = wire.decode_event(wire.encode(event))
+    assert isinstance(back, RunStarted)
+    assert back.facts == {"path": str(tmp_path)}
+
+
+def changed(kind: str, **fields: object) -> bytes:
+    """The line of a sample event with some fields changed."""
+    event = next(event for event in SAMPLES if event.kind == kind)
+    return json.dumps({**json.loads(wire.encode(event)), **fields}).encode()
+
+
+def test_a_journal_of_a_newer_version_is_refused_and_left_alone():
+    line = changed("run_started", schema=SCHEMA + 1, something_new=1)
+    with pytest.raises(JournalError, match="newer kept") as caught:
+        wire.decode_event(line)
+    assert caught.value.hint is not None
+    assert "untouched" in caught.value.hint
+
+
+def test_a_field_of_a_later_version_is_no_error():
+    assert wire.decode_event(changed("run_started", something_new=1)) == SAMPLES[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"kind":"step_opened"}',
+        b'{"kind":"nonsense","step":1}',
+        b'{"kind":"step_opened","step":"one"}',
+        b"\x00\x00\x00",
+        b"\xff\xfe",
+        b'{"kind":"\\ud83d"}',
+        changed("proposed", reply={"kind": "nonsense"}),
+        changed("proposed", reply={"kind": "proposal", "edits": [{"op": "nonsense"}]}),
+        changed("proposed", reply={"kind": "proposal", "edits": [{"path": "a"}]}),
+        changed("proposed", reply="text"),
+        changed("step_closed", verdict={"outcome": "maybe", "reason": "x"}),
+        changed("run_stopped", reason={"kind": "boredom", "message": "x"}),
+    ],
+)
+def test_a_line_that_is_no_event_is_refused(line: bytes):
+    with pytest.raises(ValueError, match=r".+"):
+        wire.decode_event(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{",
+        b"null",
+        b'{"kind":"nonsense"}',
+        b'{"kind":"rollout"}',
+        b'{"kind":"rollout","step":0,"candidate":"a","purpose":"fun","case":"c","repeat":0}',
+        b'{"kind":"call","scope":"s"}',
+        b'{"kind":"call","scope":"\\ud83d"}',
+        b'["\\ud83d"]',
+        b'"\\ud83d',
+        b"\x00" * 40,
+    ],
+)
+def test_a_line_that_is_no_rollout_is_refused(line: bytes):
+    with pytest.raises(ValueError, match=r".+"):
+        wire.decode_line(line)

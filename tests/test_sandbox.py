@@ -1,0 +1,162 @@
+import asyncio
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from kept import sandbox
+from kept.core.rollout import Failure
+from kept.sandbox import Command, Exit, execute
+from tests.processes import is_gone, is_running, read_pid
+
+
+def run(line: str, cwd: Path, *, seconds: float = 10, env: Mapping[str, str] | None = None) -> Exit:
+    ended = asyncio.run(execute(Command(line, cwd, seconds, env or {}), {}))
+    assert isinstance(ended, Exit)
+    return ended
+
+
+def test_a_command_says_what_it_says_and_ends_as_it_ends(tmp_path: Path):
+    ended = run("pwd; echo oops >&2; exit 3", tmp_path)
+    assert ended == Exit(3, f"{tmp_path.resolve()}\n", "oops\n")
+    assert str(ended) == "exit 3: oops"
+    assert not ended.ok
+
+
+def test_a_command_has_nothing_to_read(tmp_path: Path):
+    assert run("cat; echo done", tmp_path).stdout == "done\n"
+
+
+def test_only_named_variables_reach_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SECRET_KEY", "hunter2")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    ended = run("env", tmp_path, env={"MODE": "dry run"})
+    assert "hunter2" not in ended.stdout
+    seen = dict(line.split("=", 1) for line in ended.stdout.splitlines())
+    assert seen["MODE"] == "dry run"
+    assert seen["LANG"] == "C.UTF-8"
+    of_the_shell = {"PWD", "OLDPWD", "SHLVL", "_"}
+    passed = {"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV", "MODE"}
+    assert seen.keys() <= of_the_shell | passed
+
+
+def test_python_is_the_one_that_runs_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    ended = run("python -c 'import sys; print(sys.prefix)'", tmp_path)
+    assert ended.stdout.strip() == sys.prefix
+
+
+def test_a_command_that_is_killed_says_by_what(tmp_path: Path):
+    assert str(run("kill -KILL $$", tmp_path)) == "killed by SIGKILL"
+    assert str(run("exit 137", tmp_path)) == "killed by SIGKILL"
+
+
+def test_of_much_output_the_end_is_kept_and_the_writer_never_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sandbox, "MAX_TEXT", 1000)
+    ended = run("seq 1 100000; echo last; seq 1 100000 >&2", tmp_path)
+    assert ended.ok
+    assert ended.stdout.startswith("… 587900 bytes left out …\n")
+    assert ended.stdout.endswith("100000\nlast\n")
+    assert len(ended.stderr) < 1100
+
+
+def test_output_that_is_not_text_is_shown_as_well_as_it_can_be(tmp_path: Path):
+    assert run(r"printf 'a\377b'", tmp_path).stdout == "a\ufffdb"
+
+
+def test_a_timeout_ends_the_whole_group(tmp_path: Path):
+    started = time.monotonic()
+    ended = run("sleep 100 & echo $! > pid; sleep 100", tmp_path, seconds=0.3)
+    assert ended.timed_out
+    assert not ended.ok
+    assert time.monotonic() - started < 2
+    assert is_gone(read_pid(tmp_path / "pid"))
+
+
+def test_who_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sandbox, "GRACE", 0.1)
+    line = "trap '' TERM; sh -c 'echo $$ > pid; while :; do sleep 1; done' & echo $$ > own; wait"
+    ended = run(line, tmp_path, seconds=0.3)
+    assert ended.timed_out
+    assert is_gone(read_pid(tmp_path / "pid"))
+    assert is_gone(read_pid(tmp_path / "own"))
+
+
+def test_a_command_gets_the_time_to_say_goodbye(tmp_path: Path):
+    ended = run("trap 'echo bye; exit' TERM; sleep 100 & wait", tmp_path, seconds=0.3)
+    assert (ended.timed_out, ended.stdout) == (True, "bye\n")
+
+
+def test_what_a_command_leaves_in_the_background_ends_with_it(tmp_path: Path):
+    started = time.monotonic()
+    ended = run("sleep 100 & echo $! > pid", tmp_path)
+    assert ended.ok
+    assert time.monotonic() - started < 5
+    assert is_gone(read_pid(tmp_path / "pid"))
+
+
+def test_cancelling_leaves_no_process(tmp_path: Path):
+    async def cancel() -> tuple[int, int]:
+        line = "echo $$ > own; sleep 100 & echo $! > pid; wait"
+        task = asyncio.create_task(execute(Command(line, tmp_path), {}))
+        pids = await asyncio.gather(
+            asyncio.to_thread(read_pid, tmp_path / "own"),
+            asyncio.to_thread(read_pid, tmp_path / "pid"),
+        )
+        assert all(map(is_running, pids))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return pids
+
+    assert all(map(is_gone, asyncio.run(cancel())))
+
+
+def test_cancelling_twice_does_not_wait_for_the_deaf(tmp_path: Path):
+    async def cancel() -> int:
+        line = "trap '' TERM; echo $$ > own; while :; do sleep 1; done"
+        task = asyncio.create_task(execute(Command(line, tmp_path), {}))
+        pid = await asyncio.to_thread(read_pid, tmp_path / "own")
+        task.cancel()
+        await asyncio.sleep(0.1)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return pid
+
+    started = time.monotonic()
+    assert is_gone(asyncio.run(cancel()))
+    assert time.monotonic() - started < 1.5
+
+
+def test_without_pidfd_commands_end_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr("os.pidfd_open")
+    assert run("exit 4", tmp_path).code == 4
+    ended = run("sleep 100 & echo $! > pid; sleep 100", tmp_path, seconds=0.3)
+    assert ended.timed_out
+    assert is_gone(read_pid(tmp_path / "pid"))
+
+
+def test_no_descriptor_stays_open(tmp_path: Path):
+    def count() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    async def many() -> None:
+        await asyncio.gather(*(execute(Command("exit 0", tmp_path), {}) for _ in range(5)))
+
+    asyncio.run(many())
+    before = count()
+    asyncio.run(many())
+    assert count() == before
+
+
+def test_a_command_in_a_folder_that_is_gone_is_no_candidates_fault(tmp_path: Path):
+    failure = asyncio.run(execute(Command("true", tmp_path / "gone"), {}))
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.blame) == ("harness", "infrastructure")
+    assert "No such file" in failure.message
