@@ -272,9 +272,7 @@ def test_the_package_keeps_its_layers_and_its_sizes():
         ({"engine.py": "\n" * 401}, "engine.py:401: 401 lines, over 400"),
         ({"engine.py": f"def f():\n{body(41)}"}, "engine.py:1: f has 41 statements, over 40"),
         (
-            {
-                "engine.py": f"def f():\n    if True:\n        def g():\n            pass\n{body(38)}"
-            },
+            {"engine.py": f"def f():\n    if 1:\n        def g():\n            pass\n{body(38)}"},
             "engine.py:1: f has 41 statements, over 40",
         ),
         (
