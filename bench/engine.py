@@ -1,6 +1,7 @@
 """What the engine costs: processor time a rollout, rollouts a second, resume, memory.
 
-.venv/bin/python -m bench.engine [--quick] [--no-gepa] [--out FOLDER]
+Run it as `.venv/bin/python -m bench.engine [--quick] [--no-gepa] [--out FOLDER]`. It writes its
+results to `bench/results`; with `--quick` only where it is told to.
 """
 
 import argparse
@@ -21,9 +22,9 @@ from bench.harness import (
     spread,
     start,
 )
-from bench.peer import NoPeer, gepa_python
+from bench.peer import gepa_python
 from bench.reading import Order, Reading
-from bench.report import RESULTS, Goal, Table, goals_table, write
+from bench.report import RESULTS, Goal, Report, Table, goals_table, show
 from bench.world import EVALUATOR_SECONDS
 
 KEPT, GEPA, BARE = "bench.arms.kept", "bench.arms.gepa", "bench.arms.bare"
@@ -232,15 +233,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.engine", description="What the engine costs.")
     parser.add_argument("--quick", action="store_true", help="less of everything: does it run?")
     parser.add_argument("--no-gepa", action="store_true", help="Kept and the bare loop only")
-    parser.add_argument("--out", type=Path, help="where the results go (default: bench/results)")
+    parser.add_argument("--out", type=Path, help="where the results go")
     given = parser.parse_args()
     sizes = QUICK if given.quick else Sizes()
-    gepa = None
-    if not given.no_gepa:
-        try:
-            gepa = gepa_python()
-        except NoPeer as error:
-            say(f"without gepa: {error}")
+    gepa = None if given.no_gepa else gepa_python()
     sections = [task(sizes, gepa) for task in (overhead, throughput, resumption)]
     goals = [goal for section in sections for goal in section.goals]
     tables = [goals_table(goals), *(section.table for section in sections)]
@@ -248,7 +244,8 @@ def main() -> None:
         "goals": [goal.row() for goal in goals],
         "readings": {section.table.title: as_json(section.readings) for section in sections},
     }
-    write("engine", "The engine", tables, raw, given.out or RESULTS)
+    folder = given.out or (None if given.quick else RESULTS)
+    show(Report("engine", "The engine", tables, raw), folder)
 
 
 if __name__ == "__main__":

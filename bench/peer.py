@@ -10,12 +10,8 @@ VERSION = "0.1.4"
 FOLDER = ROOT / "bench" / ".venv-gepa"
 
 
-class NoPeer(Exception):
-    """gepa cannot be had here; says why."""
-
-
-def gepa_python() -> str:
-    """The interpreter that has gepa, of the same version as this one."""
+def gepa_python() -> str | None:
+    """The interpreter that has gepa, of the same version as this one; None where it cannot be."""
     python = FOLDER / "bin" / "python"
     if python.exists() and _version(str(python)) == VERSION:
         return str(python)
@@ -27,7 +23,8 @@ def gepa_python() -> str:
     except subprocess.CalledProcessError as error:
         output = error.stderr or error.output or ""
         text = output if isinstance(output, str) else output.decode(errors="replace")
-        raise NoPeer((text.strip().splitlines() or [str(error)])[-1]) from error
+        say(f"without gepa: {(text.strip().splitlines() or [str(error)])[-1]}")
+        return None
     return str(python)
 
 

@@ -57,16 +57,27 @@ def goals_table(goals: Sequence[Goal]) -> Table:
     return Table("Goals", ("goal", "measured", "met"), [goal.row() for goal in goals])
 
 
-def write(name: str, head: str, tables: Sequence[Table], raw: Mapping[str, object], folder: Path):
-    """Both files, and the tables on the screen."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a bench found."""
+
+    name: str
+    head: str
+    tables: Sequence[Table]
+    raw: Mapping[str, object]
+
+
+def show(report: Report, folder: Path | None) -> None:
+    """The tables on the screen and, where a folder is given, both files in it."""
     facts = conditions()
     made = "\n".join(f"* {key}: {value}" for key, value in facts.items())
-    text = "\n\n".join([f"# {head}", made, *map(str, tables)]) + "\n"
+    text = "\n\n".join([f"# {report.head}", made, *map(str, report.tables)]) + "\n"
     print(text)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    whole = {"conditions": facts, **raw}
-    (folder / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{report.name}.md").write_text(text, encoding="utf-8")
+        whole = json.dumps({"conditions": facts, **report.raw}, indent=1)
+        (folder / f"{report.name}.json").write_text(whole + "\n", encoding="utf-8")
 
 
 def conditions() -> dict[str, str]:

@@ -1,8 +1,7 @@
 """What it takes to start: imports and `--help`, beside a bare interpreter and `import gepa`.
 
-    .venv/bin/python -m bench.start [--repeats N] [--no-gepa] [--out FOLDER]
-
-Also shows that nothing of it reaches for the network.
+Run it as `.venv/bin/python -m bench.start [--repeats N] [--no-gepa] [--out FOLDER]`. It also shows
+that nothing of it reaches for the network.
 """
 
 import argparse
@@ -17,9 +16,9 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from bench.harness import ROOT, say, spread
-from bench.peer import NoPeer, gepa_python
-from bench.report import RESULTS, Goal, Table, goals_table, write
+from bench.harness import ROOT, spread
+from bench.peer import gepa_python
+from bench.report import RESULTS, Goal, Report, Table, goals_table, show
 
 EVERY_NAME = "import kept; [getattr(kept, name) for name in kept.__all__]"
 
@@ -161,12 +160,7 @@ def main() -> None:
     parser.add_argument("--no-gepa", action="store_true", help="Kept and the bare interpreter only")
     parser.add_argument("--out", type=Path, help="where the results go (default: bench/results)")
     options = parser.parse_args()
-    gepa = None
-    if not options.no_gepa:
-        try:
-            gepa = gepa_python()
-        except NoPeer as error:
-            say(f"without gepa: {error}")
+    gepa = None if options.no_gepa else gepa_python()
     given = starts(gepa)
     took = measure(given, options.repeats)
     alone = offline(any(start.name == "kept --help" for start in given))
@@ -184,7 +178,7 @@ def main() -> None:
         Table("Without a network", ("start", "how", "went"), without),
     ]
     raw = {"goals": [goal.row() for goal in goals], "took": took}
-    write("start", "Starting", tables, raw, options.out or RESULTS)
+    show(Report("start", "Starting", tables, raw), options.out or RESULTS)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs_pages import DocsError, Scratch, matches, read_blocks
+from tests.docs_pages import DocsError, Scratch, matches, read_blocks, read_commands
 
 ROOT = Path(__file__).parent.parent
 # What a page may show without running it, with the test that runs it instead.
@@ -37,8 +37,8 @@ def test_few_blocks_are_left_out_and_each_runs_elsewhere():
         if block.note is not None and block.note.kind == "not run"
     ]
     for block in left_out:
-        for line in filter(None, block.text.splitlines()):
-            command = line.removeprefix("$ ").split()[0]
+        for line, _ in read_commands(block.text):
+            command = line.split()[0]
             assert command in COVERED_ELSEWHERE, f"{block.place}: `{command}` must be run"
     assert len(left_out) <= MAX_NOT_RUN
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs_pages import matches, read_blocks, read_commands
+
 ROOT = Path(__file__).parent.parent
 
 pytestmark = pytest.mark.wheel
@@ -59,5 +61,14 @@ def test_an_installed_kept_runs_its_demo_far_from_the_checkout(wheel: Path, tmp_
         "PATH": os.pathsep.join([str(bin_folder), *os.get_exec_path()]),
         "LANG": "C.UTF-8",
     }
-    output = run(bin_folder / "kept", "demo", cwd=tmp_path / "elsewhere", env=env)
-    assert "kept" in output
+    command = f"{bin_folder / 'kept'} demo 2>&1"
+    output = run("/bin/sh", "-c", command, cwd=tmp_path / "elsewhere", env=env)
+    blocks = read_blocks("README.md", (ROOT / "README.md").read_text(encoding="utf-8"))
+    (shown,) = (
+        command.expected
+        for block in blocks
+        for command in read_commands(block.text)
+        if command.line == "./scripts/demo"
+    )
+    assert shown is not None
+    assert matches(shown, output), f"README.md shows another demo than this:\n{output}"

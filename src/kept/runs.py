@@ -11,6 +11,7 @@ from kept._version import __version__
 from kept.core.event import RunResumed, RunStarted
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Sink
+from kept.core.stage import RECORDS
 from kept.core.state import State, advance
 from kept.engine.clock import SystemClock
 from kept.engine.loop import Loop
@@ -90,7 +91,8 @@ async def _sit(
     watch: Watch,
 ) -> State:
     """One sitting: from its first event to its last."""
-    sinks = (BestFolder(journal.folder, journal), *watch.sinks)
+    views = (view(journal.folder, journal) for view in plan.views)
+    sinks = (BestFolder(journal.folder, journal), *views, *watch.sinks)
     journal.append(event)
     state = advance(past.state, event)
     for sink in sinks:
@@ -143,6 +145,10 @@ def facts_of(plan: Plan) -> dict[str, object]:
         "width": plan.width,
         "workers": plan.workers,
         "random_seed": plan.random_seed,
+        "constraints": [asdict(constraint) for constraint in plan.objective.constraints],
+        "tie_breakers": [f"{t.prefer} {t.metric}" for t in plan.objective.tie_breakers],
+        "tie_tolerance": plan.objective.tie_tolerance,
+        "stages": dict(RECORDS),
         **plan.facts,
     }
 

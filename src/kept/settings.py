@@ -15,6 +15,11 @@ def kept_home() -> Path | None:
     return Path(value).expanduser() if value else None
 
 
+def model() -> str | None:
+    """The model that `KEPT_MODEL` names for proposers, if it does."""
+    return os.environ.get("KEPT_MODEL") or None
+
+
 def debug() -> bool:
     """Whether `KEPT_DEBUG` asks for the traceback of an internal error."""
     return os.environ.get("KEPT_DEBUG", "0") not in ("", "0")
@@ -30,9 +35,10 @@ def dumb_terminal() -> bool:
     return os.environ.get("TERM", "dumb") in ("", "dumb", "unknown")
 
 
-def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
+def child_environment(extra: Mapping[str, str], passed_on: tuple[str, ...] = ()) -> dict[str, str]:
     """What a command is started with: the few harmless variables, and those it is given."""
-    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    names = (*PASSED_ON, *passed_on)
+    passed = {name: os.environ[name] for name in names if name in os.environ}
     # so that `python` in a command is the one that runs Kept; Debian has none by that name
     ours = str(Path(sys.executable).parent)
     passed["PATH"] = os.pathsep.join([ours, passed.get("PATH") or os.defpath])

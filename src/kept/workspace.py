@@ -4,7 +4,8 @@
     case.json     the case, when the run has cases
     output/       what the command leaves behind, read back within a limit
 
-Writes nothing outside the folder and follows no link when it reads back.
+Writes nothing outside the folder and follows no link when it reads back. A command that has a view
+is run with the candidate laid over its tree: between walls where they can be had, else in a copy.
 """
 
 import errno
@@ -15,7 +16,7 @@ import stat
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,10 @@ from kept.core.artifact import Candidate, is_safe_path
 from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.rollout import Failure
 from kept.errors import RunError
+from kept.sandbox import Command, Exit, View, abilities, execute
+from kept.sandbox.copies import Copies
+from kept.sandbox.guard import Guard
+from kept.sandbox.walls import INSIDE, Site
 
 MAX_OUTPUT = 16 * 1024 * 1024
 """Bytes that a command may leave in its output folder, names included."""
@@ -41,6 +46,8 @@ class Workspace:
     """The scratch folder of one rollout, or of one scoring of it."""
 
     folder: Path
+    copies: Copies | None = None
+    """Of trees, for commands that cannot have an overlay of theirs."""
 
     @property
     def candidate(self) -> Path:
@@ -57,12 +64,44 @@ class Workspace:
         """Where a command leaves what it made."""
         return self.folder / "output"
 
-    def variables(self) -> dict[str, str]:
-        """What a command finds in its environment."""
+    def variables(self, inside: Path | None = None) -> dict[str, str]:
+        """What a command finds in its environment, when it sees the folder at some other path."""
         named = {"KEPT_CANDIDATE": self.candidate, "KEPT_OUTPUT": self.output}
         if self.case.exists():
             named["KEPT_CASE"] = self.case
-        return {name: str(path) for name, path in named.items()}
+        seen = inside or self.folder
+        return {name: str(seen / path.name) for name, path in named.items()}
+
+    async def run(self, command: Command) -> Exit | Failure:
+        """Run a command on what is in this folder."""
+        view = command.view
+        if view is None:
+            return await execute(command, self.variables())
+        able = abilities()
+        if view.walls and able.walls and able.overlay:
+            (self.folder / "tree").symlink_to(view.tree)
+            (self.folder / "layers").mkdir()
+            return await execute(command, self.variables(INSIDE), Site(self.folder))
+        if self.copies is None:
+            raise RunError("a command with a view needs a scratch folder that can hold copies")
+        with self.copies.lend(view, self.candidate) as copy:
+            if view.walls and able.walls:
+                return await execute(command, self.variables(INSIDE), Site(self.folder, copy))
+            return await self._run_unwalled(command, view, copy)
+
+    async def _run_unwalled(self, command: Command, view: View, copy: Path) -> Exit | Failure:
+        cwd = command.cwd
+        if cwd.is_relative_to(view.tree):
+            cwd = copy / cwd.relative_to(view.tree)
+        (self.folder / "home").mkdir(exist_ok=True)
+        variables = {**self.variables(), "HOME": str(self.folder / "home")}
+        guard = Guard(view.guarded)
+        ended = await execute(replace(command, cwd=cwd), variables)
+        if changed := guard.changed():
+            names = ", ".join(f"`{_below(path, view.tree)}`" for path in changed)
+            message = f"changed while the command ran, which is none of its business: {names}"
+            return Failure("limit", "candidate", message)
+        return ended
 
     def read_output(self, limit: int = MAX_OUTPUT) -> Output | Failure:
         """The files of the output folder, or that they are too much."""
@@ -94,8 +133,11 @@ class Workspace:
 class Scratch:
     """The folder that workspaces are made in; made at first use, removed by `close`."""
 
-    def __init__(self) -> None:
+    def __init__(self, modes: Mapping[str, int] | None = None) -> None:
+        """Artifacts may have mode bits, by path; else their files are plain ones."""
         self._root: Path | None = None
+        self._modes = modes or {}
+        self._copies: Copies | None = None
 
     @contextmanager
     def workspace(
@@ -106,12 +148,13 @@ class Scratch:
         Raises `OSError` where the disk does not play along.
         """
         if self._root is None:
-            self._root = Path(tempfile.mkdtemp(prefix="kept-"))
-        # resolved, so that a command sees the same path by name and by `pwd -P`
-        folder = Path(tempfile.mkdtemp(dir=self._root)).resolve()
+            # resolved, so that a command sees the same path by name and by `pwd -P`
+            self._root = Path(tempfile.mkdtemp(prefix="kept-")).resolve()
+            self._copies = Copies(self._root / "copies")
+        folder = Path(tempfile.mkdtemp(dir=self._root))
         try:
-            workspace = Workspace(folder)
-            write_files(workspace.candidate, candidate)
+            workspace = Workspace(folder / "w", self._copies)
+            write_files(workspace.candidate, candidate, self._modes)
             if case != IMPLICIT_CASE:
                 text = json.dumps(case.data, ensure_ascii=False, default=str)
                 workspace.case.write_text(text, encoding="utf-8", errors="surrogatepass")
@@ -124,16 +167,19 @@ class Scratch:
         """Remove everything."""
         if self._root is not None:
             remove_tree(self._root)
-            self._root = None
+            self._root = self._copies = None
 
 
-def write_files(folder: Path, candidate: Candidate) -> None:
-    """A candidate's texts as files below a folder."""
+def write_files(folder: Path, candidate: Candidate, modes: Mapping[str, int] | None = None) -> None:
+    """A candidate's texts as files below a folder, with their mode bits where they have some."""
     # bytes, so that line endings stay as they are
     write_below(
         folder,
         {path: text.encode("utf-8", "surrogateescape") for path, text in candidate.texts.items()},
     )
+    for path, mode in (modes or {}).items():
+        if path in candidate.texts:
+            (folder / path).chmod(mode)
 
 
 def write_below(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -157,6 +203,10 @@ def remove_tree(folder: Path) -> None:
                 if not path.is_symlink():
                     path.chmod(0o700)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _below(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
 def _is_link(name: str, folder: int) -> bool:

@@ -103,7 +103,8 @@ def check_valid(state: State, width: int) -> None:
     assert state.keeps == sum(s.verdict.outcome == "keep" for s in state.closed)
     assert state.crashes == sum(s.verdict.outcome == "crash" for s in state.closed)
     assert all(step.incumbent == state.incumbent for step in state.open)
-    assert set(state.judged) == {s.candidate for s in state.closed if s.candidate}
+    settled = [s for s in state.closed if s.verdict.code not in ("indecisive", "stale")]
+    assert set(state.judged) == {s.candidate for s in settled if s.candidate}
     assert set(state.evaluations) <= {state.seed, state.incumbent, state.best}
     assert sum(state.turns.values()) == state.next_step
     assert all(isinstance(note, Note) for note in state.memory)

@@ -19,7 +19,7 @@ from kept.core.proposal import Note, Proposal, Reply, Skip, Turn
 from kept.core.rollout import Purpose
 from kept.core.score import Evaluation, Tally
 from kept.core.state import FoldError, State, advance, fold
-from kept.core.verdict import Verdict
+from kept.core.verdict import Verdict, VerdictCode
 
 KEEP = Verdict("keep", "better", best=True)
 FOLLOW = Verdict("keep", "followed")
@@ -125,6 +125,14 @@ def test_a_discard_moves_nothing():
     assert (state.incumbent, state.best, state.keeps, state.dry) == ("seed", "seed", 0, 1)
     assert state.open[0].rebases == 0
     assert "c" in state.judged
+
+
+@pytest.mark.parametrize(
+    ("code", "judged"), [("indecisive", False), ("stale", False), ("unscored", True)]
+)
+def test_what_could_not_be_told_may_be_proposed_again(code: VerdictCode, judged: bool):
+    state = fold([started(), opened(0), closed(0, Verdict("skip", "why", code), "c")])
+    assert ("c" in state.judged) == judged
 
 
 def test_a_keep_ends_a_dry_spell():

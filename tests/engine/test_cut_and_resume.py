@@ -17,7 +17,7 @@ from kept.store import wire
 from kept.store.home import Home
 from tests.engine.worlds import make_plan
 
-FILES = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", "blobs.idx", "steps.idx")
+FILES = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", "steps.idx")
 
 
 class Moments:

@@ -12,12 +12,14 @@ from kept.core.artifact import Candidate
 from kept.core.budget import Budget, Spend
 from kept.core.case import Case
 from kept.core.plan import Plan
+from kept.core.ports import Scope
 from kept.core.proposal import Ask
-from kept.core.rollout import Failure, Job, Pair, Purpose, Usage
+from kept.core.rollout import Failure, Job, Pair, Purpose, Rollout, Usage
 from kept.core.score import Outcome
 from kept.engine.evaluate import BACKOFF, Evaluator
 from kept.engine.known import Known
 from kept.engine.purse import OutOfBudget, Purse
+from kept.errors import RunError
 from kept.testing import FakeClock, MemoryJournal, ScriptedEvaluator, small_cases, small_plan
 
 SEED = small_plan(ScriptedEvaluator(quality=lambda candidate, case: 0.5)).seed
@@ -290,7 +292,7 @@ def test_work_that_nobody_waits_for_is_cancelled_and_the_rest_is_not():
     assert done == {"holdout-0", "holdout-1"}
     assert [job.case_id for job in desk.runner.cancelled] == ["holdout-2"]
     assert len(desk.runner.log) == 3, "what was queued was not started"
-    assert desk.evaluator.meters[1].cancelled == 1
+    assert desk.purse.meters[1].cancelled == 1
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -435,3 +437,44 @@ def test_an_exception_of_a_runner_reaches_everyone_who_waits():
         assert [str(end) for end in ends] == ["a runner must not raise"] * 2
 
     at_a_desk(both, ScriptedEvaluator(quality=broken))
+
+
+def test_a_runner_that_cancels_itself_leaves_nobody_waiting():
+    class Confused(ScriptedEvaluator):
+        async def run(
+            self, job: Job, candidate: Candidate, case: Case, scope: Scope
+        ) -> Rollout | Failure:
+            raise asyncio.CancelledError
+
+    async def wait(desk: Desk) -> None:
+        with pytest.raises(RunError, match="cancelled itself"):
+            await asyncio.wait_for(desk.answer(ask(3)), 5)
+
+    at_a_desk(wait, Confused(quality=half))
+
+
+@pytest.mark.parametrize("scene", ["raises", "answers"])
+def test_a_runner_that_makes_a_scene_when_cancelled_does_not_upset_the_purse(scene: str):
+    class Difficult(ScriptedEvaluator):
+        async def run(
+            self, job: Job, candidate: Candidate, case: Case, scope: Scope
+        ) -> Rollout | Failure:
+            try:
+                return await super().run(job, candidate, case, scope)
+            except asyncio.CancelledError:
+                if scene == "raises":
+                    raise ProcessLookupError from None
+                return Rollout(metrics={"score": 1.0})
+
+    async def abandon(desk: Desk) -> None:
+        task = asyncio.create_task(desk.answer(ask(4)))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(0.01)
+        assert (desk.purse._rollouts, desk.purse._tries) == (0, 0)
+
+    made = Difficult(quality=half, hangs=lambda job: True)
+    desk = at_a_desk(abandon, made, budget=Budget(max_rollouts=4), workers=2)
+    # an answer that came after all was paid for, and counts
+    assert desk.purse.spent.rollouts == (2 if scene == "answers" else 0)

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from kept.report import as_json, markdown, write_report
-from kept.report.changes import respliced
+from kept.core.edit import reapply
 from tests.report.runs import cut, make_run
 
 SECTIONS = [
@@ -119,5 +119,5 @@ def test_a_candidate_that_was_never_stored_is_made_again_from_its_edits(tmp_path
     run = make_run(tmp_path)
     closed = run.closed(1)
     assert closed.candidate is not None
-    again = respliced(run.candidate(closed.incumbent), closed.reports)
+    again = reapply(run.candidate(closed.incumbent), closed.reports)
     assert again == run.candidate(closed.candidate)

@@ -1,8 +1,11 @@
 """What the fakes promise beyond the suites."""
 
+import ast
 import asyncio
 from collections import Counter
+from pathlib import Path
 
+import kept.testing
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Message, ModelReply, ModelRequest
@@ -177,3 +180,13 @@ def test_a_reopened_journal_holds_what_was_written_up_to_the_cut():
     assert cut.calls("scope", "key", ModelReply) == []
     cut.tail(0)
     assert [getattr(r, "text", "") for r in cut.calls("scope", "key", ModelReply)] == ["0", "1"]
+
+
+def test_nothing_in_the_package_needs_pytest():
+    folder = Path(kept.testing.__file__).parent
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in getattr(node, "names", [])]
+            module = getattr(node, "module", None)
+            assert "pytest" not in names, path
+            assert module != "pytest", path

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -245,6 +245,11 @@ class BadScorer:
             return Score({"score": float("nan")})
         return Score({"score": float(rollout.output)})
 
+    async def close(self) -> None:
+        self.count += 1
+        if self.fault == "closes once" and self.count > 1:
+            raise RuntimeError("closed already")
+
 
 @pytest.mark.parametrize(
     ("fault", "caught"),
@@ -252,6 +257,7 @@ class BadScorer:
         ("counts", "test_the_same_rollout_gets_the_same_score"),
         ("not a number", "test_a_rollout_is_scored"),
         ("raises", "test_the_unexpected_is_a_score_or_a_failure"),
+        ("closes once", "test_closing_twice_is_closing_once"),
     ],
 )
 def test_the_scorer_suite_catches(fault: str, caught: str):
@@ -378,7 +384,7 @@ def test_the_sink_suite_catches_a_sink_that_raises():
 
 def _forgiven(record: Record) -> Record:
     if isinstance(record, RolloutRecord):
-        return record._replace(outcome=replace(record.outcome, failure=None))
+        return record._replace(outcome=record.outcome._replace(failure=None))
     return record
 
 

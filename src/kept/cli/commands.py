@@ -26,6 +26,9 @@ COMMANDS = {
         Entry("Improve", "loop", "optimize", "Improve the artifacts of a task.yaml"),
         Entry("Improve", "resume", "resume", "Go on with a run that stopped"),
         Entry("Improve", "demo", "demo", "Watch a small run without a key or a network"),
+        Entry(
+            "Measure", "check", "check", "Say what a run of SPEC would do, and the most it can cost"
+        ),
         Entry("Look", "runs", "runs", "List the runs of this project"),
         Entry("Look", "show", "show", "Show what a run did, step by step"),
         Entry("Look", "diff", "diff", "Show the change from seed to best"),

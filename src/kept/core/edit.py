@@ -155,6 +155,16 @@ def apply_edits(
     return Applied(Candidate(texts, candidate.blobs), tuple(reports))
 
 
+def reapply(candidate: Candidate, reports: Sequence[EditReport]) -> Candidate:
+    """What edits, as reported, made of a candidate."""
+    texts = dict(candidate.texts)
+    for report in reports:
+        if report.splice is not None:
+            splice = report.splice
+            texts[splice.path] = _spliced(texts.get(splice.path, ""), splice)
+    return Candidate(texts, candidate.blobs)
+
+
 def invert(candidate: Candidate, reports: Sequence[EditReport]) -> Candidate:
     """Take applied edits back: the candidate as it was before them."""
     texts = dict(candidate.texts)
@@ -178,13 +188,19 @@ def changed_paths(before: Candidate, after: Candidate) -> tuple[str, ...]:
 
 def changed_lines(before: Candidate, after: Candidate) -> int:
     """Lines removed plus lines added between two candidates."""
-    count = 0
-    for path in changed_paths(before, after):
-        old, new = _lines(before.texts.get(path, "")), _lines(after.texts.get(path, ""))
-        for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
-            if tag != "equal":
-                count += (b - a) + (d - c)
-    return count
+    paths = changed_paths(before, after)
+    return sum(sum(line_counts(before.texts.get(p, ""), after.texts.get(p, ""))) for p in paths)
+
+
+def line_counts(before: str, after: str) -> tuple[int, int]:
+    """Lines removed and lines added between two texts."""
+    removed = added = 0
+    matcher = difflib.SequenceMatcher(None, _lines(before), _lines(after), False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if tag != "equal":
+            removed += b - a
+            added += d - c
+    return removed, added
 
 
 def diff(before: Candidate, after: Candidate) -> str:

@@ -1,13 +1,15 @@
 """Everything the loop needs, as one value. A recipe makes it from a spec."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from kept.core.artifact import Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Cases
+from kept.core.guard import Guard
 from kept.core.objective import Objective
-from kept.core.ports import Gate, Proposer, Runner, Schedule, Scorer
+from kept.core.ports import Gate, Journal, Proposer, Runner, Schedule, Scorer, Sink
 from kept.core.values import Locator, locate_line_value
 
 
@@ -25,6 +27,8 @@ class Plan:
     proposers: tuple[Proposer, ...]
     schedule: Schedule
     gate: Gate
+    guards: tuple[Guard, ...] = ()
+    """What a candidate is refused for before anything is spent on it."""
     budget: Budget = field(default_factory=Budget)
     width: int = 1
     """Steps open at once."""
@@ -35,11 +39,17 @@ class Plan:
     random_seed: int = 0
     worst_usd: float = 0.0
     """Most that one rollout can cost."""
+    worst_seconds: float | None = None
+    """Longest that one try of a rollout can take; None when nothing limits it."""
     locate: Locator = locate_line_value
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Hashes of what the run depends on, by name."""
     facts: Mapping[str, object] = field(default_factory=dict[str, object])
     """What a reader wants to know: spec path, description …"""
+    guidance: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What somebody wrote for whoever proposes or judges: `instruction`, `rubric`."""
+    views: tuple[Callable[[Path, Journal], Sink], ...] = ()
+    """Files that the spec asks for, each written by a sink made for the folder of the run."""
 
     def proposer(self, name: str) -> Proposer:
         """The proposer of that name."""

@@ -74,6 +74,10 @@ class Scorer(Protocol):
         """Measure once; the same rollout gives the same score."""
         ...
 
+    async def close(self) -> None:
+        """Let go of what was opened."""
+        ...
+
 
 @runtime_checkable
 class Proposer(Protocol):

@@ -134,6 +134,8 @@ class Brief:
     memory: Sequence[Note]
     rules: Rules
     objective: Objective
+    guidance: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What somebody wrote for the proposer: `instruction`, `rubric`."""
     answers: tuple[Answer, ...] = ()
 
 

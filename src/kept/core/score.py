@@ -5,11 +5,11 @@ taken in the order the pairs were asked for, so that they do not depend on arriv
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import sqrt
 from typing import Literal, NamedTuple, TypeVar
 
-from kept.core.objective import Objective, countable
+from kept.core.objective import Constraint, Objective, countable
 from kept.core.rollout import FREE, Failure, Pair, Purpose, Usage
 
 K = TypeVar("K")
@@ -26,9 +26,8 @@ class Finding:
     metric: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """Named measures of one rollout, in raw units."""
+class Score(NamedTuple):
+    """Named measures of one rollout, in raw units; a tuple, as there is one for every rollout."""
 
     metrics: Mapping[str, float]
     findings: tuple[Finding, ...] = ()
@@ -39,19 +38,24 @@ def usable(score: Score) -> Score:
 
     The journal could not hold them either: JSON has no word for them.
     """
-    strange = {name: v for name, v in score.metrics.items() if not countable(v)}
-    if not strange:
+    for value in score.metrics.values():
+        if not countable(value):
+            break
+    else:
         return score
+    strange = {name: v for name, v in score.metrics.items() if not countable(v)}
     metrics = {name: v for name, v in score.metrics.items() if name not in strange}
     notes = [Finding(f"`{name}` is {v}, left out", "low", name) for name, v in strange.items()]
     return Score(metrics, (*score.findings, *notes))
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one pair ended: a score, or a failure with its culprit."""
+_NOTHING: Mapping[str, float] = {}
 
-    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+
+class Outcome(NamedTuple):
+    """How one pair ended: a score, or a failure with its culprit. A tuple, as `Score` is."""
+
+    metrics: Mapping[str, float] = _NOTHING
     failure: Failure | None = None
     findings: tuple[Finding, ...] = ()
     usage: Usage = FREE
@@ -113,6 +117,35 @@ class Evaluation:
         """Mean of one raw measure, None where it was never emitted."""
         tally = self.metrics.get(name)
         return tally.mean if tally and tally.n else None
+
+
+class Checked(NamedTuple):
+    """A constraint and what was measured."""
+
+    constraint: Constraint
+    measured: float | None
+    """None where not every rollout emitted it: one that failed did not show that it holds."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it was measured and is satisfied."""
+        return self.measured is not None and self.constraint.holds(self.measured)
+
+    def __str__(self) -> str:
+        if self.measured is None:
+            return f"{self.constraint}: not emitted by every rollout"
+        return f"{self.constraint}: it is {self.measured:g}"
+
+
+def check_constraints(evaluation: Evaluation, objective: Objective) -> tuple[Checked, ...]:
+    """Every constraint against what a candidate measured."""
+    answered = evaluation.asked - evaluation.missing
+    found: list[Checked] = []
+    for constraint in objective.constraints:
+        tally = evaluation.metrics.get(constraint.metric)
+        whole = tally is not None and tally.n >= answered > 0
+        found.append(Checked(constraint, tally.mean if tally and whole else None))
+    return tuple(found)
 
 
 def summarize(

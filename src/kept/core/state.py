@@ -188,7 +188,7 @@ def _closed(state: State, event: StepClosed) -> State:
         if kept
         else tuple(rest),
         closed=state.closed.add(_closed_step(step, event)),
-        judged=state.judged.add(event.candidate) if event.candidate else state.judged,
+        judged=_judged(state, event),
         exhausted=state.exhausted | {step.turn.proposer} if spent_out else state.exhausted,
         keeps=state.keeps + kept,
         crashes=state.crashes + (verdict.outcome == "crash"),
@@ -198,6 +198,14 @@ def _closed(state: State, event: StepClosed) -> State:
         evaluations=_remembered(state, event, {state.seed, incumbent, best}),
         sitting=(state.sitting[0], event.t) if state.sitting else None,
     )
+
+
+def _judged(state: State, event: StepClosed) -> Seen:
+    # what could not be told, or was never looked at, may be proposed again
+    open_question = event.verdict.code in ("indecisive", "stale")
+    if event.candidate is None or open_question:
+        return state.judged
+    return state.judged.add(event.candidate)
 
 
 def _closed_step(step: OpenStep, event: StepClosed) -> ClosedStep:

@@ -20,6 +20,7 @@ VerdictCode = Literal[
     "duplicate",
     "stale",
     "over limit",
+    "guard",
     "constraint",
     "indecisive",
     "unscored",

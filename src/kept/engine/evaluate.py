@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.proposal import Ask
-from kept.core.rollout import Failure, Job, Pair, Usage
+from kept.core.rollout import Failure, Job, Pair, Rollout
 from kept.core.score import Outcome, Score, usable
 from kept.engine.known import Known, answered
-from kept.engine.purse import Meter, OutOfBudget, Purse
+from kept.engine.purse import OutOfBudget, Purse
 from kept.engine.scope import JournalScope
+from kept.errors import RunError
 
 BACKOFF = 0.5
 """Seconds before the second try of a rollout; doubles with each further one."""
@@ -37,13 +38,17 @@ class _Order:
 class _Work:
     """One pair to be rolled out."""
 
-    __slots__ = ("job", "orders", "step", "task")
+    __slots__ = ("called", "job", "orders", "started", "step", "task", "tries")
 
     def __init__(self, job: Job, step: int, order: _Order) -> None:
         self.job = job
         self.step = step
         self.orders = [order]
         self.task: asyncio.Task[None] | None = None
+        self.started = 0.0
+        self.tries = 1
+        self.called = False
+        """Whether calls were made through its scope."""
 
 
 class Evaluator:
@@ -67,8 +72,6 @@ class Evaluator:
         self._queued = 0
         self._growing = False
         self._closed = False
-        self.meters: dict[int, Meter] = {}
-        """What the rollouts that each open step asked for used."""
         self.listener: Listener = _nobody
 
     async def answer(self, asks: Sequence[Ask], step: int) -> None:
@@ -169,33 +172,39 @@ class Evaluator:
             try:
                 await self._roll_out(work)
             except asyncio.CancelledError:
-                # cancelled for this pair's sake only: nobody waits for it any more
-                if self._closed or work.job in self._works:
+                # Unless it is closing time, it was for this pair's sake only: nobody waits for it.
+                if not me.cancelling():
+                    self._fail(work, RunError(f"the runner cancelled itself on {work.job.scope}"))
+                elif self._closed or work.job in self._works:
                     raise
-                me.uncancel()
+                else:
+                    me.uncancel()
             except Exception as error:  # noqa: BLE001 # handed on to everyone who waits
                 self._fail(work, error)
 
     async def _roll_out(self, work: _Work) -> None:
-        started = self._clock.monotonic()
-        tries = 1
-        try:
-            rolled = await self._attempt(work.job)
-            while rolled.failure is not None and rolled.failure.retryable:
-                if not self._may_retry(tries):
-                    break
-                tries += 1
-                await self._clock.sleep(BACKOFF * 2 ** (tries - 2))
-                rolled = await self._attempt(work.job)
-        finally:
-            # all at once: what earlier tries cost is counted only when the last one is done
-            self._purse.release(0, tries - 1)
-        seconds = self._clock.monotonic() - started
-        outcome = rolled.outcome(seconds, tries)
+        work.started = self._clock.monotonic()
+        outcome = await self._attempt(work)
+        if outcome.failure is not None and outcome.failure.retryable:
+            outcome = await self._retry(work, outcome)
         self._finish(work, outcome)
         # what is settled will not be run again; what an outage left open may be, up to the miss
-        if rolled.called and answered(outcome):
+        if work.called and answered(outcome):
             self._journal.forget_calls(work.job.scope)
+
+    async def _retry(self, work: _Work, outcome: Outcome) -> Outcome:
+        """Try again, as long as that is allowed and may help."""
+        try:
+            while outcome.failure is not None and outcome.failure.retryable:
+                if not self._may_retry(work.tries):
+                    break
+                work.tries += 1
+                await self._clock.sleep(BACKOFF * 2 ** (work.tries - 2))
+                outcome = await self._attempt(work)
+        finally:
+            # all at once: what earlier tries cost is counted only when the last one is done
+            self._purse.release(0, work.tries - 1)
+        return outcome
 
     def _may_retry(self, tries: int) -> bool:
         """Whether another try is allowed, with its worst case set aside if so."""
@@ -207,53 +216,55 @@ class Evaluator:
             return False
         return True
 
-    async def _attempt(self, job: Job) -> "_Rolled":
+    async def _attempt(self, work: _Work) -> Outcome:
+        job = work.job
         candidate = self._known.candidate(job.candidate_id)
         case = self._cases[job.case_id]
         scope = JournalScope(self._journal, job)
         rollout = await self._runner.run(job, candidate, case, scope)
         if isinstance(rollout, Failure):
-            return _Rolled(rollout, scope, scope.usage)
+            return self._outcome(work, scope, rollout, Rollout())
         score = await self._scorer.score(job, rollout, candidate, case, scope)
+        if not isinstance(score, Failure):
+            score = self._objective.fault(score.metrics) or usable(score)
+        return self._outcome(work, scope, score, rollout)
+
+    def _outcome(
+        self, work: _Work, scope: JournalScope, end: Score | Failure, rollout: Rollout
+    ) -> Outcome:
         trace = self._journal.put(rollout.trace) if rollout.trace else ""
         # calls made through the scope were counted there; a runner with calls of its own reports
         usage = scope.usage if scope.usage.calls else rollout.usage
-        if not isinstance(score, Failure):
-            score = self._objective.fault(score.metrics) or usable(score)
-        return _Rolled(score, scope, usage, trace)
+        work.called = work.called or scope.called
+        seconds = self._clock.monotonic() - work.started
+        if isinstance(end, Failure):
+            return Outcome({}, end, (), usage, seconds, work.tries, trace)
+        return Outcome(end.metrics, None, end.findings, usage, seconds, work.tries, trace)
 
     def _finish(self, work: _Work, outcome: Outcome) -> None:
         """Journal first; then tell."""
         job, step = work.job, work.step
         self._journal.record(step, job, outcome)
         self._known.add(job, outcome)
-        del self._works[job]
-        self._purse.release(1)
-        self._purse.settle(outcome)
-        self._meter(step).add(outcome)
+        self._put_away(work)
+        self._purse.meter(step).add(outcome)
         self.listener(step, job, outcome)
         for order in work.orders:
             order.left -= 1
             if order.left == 0 and not order.future.done():
                 order.future.set_result(None)
 
-    def count(self, step: int, outcome: Outcome) -> None:
-        """Count a rollout of an earlier sitting towards a step that is still open."""
-        self._purse.settle(outcome)
-        self._meter(step).add(outcome)
-
-    def _meter(self, step: int) -> Meter:
-        meter = self.meters.get(step)
-        if meter is None:
-            meter = self.meters[step] = Meter()
-        return meter
-
     def _fail(self, work: _Work, error: Exception) -> None:
-        self._works.pop(work.job, None)
-        self._purse.release(1)
+        self._put_away(work)
         for order in work.orders:
             if not order.future.done():
                 order.future.set_exception(error)
+
+    def _put_away(self, work: _Work) -> None:
+        # once: a runner that answers or raises after it was cancelled is put away already
+        if self._works.get(work.job) is work:
+            del self._works[work.job]
+            self._purse.release(1)
 
     def _abandon(self, order: _Order) -> None:
         for work in self._works.values():
@@ -265,32 +276,10 @@ class Evaluator:
     def _sweep(self) -> None:
         """Cancel the work that nobody waits for."""
         for work in [work for work in self._works.values() if not work.orders]:
-            del self._works[work.job]
-            self._purse.release(1)
+            self._put_away(work)
             if work.task is not None:
                 work.task.cancel()
-                self._meter(work.step).cancelled += 1
-
-
-class _Rolled:
-    """One attempt, done."""
-
-    __slots__ = ("called", "failure", "score", "trace", "usage")
-
-    def __init__(
-        self, end: Score | Failure, scope: JournalScope, usage: Usage, trace: str = ""
-    ) -> None:
-        self.called = scope.called
-        self.failure = end if isinstance(end, Failure) else None
-        self.score = end if isinstance(end, Score) else None
-        self.usage = usage
-        self.trace = trace
-
-    def outcome(self, seconds: float, tries: int) -> Outcome:
-        if self.score is None:
-            return Outcome({}, self.failure, (), self.usage, seconds, tries, self.trace)
-        score = self.score
-        return Outcome(score.metrics, None, score.findings, self.usage, seconds, tries, self.trace)
+                self._purse.meter(work.step).cancelled += 1
 
 
 def _nobody(step: int, job: Job, outcome: Outcome) -> None:

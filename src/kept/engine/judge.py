@@ -102,7 +102,8 @@ class Judge:
                 return Verdict("skip", reason, code="stale")
         if applied.candidate.id in ground.judged:
             return duplicate()
-        return self._limits(incumbent, applied.candidate)
+        over = self._limits(incumbent, applied.candidate)
+        return over or self._hack(incumbent, applied.candidate)
 
     def _limits(self, incumbent: Candidate, candidate: Candidate) -> Verdict | None:
         rules = self._plan.rules
@@ -115,6 +116,14 @@ class Judge:
             if lines > rules.max_changed_lines:
                 reason = f"changes {lines} lines, {rules.max_changed_lines} allowed"
                 return Verdict("discard", reason, code="over limit")
+        return None
+
+    def _hack(self, incumbent: Candidate, candidate: Candidate) -> Verdict | None:
+        """The first guard's reason to refuse a candidate."""
+        for guard in self._plan.guards:
+            reason = guard.check(self._plan.seed, incumbent, candidate)
+            if reason is not None:
+                return Verdict("discard", f"guard {guard.name}: {reason}", code="guard")
         return None
 
     async def _ask_gate(

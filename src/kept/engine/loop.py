@@ -22,7 +22,7 @@ from kept.engine.interrupt import Interrupt
 from kept.engine.judge import Ground, Judge, Judged, duplicate
 from kept.engine.known import Known
 from kept.engine.propose import Proposing
-from kept.engine.purse import Meter, OutOfBudget, Purse
+from kept.engine.purse import OutOfBudget, Purse
 from kept.errors import KeptError
 from kept.gates.common import MIN_COVERAGE
 
@@ -79,8 +79,10 @@ class Loop:
                 if ended is not None:
                     reason = ended
                     break
-        except KeptError as error:
-            reason = StopReason("error", error.message)
+        except Exception as error:
+            # a bug of ours or of a runner is not mended by calling it something else
+            what = error.message if isinstance(error, KeptError) else repr(error)
+            reason = StopReason("error", what)
             raise
         finally:
             await self._wind_down(reason)
@@ -96,13 +98,15 @@ class Loop:
         self._proposing.remember(state)
         if state.next_step == 0:
             return
-        elsewhere = {*state.judged, state.seed}
+        elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
         if state.open:
             waiting = {step.step for step in state.open}
             for step, job, outcome in self._journal.tail(state.open[0].rollouts_at):
                 elsewhere.add(job.candidate_id)
                 if step in waiting:
-                    self._evaluator.count(step, outcome)
+                    self._purse.meter(step).add(outcome)
+            for waiting_step in state.open:
+                self._purse.pay(waiting_step.spend)
         self._known.elsewhere |= elsewhere
         for step in state.open:
             self._start(step.step)
@@ -192,8 +196,7 @@ class Loop:
         """What a step used, and how much of it to no use."""
         tried = set(self._judge.attempts.pop(step.step, ())) - {candidate}
         moot = sum(len(self._known.of(id_)) for id_ in tried if id_ != self.state.incumbent)
-        meter = self._evaluator.meters.pop(step.step, None) or Meter()
-        return meter.spend(moot) + step.spend
+        return self._purse.close(step.step, moot) + step.spend
 
     def _forget(self) -> None:
         """Let go of candidates that are out of play."""
@@ -216,6 +219,7 @@ class Loop:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self._evaluator.close()
         await self._plan.runner.close()
+        await self._plan.scorer.close()
 
     def _step(self, number: int) -> OpenStep:
         return next(step for step in self.state.open if step.step == number)

@@ -93,6 +93,7 @@ class Proposing:
             memory=opened.memory,
             rules=self._plan.rules,
             objective=self._plan.objective,
+            guidance=self._plan.guidance,
         )
         return await self._converse(proposer, brief)
 
@@ -124,8 +125,13 @@ class Proposing:
             return await proposer.propose(brief, scope)
         except KeptError:
             raise
+        except asyncio.CancelledError as error:
+            me = asyncio.current_task()
+            if me is None or me.cancelling():
+                raise
+            return _crash(error)
         except Exception as error:  # noqa: BLE001 # the port wrapper: a proposer's bug is a value
-            return Failure("crash", "infrastructure", f"{type(error).__name__}: {error}")
+            return _crash(error)
         finally:
             self._flying -= 1
             if not self._flying:
@@ -147,3 +153,7 @@ class Proposing:
 
     def _event(self, number: int) -> asyncio.Event:
         return self._told.setdefault(number, asyncio.Event())
+
+
+def _crash(error: BaseException) -> Failure:
+    return Failure("crash", "infrastructure", f"{type(error).__name__}: {error}")

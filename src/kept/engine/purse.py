@@ -75,14 +75,15 @@ class Purse:
         self._elapsed = elapsed
         self._worst = worst_usd
         self._before = spent
-        self._meter = Meter()
+        self.meters: dict[int, Meter] = {}
+        """What the rollouts that each open step asked for used."""
         self._rollouts = 0
         self._tries = 0
 
     @property
     def spent(self) -> Spend:
         """All that was used."""
-        return self._before + self._meter.spend()
+        return sum((meter.spend() for meter in self.meters.values()), self._before)
 
     def reserve(self, rollouts: int, tries: int = 0) -> None:
         """Set aside the worst case of so many rollouts, or raise `OutOfBudget`.
@@ -105,9 +106,19 @@ class Purse:
         self._rollouts -= rollouts
         self._tries -= tries
 
-    def settle(self, outcome: Outcome) -> None:
-        """Count what a rollout really used."""
-        self._meter.add(outcome)
+    def meter(self, step: int) -> Meter:
+        """The meter of a step that is open."""
+        meter = self.meters.get(step)
+        if meter is None:
+            meter = self.meters[step] = Meter()
+        return meter
+
+    def close(self, step: int, moot: int) -> Spend:
+        """What the rollouts of a step used, now that it needs no meter any more."""
+        meter = self.meters.pop(step, None)
+        spend = meter.spend(moot) if meter is not None else Spend(moot=moot)
+        self._before += spend
+        return spend
 
     def pay(self, spend: Spend) -> None:
         """Count what something other than a rollout used."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kept.core.objective import Objective
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
-from kept.core.score import Evaluation
+from kept.core.score import Evaluation, check_constraints
 from kept.core.verdict import Side, Verdict
 
 MIN_COVERAGE = 0.9
@@ -53,15 +53,8 @@ def not_comparable(
 
 def broken_constraint(evaluation: Evaluation, objective: Objective) -> str | None:
     """The first constraint that does not hold, in words."""
-    answered = evaluation.asked - evaluation.missing
-    for constraint in objective.constraints:
-        tally = evaluation.metrics.get(constraint.metric)
-        if tally is None or tally.n < answered:
-            # a rollout that failed did not show that the constraint holds
-            return f"{constraint}: not emitted by every rollout"
-        if not constraint.holds(tally.mean):
-            return f"{constraint}: it is {tally.mean:g}"
-    return None
+    checked = check_constraints(evaluation, objective)
+    return next((str(one) for one in checked if not one.holds), None)
 
 
 class Losses(NamedTuple):

@@ -3,37 +3,51 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Cases, implicit_cases
 from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.plan import Plan, fill_width
+from kept.core.ports import Journal, Sink
 from kept.core.schedule import RoundRobin
 from kept.gates import Strict
 from kept.proposers.variants import Variant, Variants
 from kept.recipes import Compiled
+from kept.recipes.confine import confine, modes
+from kept.recipes.editing import check_proposers
 from kept.runners.command import CommandRunner
 from kept.sandbox import Command
-from kept.scorers.command import CommandScorer
+from kept.sandbox.command import MIB
+from kept.scorers.command import CommandScorer, Fields
 from kept.spec.cases import overlap_warnings, read_cases
+from kept.spec.companions import check_outputs, read_guidance
 from kept.spec.files import Alternative, read_alternatives, read_artifacts
 from kept.spec.load import section, validate
+from kept.spec.scorers import ScorerSpec
 from kept.spec.source import Source, read_source
 from kept.spec.task import (
     ArtifactsSpec,
     CasesSpec,
+    LoggingSpec,
+    MutationSpec,
     RunnerSpec,
-    ScorerSpec,
     TaskSpec,
     VariantsSpec,
 )
+from kept.store.candidates import CandidateFolder
+from kept.store.results import ResultsFile
 from kept.workspace import Scratch
 
-_NO_MEANING = {"id", "description", "budget", "workers", "width"}
+_NO_MEANING: Mapping[str, Any] = {
+    **dict.fromkeys(("id", "description", "budget", "logging", "workers", "width"), True),
+    "policy": {"on_failure"},
+}
 """What a resume may change: it alters how long a run goes on, or how fast, but no verdict."""
 
 
@@ -42,6 +56,8 @@ class _Files:
     """What a task's files say."""
 
     texts: Mapping[str, str]
+    editable: Collection[str]
+    guidance: Mapping[str, str]
     alternatives: tuple[tuple[Alternative, ...], ...]
     """By proposer."""
     cases: Cases
@@ -54,7 +70,8 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
     files = _read_files(source)
     source.check()
     assert task is not None, "a task without problems is a task"
-    scratch = Scratch()
+    scratch = Scratch(modes(source.folder, files.texts))
+    confined = confine(source, task, files.texts)
     runner = Command(
         task.runner.command,
         source.folder / task.runner.cwd,
@@ -69,57 +86,80 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         for name, group in zip(_names(task), files.alternatives, strict=True)
     )
     workers = task.workers or _processors()
+    objective = _objective(task)
     plan = Plan(
         recipe="artifact",
         seed=Candidate(files.texts),
         rules=Rules(
-            {name: Artifact(name) for name in files.texts},
+            {name: Artifact(name) for name in files.editable},
             max_files=task.artifacts.max_files_per_iteration,
+            max_changed_lines=task.mutation.max_changed_lines,
         ),
         cases=files.cases,
-        runner=CommandRunner(runner, scratch),
-        scorer=CommandScorer(scorer, scratch),
-        objective=_objective(task),
+        runner=CommandRunner(confined.runner(runner), scratch, task.sandbox.output_mb * MIB),
+        scorer=CommandScorer(confined.scorer(scorer), scratch, _fields(task)),
+        objective=objective,
         proposers=proposers,
         schedule=RoundRobin(tuple(proposer.name for proposer in proposers)),
         gate=Strict(),
-        budget=Budget(**task.budget.model_dump()),
+        budget=_budget(task),
         width=task.width or fill_width(workers, len(files.cases.holdout)),
         workers=workers,
         inputs={
-            "spec": _hash(task.model_dump(exclude=_NO_MEANING, exclude_defaults=True)),
+            "spec": _hash(_meaning(task)),
             "variants": _hash(files.alternatives),
+            **({"guidance": _hash(files.guidance)} if files.guidance else {}),
         },
         facts={
             "spec": str(path.resolve()),
             "set": list(overrides),
             "id": task.id or source.folder.name,
             "description": task.description,
+            "source": str(source.folder.resolve()),
+            "runner": task.runner.model_dump(exclude={"env"}),
+            "scorer": task.scorer.model_dump(exclude_defaults=True),
+            "sandbox": confined.facts(),
         },
+        guidance=files.guidance,
+        views=_views(task, source.folder, objective),
+        worst_seconds=runner.timeout + scorer.timeout,
     )
-    return Compiled(plan, overlap_warnings(files.cases))
+    return Compiled(plan, (*overlap_warnings(files.cases), *confined.warnings()))
 
 
 def _read_files(source: Source) -> _Files:
     """Look at every file that a right part of the spec names."""
     artifacts = section(source, ("artifacts",), ArtifactsSpec)
     texts = read_artifacts(source, artifacts.include, artifacts.exclude) if artifacts else {}
+    mutation = section(source, ("mutation",), MutationSpec) or MutationSpec()
+    editable = {name: texts[name] for name in texts if _may_edit(name, mutation)}
+    if texts and not editable:
+        message = "leaves no artifact to edit"
+        source.report(("mutation", "allowed_file_types"), message, f"there are {', '.join(texts)}")
+    logging = section(source, ("logging",), LoggingSpec) or LoggingSpec()
+    check_outputs(source, logging.results_file, logging.candidate_dir, texts)
+    check_proposers(source)
     groups: list[tuple[Alternative, ...]] = []
     while proposer := section(source, ("proposers", len(groups)), VariantsSpec):
         loc = ("proposers", len(groups), "files")
-        groups.append(read_alternatives(source, loc, proposer.files, texts))
+        groups.append(read_alternatives(source, loc, proposer.files, editable))
     for name, model in (("runner", RunnerSpec), ("scorer", ScorerSpec)):
         command = section(source, (name,), model)
         if command and not (source.folder / command.cwd).is_dir():
             source.report((name, "cwd"), f"there is no folder `{command.cwd}`")
     cases = section(source, ("cases",), CasesSpec)
     found = read_cases(source, cases) if cases else None
-    return _Files(texts, tuple(groups), found or implicit_cases())
+    guidance = read_guidance(source, texts)
+    return _Files(texts, editable, guidance, tuple(groups), found or implicit_cases())
+
+
+def _may_edit(name: str, mutation: MutationSpec) -> bool:
+    return not mutation.allowed_file_types or name.endswith(mutation.allowed_file_types)
 
 
 def _names(task: TaskSpec) -> list[str]:
     """A name of its own for each proposer."""
-    kinds = [proposer.kind for proposer in task.proposers]
+    kinds = [proposer.kind for proposer in task.proposers or ()]
     nth = [kinds[: at + 1].count(kind) for at, kind in enumerate(kinds)]
     return [f"{kind}-{n}" if n > 1 else kind for kind, n in zip(kinds, nth, strict=True)]
 
@@ -137,6 +177,36 @@ def _objective(task: TaskSpec) -> Objective:
         ),
         spec.tie_tolerance,
     )
+
+
+def _budget(task: TaskSpec) -> Budget:
+    limits = task.budget.model_dump()
+    if task.policy.on_failure == "stop":
+        limits["max_failures"] = 1
+    return Budget(**limits)
+
+
+def _fields(task: TaskSpec) -> Fields:
+    parse = task.scorer.parse
+    return Fields(parse.score_field, parse.metrics_field, task.objective.primary_metric)
+
+
+def _views(
+    task: TaskSpec, folder: Path, objective: Objective
+) -> tuple[Callable[[Path, Journal], Sink], ...]:
+    made: list[Callable[[Path, Journal], Sink]] = []
+    if task.logging.results_file:
+        path = folder / task.logging.results_file
+        made.append(partial(ResultsFile, path, objective, task.policy.on_failure))
+    if task.logging.candidate_dir:
+        made.append(partial(CandidateFolder, folder / task.logging.candidate_dir))
+    return tuple(made)
+
+
+def _meaning(task: TaskSpec) -> dict[str, Any]:
+    """What verdicts depend on; spelling a default out changes nothing."""
+    dump = task.model_dump(exclude=dict(_NO_MEANING), exclude_defaults=True)
+    return {name: value for name, value in dump.items() if value != {}}
 
 
 def _processors() -> int:

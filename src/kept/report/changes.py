@@ -1,7 +1,7 @@
 """The texts behind a step: its candidate, what it was judged against, and what differs."""
 
 from kept.core.artifact import Candidate
-from kept.core.edit import EditReport, diff
+from kept.core.edit import diff, reapply
 from kept.core.event import StepClosed
 from kept.errors import JournalError
 from kept.store.reader import Run
@@ -26,16 +26,5 @@ def _candidate(run: Run, closed: StepClosed, incumbent: Candidate) -> Candidate:
         return run.candidate(closed.candidate)
     except JournalError:
         # one that a guard refused was never stored, but its edits say exactly what it was
-        return respliced(incumbent, closed.reports)
+        return reapply(incumbent, closed.reports)
 
-
-def respliced(incumbent: Candidate, reports: tuple[EditReport, ...]) -> Candidate:
-    """The candidate that applied edits made of their incumbent."""
-    texts = dict(incumbent.texts)
-    for report in reports:
-        splice = report.splice
-        if splice is not None:
-            text = texts.get(splice.path, "")
-            end = splice.start + len(splice.removed)
-            texts[splice.path] = text[: splice.start] + splice.inserted + text[end:]
-    return Candidate(texts, incumbent.blobs)

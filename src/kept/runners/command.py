@@ -8,12 +8,17 @@ The execution is journalled as one call, so a run that was killed between runnin
 again without running again.
 """
 
+import signal
+
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
-from kept.sandbox import Command, Exit, execute
+from kept.sandbox import Command, Exit
 from kept.workspace import MAX_OUTPUT, Output, Scratch
+
+_LIMITS = (signal.SIGXCPU, signal.SIGXFSZ)
+"""What ends a process that uses too many seconds, or writes too large a file."""
 
 _NOT_RUN = (126, 127)
 """What a shell exits with when the command is not executable, or not there."""
@@ -41,7 +46,7 @@ class CommandRunner:
     async def _execute(self, candidate: Candidate, case: Case) -> Rollout | Failure:
         try:
             with self._scratch.workspace(candidate, case) as workspace:
-                ended = await execute(self._command, workspace.variables())
+                ended = await workspace.run(self._command)
                 failure = ended if isinstance(ended, Failure) else self._fault(ended)
                 if failure is not None:
                     return failure
@@ -64,6 +69,8 @@ class CommandRunner:
         if ended.code in _NOT_RUN:
             message = f"the shell cannot run `{self._command.line}` ({ended})"
             return Failure("harness", "infrastructure", message, ended.detail())
+        if ended.signal in _LIMITS:
+            return Failure("limit", "candidate", str(ended), ended.detail())
         return Failure("crash", "candidate", str(ended), ended.detail())
 
 

@@ -44,14 +44,10 @@ class FunctionRunner:
         """Call the function once."""
         args = (candidate, case.data) if self._takes_case else (candidate,)
         try:
-            if self._threads is None:
-                answer = self._function(*args)
-            else:
-                answer = self._threads.call(self._function, *args)
             if self._timeout is None:
-                answer = await answer
+                answer = await self._call(args)
             else:
-                work = asyncio.ensure_future(answer)
+                work = asyncio.ensure_future(self._call(args))
                 try:
                     # not wait_for: its TimeoutError could not be told from one the user raised
                     await asyncio.wait([work], timeout=self._timeout)
@@ -67,6 +63,21 @@ class FunctionRunner:
         except Exception as error:  # noqa: BLE001 # the port wrapper: a user's exception is a value
             return failure_of(error)
         return self._rollout(answer)
+
+    async def _call(self, args: tuple[object, ...]) -> Any:  # noqa: ANN401 # the function's
+        try:
+            if self._threads is None:
+                return await self._function(*args)
+            return await self._threads.call(self._function, *args)
+        except SystemExit as error:
+            # a task that lets it through takes the event loop with it, and so the whole run
+            raise RuntimeError(f"SystemExit: {error}") from error
+        except asyncio.CancelledError as error:
+            me = asyncio.current_task()
+            if me is None or me.cancelling():
+                raise
+            # nobody cancelled us: something that the function waits for was cancelled
+            raise RuntimeError(f"CancelledError: {error}") from error
 
     async def close(self) -> None:
         """End the threads; one that is still in the user's code cannot be stopped, only left."""
@@ -126,7 +137,7 @@ def _number(value: object) -> float | None:
         return None
     try:
         return float(value)  # pyright: ignore[reportArgumentType] # asked of anything, refused below
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

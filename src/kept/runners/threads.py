@@ -73,6 +73,9 @@ def _answer(
 ) -> None:
     try:
         answer = function(*args)
+    except StopIteration as error:
+        # the one exception that a future refuses: whoever awaits it would wait for ever
+        tell, what = future.set_exception, RuntimeError(f"StopIteration: {error}")
     except BaseException as error:  # noqa: BLE001 # carried over to whoever awaits the future
         tell, what = future.set_exception, error
     else:

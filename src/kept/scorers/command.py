@@ -5,6 +5,7 @@ harness: when it fails, no candidate is to blame.
 """
 
 import json
+from dataclasses import dataclass
 from math import isfinite
 from typing import cast, get_args
 
@@ -13,18 +14,31 @@ from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score, Severity
-from kept.sandbox import Command, execute
+from kept.sandbox import Command
 from kept.workspace import Scratch
 
 _SEVERITIES: tuple[str, ...] = get_args(Severity)
 
 
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Where the measures stand in what a scorer prints."""
+
+    score: str | None = None
+    """Path of what becomes the primary metric; None where that has its own name."""
+    metrics: str = "metrics"
+    """Path of an object with further measures."""
+    metric: str = "score"
+    """Name of the primary metric."""
+
+
 class CommandScorer:
     """Runs a command for every rollout."""
 
-    def __init__(self, command: Command, scratch: Scratch) -> None:
+    def __init__(self, command: Command, scratch: Scratch, fields: Fields | None = None) -> None:
         self._command = command
         self._scratch = scratch
+        self._fields = fields or Fields()
 
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
@@ -32,7 +46,7 @@ class CommandScorer:
         """Run the command once and read what it prints."""
         try:
             with self._scratch.workspace(candidate, case, rollout.files) as workspace:
-                ended = await execute(self._command, workspace.variables())
+                ended = await workspace.run(self._command)
         except OSError as error:
             message = f"cannot use the scratch folder: {error.strerror}"
             return Failure("limit", "infrastructure", message)
@@ -48,7 +62,10 @@ class CommandScorer:
         if printed is None:
             message = f"the scorer printed no JSON object but {ended.stdout.strip()[-200:]!r}"
             return Failure("harness", "infrastructure", message, ended.detail())
-        return read_score(printed, rollout)
+        return read_score(printed, rollout, self._fields)
+
+    async def close(self) -> None:
+        """Nothing to do: who made the scratch folder removes it."""
 
 
 def last_object(text: str) -> dict[str, object] | None:
@@ -65,19 +82,29 @@ def last_object(text: str) -> dict[str, object] | None:
     return found
 
 
-def read_score(printed: dict[str, object], rollout: Rollout) -> Score | Failure:
+def read_score(
+    printed: dict[str, object], rollout: Rollout, fields: Fields | None = None
+) -> Score | Failure:
     """The measures and findings of what a scorer printed.
 
     Numbers stand at the top or in an object `metrics`; where both have a name, the top one counts.
     """
-    nested = printed.get("metrics", {})
+    fields = fields or Fields()
+    nested = _at(printed, fields.metrics, {})
     if not isinstance(nested, dict):
-        return _strange(f"`metrics` is {nested!r:.80}, not an object")
+        return _strange(f"`{fields.metrics}` is {nested!r:.80}, not an object")
     flat = {name: value for name, value in printed.items() if isinstance(value, int | float)}
+    inner = cast("dict[str, object]", nested)
+    found = {**inner, **flat}
+    if fields.score is not None:
+        found[fields.metric] = _at(printed, fields.score, None)
+        if found[fields.metric] is None:
+            return _strange(f"there is no `{fields.score}` in {json.dumps(printed)[:200]}")
     metrics = dict(rollout.metrics)
-    for name, value in {**cast("dict[str, object]", nested), **flat}.items():
+    for name, value in found.items():
         if not isinstance(value, int | float):
-            return _strange(f"`metrics.{name}` is {value!r:.80}, not a number")
+            place = f"{fields.metrics}.{name}" if inner.get(name) is value else name
+            return _strange(f"`{place}` is {value!r:.80}, not a number")
         number = _finite(value)
         if number is None:
             message = f"`{name}` is {value!r:.80}, not a finite number"
@@ -85,6 +112,16 @@ def read_score(printed: dict[str, object], rollout: Rollout) -> Score | Failure:
         metrics[name] = number
     findings = _findings(printed.get("findings", []))
     return findings if isinstance(findings, Failure) else Score(metrics, findings)
+
+
+def _at(printed: dict[str, object], path: str, otherwise: object) -> object:
+    """What stands at a dotted path."""
+    value: object = printed
+    for part in path.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return otherwise
+        value = cast("dict[str, object]", value)[part]
+    return value
 
 
 def _finite(value: int | float) -> float | None:

@@ -15,3 +15,6 @@ class RecordedScorer:
     ) -> Score | Failure:
         """Take them as they are."""
         return Score(rollout.metrics)
+
+    async def close(self) -> None:
+        """Nothing was opened."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from kept.spec.place import Place, locate
 from kept.spec.source import Source, kind_of
 from kept.spec.yaml import Loc
 
@@ -57,13 +58,18 @@ def section(source: Source, loc: Loc, model: type[M]) -> M | None:
 
 
 def _report(source: Source, fault: ErrorDetails, model: type[BaseModel]) -> None:
-    loc = fault["loc"]
+    place = locate(model, fault["loc"])
+    loc = place.loc
     kind, given = fault["type"], fault["input"]
     ctx: Mapping[str, Any] = fault.get("ctx", {})
     if kind == "missing":
         source.report(loc, "missing")
     elif kind == "extra_forbidden":
-        source.report(loc, "unknown key", _advice(str(loc[-1]), _keys(model, loc[:-1])))
+        source.report(
+            loc, "unknown key", _advice(str(loc[-1]), locate(model, fault["loc"][:-1]).keys)
+        )
+    elif kind.startswith("union_tag"):
+        _report_tag(source, place, given, ctx)
     elif kind in _WANTED:
         source.report(loc, f"{kind_of(given)}, where {_WANTED[kind]} was expected")
     elif kind in _BOUNDS:
@@ -75,24 +81,25 @@ def _report(source: Source, fault: ErrorDetails, model: type[BaseModel]) -> None
         source.report(loc, fault["msg"].removeprefix("Value error, "))
 
 
+def _report_tag(source: Source, place: Place, given: object, ctx: Mapping[str, Any]) -> None:
+    """A mapping that does not say, or says wrongly, which of several kinds it is."""
+    if not isinstance(given, dict):
+        source.report(place.loc, f"{kind_of(given)}, where a mapping was expected")
+        return
+    key = place.tag
+    if key not in given:
+        source.report((*place.loc, key), "missing")
+        return
+    said = cast("dict[str, object]", given)[key]
+    known = [name.strip("'") for name in str(ctx["expected_tags"]).split(", ")]
+    near = get_close_matches(str(said), known, n=1, cutoff=0.6)
+    message = (
+        f"{kind_of(said)}, where one of {', '.join(f'`{name}`' for name in known)} was expected"
+    )
+    source.report((*place.loc, key), message, f"did you mean `{near[0]}`?" if near else None)
+
+
 def _advice(key: str, known: list[str]) -> str:
     longer = [name for name in known if name.startswith(key)]
     near = longer if len(longer) == 1 else get_close_matches(key, known, n=1, cutoff=0.7)
     return f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"
-
-
-def _keys(model: type[BaseModel], loc: Loc) -> list[str]:
-    """The keys that a mapping somewhere below a model may have."""
-    for part in loc:
-        if isinstance(part, str) and part in model.model_fields:
-            inner = _model_in(model.model_fields[part].annotation)
-            if inner is not None:
-                model = inner
-    return list(model.model_fields)
-
-
-def _model_in(annotation: object) -> type[BaseModel] | None:
-    """The model inside `X | None`, `tuple[X, ...]` and the like."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(filter(None, map(_model_in, get_args(annotation))), None)

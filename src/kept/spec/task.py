@@ -5,30 +5,19 @@ is not here.
 """
 
 import re
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from kept.core.artifact import is_safe_path
 from kept.core.case import SPLITS
 from kept.core.objective import Direction, Operator
 from kept.sandbox import TIMEOUT
-
-T = TypeVar("T", bound=tuple[object, ...])
+from kept.spec.base import Count, Finite, Model, Seconds, Text, Texts, no_nul, some
+from kept.spec.sandbox import SandboxSpec
+from kept.spec.scorers import ScorerSpec
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def _no_nul(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("holds a NUL character")
-    return text
-
-
-def _some(values: T) -> T:
-    # not min_length: that counts what is wrong in itself as not there, and says so too
-    if not values:
-        raise ValueError("empty, where at least one was expected")
-    return values
 
 
 def _number(value: object) -> object:
@@ -43,6 +32,20 @@ def _ratio(text: str) -> str:
     return text
 
 
+def _file_type(text: str) -> str:
+    if not re.fullmatch(r"\.[^./\\\s]+", text):
+        raise ValueError(f"`{text}` is not a file type; write it as in `.md`")
+    return text
+
+
+def _below(text: str) -> str:
+    if not is_safe_path(text.rstrip("/")):
+        raise ValueError(f"`{text}` is not a path below the task's folder")
+    if text.split("/")[0] in (".git", ".kept"):
+        raise ValueError(f"`{text}` is in a folder that is not yours to write to")
+    return text.rstrip("/")
+
+
 def _env(variables: dict[str, str]) -> dict[str, str]:
     for name in variables:
         if not _NAME.fullmatch(name):
@@ -52,26 +55,32 @@ def _env(variables: dict[str, str]) -> dict[str, str]:
     return variables
 
 
-Text = Annotated[str, Field(min_length=1), AfterValidator(_no_nul)]
-# YAML has lists, and a strict tuple would refuse them
-Texts = Annotated[tuple[Text, ...], Field(strict=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Seconds = Annotated[Finite, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
-
-
-class Model(BaseModel):
-    """What all parts of a spec have in common: no unknown keys, no guessing at types."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
 class ArtifactsSpec(Model):
     """Which files may change."""
 
-    include: Annotated[Texts, AfterValidator(_some)]
+    include: Annotated[Texts, AfterValidator(some)]
     exclude: Texts = ()
     max_files_per_iteration: Count | None = None
+
+
+class MutationSpec(Model):
+    """How artifacts may be changed."""
+
+    mode: Literal["direct_edit"] | None = None
+    """`direct_edit` has a model edit the artifacts; `proposers`, where given, do it instead."""
+    allowed_file_types: Annotated[
+        tuple[Annotated[Text, AfterValidator(_file_type)], ...], Field(strict=False)
+    ] = ()
+    """Artifacts of other types are carried along and never edited; by default all may be."""
+    max_changed_lines: Count | None = None
+    """Lines removed plus lines added by one candidate."""
+
+
+class ModelsSpec(Model):
+    """Which models do what."""
+
+    optimizer: Text | None = None
+    """Edits the artifacts; by default the one that KEPT_MODEL names."""
 
 
 class RunnerSpec(Model):
@@ -80,18 +89,9 @@ class RunnerSpec(Model):
     command: Text
     cwd: Text = "."
     timeout_seconds: Seconds = TIMEOUT
-    env: Annotated[dict[str, Annotated[str, AfterValidator(_no_nul)]], AfterValidator(_env)] = (
-        Field(default_factory=dict[str, str])
+    env: Annotated[dict[str, Annotated[str, AfterValidator(no_nul)]], AfterValidator(_env)] = Field(
+        default_factory=dict[str, str]
     )
-
-
-class ScorerSpec(Model):
-    """The command that prints the score."""
-
-    type: Literal["command"] = "command"
-    command: Text
-    cwd: Text = "."
-    timeout_seconds: Seconds = TIMEOUT
 
 
 class ObjectiveSpec(Model):
@@ -131,8 +131,12 @@ class TieBreakerSpec(Model):
 
 
 class PolicySpec(Model):
-    """How ties are decided."""
+    """How a candidate is decided on."""
 
+    keep_if: Literal["better_primary"] = "better_primary"
+    """`better_primary` is the gate `strict`."""
+    on_failure: Literal["discard", "stop"] = "discard"
+    """What a candidate that crashes does: it is dropped and the run goes on, or it ends the run."""
     tie_breakers: Annotated[tuple[TieBreakerSpec, ...], Field(strict=False)] = ()
 
 
@@ -140,7 +144,7 @@ class VariantsSpec(Model):
     """A proposer of texts that somebody already wrote."""
 
     kind: Literal["variants"]
-    files: Annotated[Texts, AfterValidator(_some)]
+    files: Annotated[Texts, AfterValidator(some)]
 
 
 class BudgetSpec(Model):
@@ -173,21 +177,36 @@ class CasesSpec(Model):
         return tuple(int(part) for part in self.split.split(":"))
 
 
+class LoggingSpec(Model):
+    """Views of the journal, written as the run goes."""
+
+    results_file: Annotated[Text, AfterValidator(_below)] | None = None
+    """One JSON line an iteration; lines of other runs stay."""
+    candidate_dir: Annotated[Text, AfterValidator(_below)] | None = None
+    """A diff for each candidate, and the files of those that were kept."""
+
+
 class TaskSpec(Model):
     """A whole task.yaml."""
 
     id: Text | None = None
     description: str = ""
     artifacts: ArtifactsSpec
+    mutation: MutationSpec = MutationSpec()
+    models: ModelsSpec = ModelsSpec()
     runner: RunnerSpec
     scorer: ScorerSpec
     objective: ObjectiveSpec
     constraints: Annotated[tuple[ConstraintSpec, ...], Field(strict=False)] = ()
     policy: PolicySpec = PolicySpec()
-    proposers: Annotated[tuple[VariantsSpec, ...], Field(strict=False), AfterValidator(_some)]
+    proposers: (
+        Annotated[tuple[VariantsSpec, ...], Field(strict=False), AfterValidator(some)] | None
+    ) = None
     gate: Literal["strict"] = "strict"
     budget: BudgetSpec
+    logging: LoggingSpec = LoggingSpec()
     cases: CasesSpec | None = None
+    sandbox: SandboxSpec = SandboxSpec()
     workers: Count | None = None
     """Rollouts in flight at once; by default one for each processor."""
     width: Count | None = None

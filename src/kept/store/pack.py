@@ -1,15 +1,16 @@
 """Values addressed by key, many to one file.
 
-Entries are a header line and the bytes; beside the pack stands an index of where each begins. The
-index is a convenience: what it lacks is found by walking the headers.
+Entries are a header line and the bytes; beside the pack stands an index of where each begins,
+written when the pack is closed. The index is a convenience: what it lacks is found by walking the
+headers.
 """
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from kept.errors import JournalError
-from kept.store.appender import Appender
 
 
 class Pack:
@@ -21,7 +22,7 @@ class Pack:
         self._at: dict[str, tuple[int, int]] = {}
         self._size = 0
         self._fd = -1
-        self._index: Appender | None = None
+        self._writable = writable
         if writable:
             self._open_for_writing()
         elif self._path.exists():
@@ -35,7 +36,7 @@ class Pack:
             return key
         header = f"{key} {len(data)}\n".encode()
         entry = header + data + b"\n"
-        assert self._index is not None, "the pack is open for reading only"
+        assert self._writable, "the pack is open for reading only"
         try:
             done = os.write(self._fd, entry)
             while done < len(entry):
@@ -46,7 +47,6 @@ class Pack:
         start = self._size + len(header)
         self._size += len(entry)
         self._at[key] = (start, len(data))
-        self._index.write(f"{key} {start} {len(data)}\n".encode())
         return key
 
     def get(self, key: str) -> bytes:
@@ -70,11 +70,17 @@ class Pack:
 
     def close(self) -> None:
         """Let go of the files."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-        if self._index is not None:
-            self._index.close()
+        if self._fd < 0:
+            return
+        os.close(self._fd)
+        self._fd = -1
+        if self._writable:
+            rows = "".join(f"{key} {at} {size}\n" for key, (at, size) in self._at.items())
+            fresh = self._index_path.with_suffix(".new")
+            # a disk too full for the index does not matter: the next opening walks instead
+            with suppress(OSError):
+                fresh.write_text(rows)
+                fresh.replace(self._index_path)
 
     def _open_for_writing(self) -> None:
         try:
@@ -82,7 +88,6 @@ class Pack:
             self._fd = os.open(self._path, flags, 0o644)
         except OSError as error:
             raise JournalError(f"cannot open {self._path}: {error.strerror}") from error
-        self._index = Appender(self._index_path)
         self._read_index()
         # an entry that a crash cut short is nobody's: its key was never written elsewhere
         if self._size < os.fstat(self._fd).st_size:
@@ -111,5 +116,3 @@ class Pack:
                 return
             self._at[key] = (start, int(size))
             self._size = start + int(size) + 1
-            if self._index is not None:
-                self._index.write(f"{key} {start} {size}\n".encode())

@@ -39,7 +39,7 @@ class ScorerSuite:
     def test_a_rollout_is_scored(self) -> None:
         """By at least one measure, and measures are numbers."""
         for rollout in self.rollouts():
-            score = self._score(self.make_scorer(), rollout)
+            score = self._score_afresh(rollout)
             assert isinstance(score, Score), f"not a score: {score}"
             assert score.metrics, "a score has a measure"
             assert all(math.isfinite(value) for value in score.metrics.values()), score
@@ -50,12 +50,13 @@ class ScorerSuite:
         for rollout in (*self.rollouts(), *self.strange_rollouts()):
             first = self._score(used, rollout)
             assert self._score(used, rollout) == first, "asked again, it says something else"
-            assert self._score(self.make_scorer(), rollout) == first, "a fresh one differs"
+            assert self._score_afresh(rollout) == first, "a fresh one differs"
+        asyncio.run(used.close())
 
     def test_the_unexpected_is_a_score_or_a_failure(self) -> None:
         """Never an exception, and a failure says what happened."""
         for rollout in self.strange_rollouts():
-            score = self._score(self.make_scorer(), rollout)
+            score = self._score_afresh(rollout)
             assert isinstance(score, Score | Failure), f"neither score nor failure: {score}"
             assert isinstance(score, Score) or score.message, "a failure says what happened"
 
@@ -63,8 +64,21 @@ class ScorerSuite:
         """Others read it too."""
         for rollout in self.rollouts():
             metrics, files = dict(rollout.metrics), dict(rollout.files)
-            self._score(self.make_scorer(), rollout)
+            self._score_afresh(rollout)
             assert (dict(rollout.metrics), dict(rollout.files)) == (metrics, files)
+
+    def test_closing_twice_is_closing_once(self) -> None:
+        """And closing one that was never used is no error either."""
+        scorer = self.make_scorer()
+        asyncio.run(scorer.close())
+        asyncio.run(scorer.close())
+
+    def _score_afresh(self, rollout: Rollout) -> Score | Failure:
+        scorer = self.make_scorer()
+        try:
+            return self._score(scorer, rollout)
+        finally:
+            asyncio.run(scorer.close())
 
     def _score(self, scorer: Scorer, rollout: Rollout) -> Score | Failure:
         candidate, case = self.candidate(), self.case()

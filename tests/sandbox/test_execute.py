@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kept import sandbox
 from kept.core.rollout import Failure
-from kept.sandbox import Command, Exit, execute
+from kept.sandbox import Command, Exit, command, execute, running
 from tests.processes import is_gone, is_running, read_pid
 
 
@@ -38,7 +37,17 @@ def test_only_named_variables_reach_a_command(tmp_path: Path, monkeypatch: pytes
     assert seen["MODE"] == "dry run"
     assert seen["LANG"] == "C.UTF-8"
     of_the_shell = {"PWD", "OLDPWD", "SHLVL", "_"}
-    passed = {"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV", "MODE"}
+    passed = {
+        "PATH",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TMPDIR",
+        "VIRTUAL_ENV",
+        "MODE",
+        "KEPT_SANDBOX",
+    }
     assert seen.keys() <= of_the_shell | passed
 
 
@@ -56,7 +65,7 @@ def test_a_command_that_is_killed_says_by_what(tmp_path: Path):
 def test_of_much_output_the_end_is_kept_and_the_writer_never_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sandbox, "MAX_TEXT", 1000)
+    monkeypatch.setattr(command, "MAX_TEXT", 1000)
     ended = run("seq 1 100000; echo last; seq 1 100000 >&2", tmp_path)
     assert ended.ok
     assert ended.stdout.startswith("… 587900 bytes left out …\n")
@@ -78,7 +87,7 @@ def test_a_timeout_ends_the_whole_group(tmp_path: Path):
 
 
 def test_who_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sandbox, "GRACE", 0.1)
+    monkeypatch.setattr(running, "GRACE", 0.1)
     line = "trap '' TERM; sh -c 'echo $$ > pid; while :; do sleep 1; done' & echo $$ > own; wait"
     ended = run(line, tmp_path, seconds=0.3)
     assert ended.timed_out

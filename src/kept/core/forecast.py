@@ -1,0 +1,58 @@
+"""The most that a run can use, known before it starts."""
+
+from typing import NamedTuple
+
+from kept.core.plan import Plan
+from kept.core.verdict import Side, Verdict, View
+
+
+class Forecast(NamedTuple):
+    """Upper bounds; None where nothing in the plan is one."""
+
+    per_step: int
+    """Rollouts that the gate asks of a candidate to begin with."""
+    rollouts: int | None
+    """Were every step kept: each keep has the open steps judged anew."""
+    seconds: float | None
+    """Were every try to take as long as it may, and infrastructure to fail all it can."""
+    usd: float | None
+
+
+def forecast(plan: Plan) -> Forecast:
+    """What a plan comes to at worst. What proposers ask for themselves is not in it."""
+    challenger, incumbent = _asked(plan)
+    steps = plan.budget.max_iterations
+    rollouts = None if steps is None else incumbent + steps * plan.width * challenger
+    if plan.budget.max_rollouts is not None:
+        rollouts = min(plan.budget.max_rollouts, rollouts or plan.budget.max_rollouts)
+    usd = 0.0 if not plan.worst_usd else plan.budget.max_usd
+    if rollouts is not None and plan.worst_usd:
+        most = rollouts * (1 + plan.retries) * plan.worst_usd
+        usd = most if usd is None else min(usd, most)
+    return Forecast(challenger, rollouts, _seconds(plan, rollouts), usd)
+
+
+def _asked(plan: Plan) -> tuple[int, int]:
+    """Rollouts that the gate first asks of a challenger, and of an unknown incumbent."""
+    new, old = Side("challenger"), Side("incumbent")
+    cases = plan.cases
+    train, holdout = (tuple(case.id for case in part) for part in (cases.train, cases.holdout))
+    answer = plan.gate.decide(View(new, old, old, train, holdout, plan.objective))
+    asks = () if isinstance(answer, Verdict) else answer
+    counts = {side.id: 0 for side in (new, old)}
+    for ask in asks:
+        counts[ask.candidate] += len(ask.pairs)
+    return counts[new.id], counts[old.id]
+
+
+def _seconds(plan: Plan, rollouts: int | None) -> float | None:
+    each = plan.worst_seconds
+    if each is None:
+        return None
+    found: list[float] = []
+    if rollouts is not None:
+        found.append(-(-rollouts * (1 + plan.retries) // plan.workers) * each)
+    if plan.budget.max_minutes is not None:
+        # what has begun by then may end
+        found.append(plan.budget.max_minutes * 60 + each)
+    return min(found, default=None)

@@ -1,0 +1,159 @@
+"""What can be counted in a text: tokens, words, headings.
+
+Rough on purpose and the same for every model: guards and rules compare texts with each other, and a
+bill is counted elsewhere. Pure.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+# Japanese, Chinese, Korean: a sign of a script without spaces is a word of its own
+_SPACELESS = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_WORD = re.compile(rf"[{_SPACELESS}]|[^\W{_SPACELESS}]+")
+_FENCE = re.compile(r" {0,3}(```+|~~~+)")
+_ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_SPACE = re.compile(r"\s+")
+
+_STOP_WORDS = """
+a about after all also an and any are as at be been before but by can could did do does each for
+from had has have he her his how i if in into is it its may me more most must my no nor not of on
+one only or other our out over shall she should so some such than that the their them then there
+these they this those to too under up use very was we were what when where which while who will with
+without would you your
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""Words that say nothing of what a text is about; English, because most artifacts are."""
+
+TIMES = 5
+"""A word that stands fewer times is not repeated but used."""
+
+TOP = 3
+"""How many of the most repeated words a density adds up."""
+
+GRAM = 5
+"""Words in a row that make a phrase."""
+
+
+class Section(NamedTuple):
+    """A heading and whether anything stands below it."""
+
+    level: int
+    title: str
+    """As written, spaces evened out."""
+    empty: bool
+
+    @property
+    def key(self) -> str:
+        """What two spellings of one title have in common."""
+        return title_key(self.title)
+
+
+def count_tokens(text: str) -> int:
+    """Words and marks of punctuation: within a fifth or so of what models count in English."""
+    return len(_TOKEN.findall(text))
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, case and punctuation apart."""
+    return _WORD.findall(text.casefold())
+
+
+def line_of(text: str, nth: int) -> int:
+    """The line on which the nth word stands, from 1."""
+    for at, match in enumerate(_WORD.finditer(text.casefold())):
+        if at == nth:
+            return text.count("\n", 0, match.start()) + 1
+    return 1
+
+
+def grams(words: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
+    """Every stretch of so many words."""
+    return zip(*(words[at:] for at in range(size)), strict=False)
+
+
+def density(text: str) -> tuple[float, tuple[str, ...]]:
+    """Share of the content words that the most repeated ones take, and which these are."""
+    content = [w for w in words_of(text) if len(w) > 2 and not w.isdigit() and w not in STOP_WORDS]
+    top = [(word, n) for word, n in Counter(content).most_common(TOP) if n >= TIMES]
+    share = sum(n for _, n in top) / len(content) if content else 0.0
+    return share, tuple(word for word, _ in top)
+
+
+def keyword_density(text: str, keywords: Sequence[str]) -> float:
+    """Share of the words that stand inside one of these words or phrases."""
+    words = words_of(text)
+    inside: set[int] = set()
+    for keyword in keywords:
+        wanted = tuple(words_of(keyword))
+        for at, gram in enumerate(grams(words, len(wanted))):
+            if gram == wanted:
+                inside.update(range(at, at + len(wanted)))
+    return len(inside) / len(words) if words else 0.0
+
+
+def repetition(text: str) -> float:
+    """Share of the phrases of a text that stood in it before."""
+    all_grams = list(grams(words_of(text), GRAM))
+    return 1 - len(set(all_grams)) / len(all_grams) if all_grams else 0.0
+
+
+def title_key(title: str) -> str:
+    """A title without case, spacing and marks round it."""
+    return _SPACE.sub(" ", title).strip(" *_`:.").casefold()
+
+
+def sections(text: str) -> list[Section]:
+    """The Markdown headings of a text; what stands in fences is none."""
+    lines = text.splitlines()
+    heads = _headings(lines)
+    found: list[Section] = []
+    for at, (line, level, title, size) in enumerate(heads):
+        following = heads[at + 1] if at + 1 < len(heads) else None
+        end = following[0] if following else len(lines)
+        body = any(row.strip() for row in lines[line + size : end])
+        # a heading with a deeper one below it is not empty, whatever stands between the two
+        deeper = following is not None and following[1] > level
+        found.append(Section(level, title, not body and not deeper))
+    return found
+
+
+def _headings(lines: Sequence[str]) -> list[tuple[int, int, str, int]]:
+    """Line, level, title and number of lines of each heading."""
+    heads: list[tuple[int, int, str, int]] = []
+    fence = ""
+    for number, row in enumerate(lines):
+        if mark := _FENCE.match(row):
+            sign = mark[1]
+            if not fence:
+                fence = sign
+            elif sign.startswith(fence):
+                fence = ""
+            continue
+        if fence:
+            continue
+        if atx := _ATX.match(row):
+            heads.append((number, len(atx[1]), _even(atx[2]), 1))
+        elif (under := _UNDERLINE.match(row)) and number and _plain(lines, number - 1):
+            level = 1 if under[1][0] == "=" else 2
+            heads.append((number - 1, level, _even(lines[number - 1]), 2))
+    return heads
+
+
+def _plain(lines: Sequence[str], number: int) -> bool:
+    """Whether a line can be the title above an underline: a paragraph of one line."""
+    row = lines[number]
+    alone = number == 0 or not lines[number - 1].strip()
+    return bool(row.strip()) and alone and not _ATX.match(row) and row.lstrip()[0] not in "-*+>|"
+
+
+def _even(title: str) -> str:
+    return _SPACE.sub(" ", title).strip()
+
+
+def all_text(texts: Mapping[str, str]) -> str:
+    """Several texts as one, in the order of their names."""
+    return "\n".join(texts[name] for name in sorted(texts))

@@ -1,0 +1,63 @@
+"""Where a value stands in a YAML, JSON, TOML or line-based text, by its path.
+
+`locate` is a `kept.core.values.Locator`: setting a value changes the characters of that value and
+nothing else. `read_value` says what stands there now.
+"""
+
+from functools import lru_cache
+
+from kept.core.values import NoSpan, Span, Value
+from kept.locate.lines import find_line
+from kept.locate.nodes import Node, Scalar, Unreadable, find
+from kept.locate.path import parse_path
+
+_YAML = (".yaml", ".yml")
+_TREES = (*_YAML, ".json", ".toml")
+
+
+def locate(path: str, text: str, key: str) -> Span | NoSpan:
+    """The span of the value that a key names in a text; the path says which format that is."""
+    found = _find(path, text, key)
+    if isinstance(found, NoSpan):
+        return found
+    return Span(found.start, found.end, found.render)
+
+
+def read_value(path: str, text: str, key: str) -> Value | NoSpan:
+    """The value that a key names, as the format reads it."""
+    found = _find(path, text, key)
+    if isinstance(found, NoSpan):
+        return found
+    if not isinstance(found.value, str | int | float):
+        detail = f"`{key}` of {path} is neither a number nor a text, nor true or false"
+        return NoSpan("target missing", detail)
+    return found.value
+
+
+def _find(path: str, text: str, key: str) -> Scalar | NoSpan:
+    if not path.endswith(_TREES):
+        return find_line(path, text, key)
+    parts = parse_path(key)
+    if isinstance(parts, str):
+        return NoSpan("target missing", parts)
+    try:
+        return find(_tree(path.rpartition(".")[2], text), parts, path)
+    except Unreadable as error:
+        return NoSpan("target missing", f"{path} {error}")
+
+
+# a proposer reads several values of the same text, and the next step the same ones again
+@lru_cache(maxsize=16)
+def _tree(suffix: str, text: str) -> Node:
+    if suffix == "json":
+        from kept.locate.json_text import read_json
+
+        return read_json(text)
+    if suffix == "toml":
+        from kept.locate.toml_text import read_toml
+
+        return read_toml(text)
+    # the YAML library takes longer to import than most runs to start
+    from kept.locate.yaml_text import read_yaml
+
+    return read_yaml(text)

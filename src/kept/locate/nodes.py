@@ -1,0 +1,96 @@
+"""A parsed text as a tree that knows where every value stands, whatever its format."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kept.core.values import NoSpan, Value
+from kept.locate.path import Part, Selector, show_path
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One value and the characters it is written in."""
+
+    start: int
+    end: int
+    value: object
+    """None, or a date and the like, where it is nothing that can be set."""
+    render: Callable[[Value], str]
+    obstacle: str = ""
+    """Why these characters cannot be replaced; empty when they can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    items: Sequence["Node"]
+    shared: bool = False
+    """Whether other places of the text stand for the same thing, as an alias of YAML does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A mapping; a key that stands twice is here twice."""
+
+    entries: Sequence[tuple[str, "Node"]]
+    shared: bool = False
+
+
+Node = Scalar | Items | Table
+
+
+class Unreadable(Exception):
+    """A text that is not in the format it should be in."""
+
+
+def find(node: Node, parts: tuple[Part, ...], where: str) -> Scalar | NoSpan:
+    """The value at the end of a path, or why there is none."""
+    for at, part in enumerate(parts):
+        below = _step(node, part, show_path(parts[:at]) or "the whole", where)
+        if isinstance(below, NoSpan):
+            return below
+        node = below
+        if not isinstance(node, Scalar) and node.shared:
+            shown = show_path(parts[: at + 1])
+            return NoSpan("ambiguous", f"`{shown}` of {where} is shared through an alias")
+    if not isinstance(node, Scalar):
+        kind = "a list" if isinstance(node, Items) else "a mapping"
+        return NoSpan("target missing", f"`{show_path(parts)}` of {where} is {kind}, not a value")
+    if node.obstacle:
+        return NoSpan("ambiguous", f"`{show_path(parts)}` of {where} {node.obstacle}")
+    return node
+
+
+def _step(node: Node, part: Part, here: str, where: str) -> Node | NoSpan:
+    match part, node:
+        case str(), Table():
+            found = [value for key, value in node.entries if key == part]
+            known = ", ".join(f"`{key}`" for key, _ in node.entries[:12])
+            missing = f"no key `{part}` in `{here}` of {where}, which has {known or 'none'}"
+        case int(), Items():
+            found = list(node.items[part : part + 1])
+            missing = f"no item {part} in `{here}` of {where}, which has {len(node.items)}"
+        case Selector(), Items():
+            found = [item for item in node.items if _has(item, part)]
+            missing = f"no item of `{here}` in {where} has `{part.field}` = `{part.value}`"
+        case _:
+            wanted = "a mapping" if isinstance(part, str) else "a list"
+            return NoSpan("target missing", f"`{here}` of {where} is not {wanted}")
+    if len(found) > 1:
+        named = f"key `{part}`" if isinstance(part, str) else f"`{show_path((part,))}`"
+        detail = f"{named} stands {len(found)} times in `{here}` of {where}"
+        return NoSpan("ambiguous", detail)
+    return found[0] if found else NoSpan("target missing", missing)
+
+
+def _has(item: Node, selector: Selector) -> bool:
+    if not isinstance(item, Table):
+        return False
+    values = [value for key, value in item.entries if key == selector.field]
+    return any(isinstance(v, Scalar) and plain(v.value) == selector.value for v in values)
+
+
+def plain(value: object) -> str:
+    """A value as a selector spells it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

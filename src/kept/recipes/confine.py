@@ -1,0 +1,140 @@
+"""From what a task says to what its commands see.
+
+The runner sees neither the cases nor what the scorer is made of, nor any history that holds them.
+The scorer sees everything but the runs of Kept. Files that the runner's own command names, and
+artifacts, are never hidden.
+"""
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kept.errors import SetupError
+from kept.sandbox import Abilities, Command, Limits, View, abilities
+from kept.spec.sandbox import SandboxSpec
+from kept.spec.source import Source
+from kept.spec.task import TaskSpec
+from kept.store.home import Home
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """How the commands of one task are held."""
+
+    spec: SandboxSpec
+    limits: Limits
+    inside: View
+    """What the runner sees; the scorer sees the same, with less of it hidden."""
+    home: Path
+    able: Abilities
+
+    def runner(self, command: Command) -> Command:
+        """The runner's command, held."""
+        return self._held(command, self.inside)
+
+    def scorer(self, command: Command) -> Command:
+        """The scorer's command, held."""
+        return self._held(command, replace(self.inside, hidden=(self.home,)))
+
+    def _held(self, command: Command, view: View) -> Command:
+        cwd = command.cwd.resolve()
+        return replace(command, cwd=cwd, limits=self.limits, view=view, passed_on=self.spec.env)
+
+    def facts(self) -> Mapping[str, object]:
+        """What a reader of the run wants to know about it."""
+        holds = self.able.enforced(walls=self.inside.walls)
+        return {
+            "walls": "bwrap" if self.inside.walls and self.able.walls else "none",
+            "network": self.spec.network,
+            "not_enforced": [what for what, does in holds.items() if not does],
+        }
+
+    def warnings(self) -> tuple[str, ...]:
+        """What does not hold although nobody said that it need not."""
+        if self.spec.walls == "off" or self.able.walls:
+            return ()
+        return (f"commands run without walls round them: {self.able.why_not}",)
+
+
+def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Confinement:
+    """How the commands of a task are to be held; raises `SetupError` where they cannot be so."""
+    able = abilities()
+    spec = task.sandbox
+    if spec.walls == "required" and not able.walls:
+        raise SetupError(
+            f"`sandbox.walls` is required, and bwrap does not work here: {able.why_not}",
+            hint="install bubblewrap; `kept doctor` says what works",
+        )
+    tree = source.folder.resolve()
+    home = Home.find(source.folder).path.resolve()
+    named = {*_named(tree, task.scorer.model_dump()), *_listed(source, spec)}
+    if task.cases is not None:
+        named.add((tree / task.cases.file).resolve())
+    kept = {*(tree / name for name in artifacts), *_named(tree, task.runner.command)}
+    hidden = sorted(path for path in named if not any(file.is_relative_to(path) for file in kept))
+    view = View(
+        tree,
+        (home, *_histories(tree), *hidden),
+        tuple((source.folder / path).resolve() for path in spec.writable),
+        (source.path.resolve(), *(path for path in hidden if path.is_file()), *sorted(kept)),
+        spec.network,
+        walls=spec.walls != "off",
+    )
+    return Confinement(spec, spec.limits(_memory()), view, home, able)
+
+
+def modes(folder: Path, artifacts: Mapping[str, str]) -> dict[str, int]:
+    """The mode bits of artifacts, which their texts do not have."""
+    return {name: (folder / name).stat().st_mode & 0o777 for name in artifacts}
+
+
+def _listed(source: Source, spec: SandboxSpec) -> Iterator[Path]:
+    for pattern in spec.hidden:
+        yield from (path.resolve() for path in source.folder.glob(pattern))
+
+
+def _named(tree: Path, said: object) -> set[Path]:
+    """The files and folders of a tree that a part of a spec names, wherever in it they stand."""
+    if isinstance(said, Mapping):
+        return {path for value in said.values() for path in _named(tree, value)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # any part of any spec
+    if isinstance(said, list | tuple):
+        return {path for value in said for path in _named(tree, value)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # as above
+    if not isinstance(said, str):
+        return set()
+    try:
+        words = shlex.split(said)
+    except ValueError:
+        words = said.split()
+    found = (path for word in words for path in _meant(tree, word))
+    return {path for path in found if path != tree and path.is_relative_to(tree)}
+
+
+def _meant(tree: Path, word: str) -> Iterator[Path]:
+    """The file that a word of a command is, or the module that `package.module:name` is in."""
+    module = word.partition(":")[0].replace(".", "/")
+    for name in (word, f"{module}.py"):
+        try:
+            path = (tree / name).resolve()
+            if path.exists():
+                yield path
+        except (OSError, ValueError):
+            # a whole script may stand where a file name could
+            continue
+
+
+def _histories(tree: Path) -> tuple[Path, ...]:
+    """The repository that a tree is in: its history holds whatever is hidden in the tree."""
+    for folder in (tree, *tree.parents):
+        if (folder / ".git").exists():
+            return (folder / ".git",)
+    return ()
+
+
+def _memory() -> int | None:
+    """Bytes that the machine has."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None

@@ -1,0 +1,85 @@
+"""What this machine can do to hold a command, found out by doing it once."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from kept.sandbox.cgroup import find_parent
+from kept.sandbox.command import Command, View
+from kept.sandbox.walls import Site, walled
+
+_SECONDS = 20
+"""A machine that needs longer for a command that does nothing is not to be waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What holds here."""
+
+    walls: bool
+    """Whether bwrap works."""
+    overlay: bool
+    """Whether a tree can be laid under the candidate without copying it."""
+    group: Path | None
+    """The control group in which each command gets one of its own."""
+    why_not: str = ""
+    """What keeps bwrap, or the overlay, from working."""
+
+    def enforced(self, *, walls: bool = True) -> Mapping[str, bool]:
+        """By what it is about, whether it holds for a command that wants walls, or wants none."""
+        up = walls and self.walls
+        counted = self.group is not None or (up and os.geteuid() != 0)
+        return {
+            "network": up,
+            "files outside the tree are read-only": up,
+            "hidden files cannot be read": up,
+            "no process outlives its command": up or self.group is not None,
+            "number of processes": counted,
+            "cpu, memory and file size": True,
+        }
+
+
+@cache
+def abilities() -> Abilities:
+    """What this machine can do; found out once in the life of a process."""
+    group = find_parent()
+    for tool in ("bwrap", "unshare", "mount"):
+        if shutil.which(tool) is None:
+            return Abilities(walls=False, overlay=False, group=group, why_not=f"no `{tool}` here")
+    with tempfile.TemporaryDirectory(prefix="kept-probe-") as name:
+        folder = Path(name).resolve()
+        trouble = _trouble(folder, overlay=True)
+        if not trouble:
+            return Abilities(walls=True, overlay=True, group=group)
+        walls = not _trouble(folder, overlay=False)
+    return Abilities(walls=walls, overlay=False, group=group, why_not=trouble)
+
+
+def _trouble(folder: Path, *, overlay: bool) -> str:
+    """Build walls round nothing; what went wrong, empty if it worked."""
+    site, tree = folder / "scratch" / ("overlay" if overlay else "copy") / "w", folder / "tree"
+    tree.mkdir(exist_ok=True)
+    for name in ("candidate", "output", "layers"):
+        (site / name).mkdir(parents=True)
+    (site / "candidate" / "new").touch()
+    (site / "tree").symlink_to(tree)
+    view = View(tree)
+    command = Command("true", tree, view=view)
+    test = 'test -e "$1/new" && : > "$1/written"' if overlay else "true"
+    inner = ["/bin/sh", "-c", test, "kept", str(tree)]
+    words = walled(command, Site(site, None if overlay else tree), 2, inner)
+    try:
+        done = subprocess.run(
+            words, capture_output=True, stdin=subprocess.DEVNULL, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode == 0:
+        return ""
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return next((line for line in lines if not line.startswith("{")), f"exit {done.returncode}")

@@ -1,0 +1,160 @@
+"""Copies of a tree to run commands in, where no overlay can be had.
+
+One for each command that runs at a time, made when it is first needed. Between two commands only
+what differs is put right: files that were written, removed or added, and the candidate's own.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Collection, Generator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from kept.errors import RunError
+from kept.sandbox.command import View
+
+MAX_FILES = 50_000
+"""A larger tree is not copied: somebody named a folder that is no project."""
+
+LEFT_OUT = {".git", ".kept", ".venv", "node_modules", "__pycache__"}
+"""Folders that are large and not the command's business; those it may need are linked."""
+
+_LINKED = {".venv", "node_modules"}
+
+
+class _Mark(NamedTuple):
+    """What tells whether a file of a copy was touched."""
+
+    mode: int
+    size: int
+    changed: int
+    inode: int
+
+
+class Copies:
+    """The copies of all trees, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._free: dict[View, list[_Copy]] = {}
+        self._made = 0
+
+    @contextmanager
+    def lend(self, view: View, candidate: Path) -> Generator[Path]:
+        """A copy of a tree without what is hidden, with a candidate's files laid over it."""
+        free = self._free.setdefault(view, [])
+        if free:
+            copy = free.pop()
+        else:
+            self._made += 1
+            copy = _Copy(view, self._folder / f"tree-{self._made}")
+        copy.lay_over(candidate)
+        try:
+            yield copy.folder
+        finally:
+            copy.restore()
+            free.append(copy)
+
+
+class _Copy:
+    """One copy."""
+
+    def __init__(self, view: View, folder: Path) -> None:
+        self.folder = folder
+        self._tree = view.tree
+        self._hidden = view.hidden
+        self._linked = view.writable
+        self._marks: dict[str, _Mark] = {}
+        folder.mkdir(parents=True)
+        for name in self._names():
+            self._fetch(name)
+
+    def lay_over(self, candidate: Path) -> None:
+        """Put a candidate's files in."""
+        for name, entry in _walk(candidate):
+            target = self.folder / name
+            if entry.is_dir():
+                target.mkdir(exist_ok=True)
+            else:
+                _remove(target)
+                shutil.copy2(entry.path, target)
+
+    def restore(self) -> None:
+        """Make it what the tree was, whatever a command did to it."""
+        missing = dict(self._marks)
+        for name, entry in list(_walk(self.folder)):
+            wanted = missing.pop(name, None)
+            with suppress(FileNotFoundError):
+                if wanted is None:
+                    _remove(self.folder / name)
+                elif not _same(_mark(entry.stat(follow_symlinks=False)), wanted):
+                    missing[name] = wanted
+        for name in sorted(missing):
+            _remove(self.folder / name, only_if_not=missing[name].mode)
+            self._fetch(name)
+
+    def _fetch(self, name: str) -> None:
+        """Copy one file, link or folder of the tree."""
+        source, target = self._tree / name, self.folder / name
+        mode = source.lstat().st_mode
+        if source in self._linked or (Path(name).name in _LINKED and stat.S_ISDIR(mode)):
+            target.symlink_to(source)
+        elif stat.S_ISLNK(mode):
+            target.symlink_to(source.readlink())
+        elif stat.S_ISDIR(mode):
+            target.mkdir(exist_ok=True)
+            target.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+        else:
+            shutil.copy2(source, target)
+        self._marks[name] = _mark(target.lstat())
+
+    def _names(self) -> Iterator[str]:
+        linked = {str(path) for path in self._linked}
+        for count, (name, entry) in enumerate(_walk(self._tree, self._hidden, linked)):
+            if count >= MAX_FILES:
+                raise RunError(
+                    f"{self._tree} has more than {MAX_FILES} files, too many to copy",
+                    hint="install bubblewrap, which needs no copy, or give the task its own folder",
+                )
+            if entry.is_symlink() or entry.is_dir() or entry.is_file(follow_symlinks=False):
+                yield name
+
+
+def _walk(
+    folder: Path, hidden: tuple[Path, ...] = (), linked: Collection[str] = (), below: str = ""
+) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
+    """Path and entry of everything below a folder, folders before what is in them."""
+    with os.scandir(folder / below) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        if entry.name in LEFT_OUT - _LINKED or Path(entry.path) in hidden:
+            continue
+        name = f"{below}/{entry.name}" if below else entry.name
+        yield name, entry
+        is_link = entry.name in _LINKED or entry.path in linked
+        if entry.is_dir(follow_symlinks=False) and not is_link:
+            yield from _walk(folder, hidden, linked, name)
+
+
+def _mark(found: os.stat_result) -> _Mark:
+    return _Mark(found.st_mode, found.st_size, found.st_ctime_ns, found.st_ino)
+
+
+def _same(now: _Mark, wanted: _Mark) -> bool:
+    # a folder changes with what is in it
+    return now.mode == wanted.mode if stat.S_ISDIR(wanted.mode) else now == wanted
+
+
+def _remove(path: Path, only_if_not: int | None = None) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        if only_if_not is not None and stat.S_ISDIR(only_if_not):
+            return
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink()

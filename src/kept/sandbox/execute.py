@@ -1,0 +1,71 @@
+"""A command from its start to its end, and to the end of everything it started."""
+
+import errno
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from kept.core.rollout import Failure
+from kept.sandbox import cgroup, strays, warden
+from kept.sandbox.abilities import abilities
+from kept.sandbox.command import Command, Exit
+from kept.sandbox.limits import shell
+from kept.sandbox.running import Running, Status
+from kept.sandbox.tail import Tail
+from kept.sandbox.walls import INSIDE, Site, walled
+from kept.settings import child_environment
+
+_EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
+"""Why a process may not start that has nothing to do with the command."""
+
+
+async def execute(
+    command: Command, variables: Mapping[str, str], site: Site | None = None
+) -> Exit | Failure:
+    """Run a command to its end, between walls if it gets a site to put them.
+
+    A failure means that it could not even be started. Cancelling this ends the command first.
+    """
+    mark = warden.new_mark()
+    with ExitStack() as open_:
+        try:
+            group = open_.enter_context(cgroup.group(abilities().group, command.limits.processes))
+            out, err = open_.enter_context(Tail()), open_.enter_context(Tail())
+            status = open_.enter_context(Status()) if site else None
+            words = _words(command, site, status, group)
+            environment = _environment(command, {**variables, strays.MARK: mark}, site)
+            cwd = Path("/") if site else command.cwd
+            running = Running(words, cwd, environment, (out.writer, err.writer), status)
+        except OSError as error:
+            message = f"cannot start `{command.line}` in {command.cwd}: {error.strerror}"
+            kind = "limit" if error.errno in _EXHAUSTED else "harness"
+            return Failure(kind, "infrastructure", message)
+        try:
+            timed_out = await running.see_through(command.timeout)
+        finally:
+            if site is None and group is None:
+                strays.kill_strays(mark)
+    if status and not timed_out and not status.ended:
+        said = err.text().strip() or f"exit {running.code}"
+        message = f"cannot build the sandbox: {said.splitlines()[-1]}"
+        return Failure("harness", "infrastructure", message, said)
+    return Exit(running.code, out.text(), err.text(), timed_out)
+
+
+def _words(
+    command: Command, site: Site | None, status: Status | None, group: Path | None
+) -> list[str]:
+    if site is None or status is None:
+        return shell(command, group=group)
+    # the shell's limit on processes holds for everyone but root
+    inner = shell(command, count=os.geteuid() != 0)
+    return walled(command, replace(site, group=group), status.writer, inner)
+
+
+def _environment(
+    command: Command, variables: Mapping[str, str], site: Site | None
+) -> dict[str, str]:
+    private = {"HOME": str(INSIDE / "home"), "TMPDIR": "/tmp"} if site else {}
+    return child_environment({**private, **command.env, **variables}, command.passed_on)

@@ -1,0 +1,132 @@
+"""The walls round a command: what bwrap is told.
+
+Inside, the file system is ours read-only, except for
+    the tree             at its own path, the candidate's files laid over it, its changes discarded
+    /run/kept            candidate, case.json, output, home
+    /tmp, /var/tmp       empty, private
+and without what is hidden. There are no other processes and no capabilities. The overlay is mounted
+before bwrap starts, in a mount namespace of its own, because Debian's bwrap has no option for it.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kept.sandbox.command import Command, View
+
+INSIDE = Path("/run/kept")
+"""Where a command finds what it works on; always the same, so that no request differs by it."""
+
+_PRIVATE = (Path("/tmp"), Path("/run"), Path("/var/tmp"))
+_NAMES = (Path("/run/systemd/resolve"), Path("/run/NetworkManager"), Path("/run/resolvconf"))
+"""Where /etc/resolv.conf may lead."""
+_SYSTEM = (Path("/run/current-system"), Path("/run/opengl-driver"))
+"""Where NixOS has its programs."""
+_SECRETS = (".ssh", ".aws", ".gnupg", ".kube", ".docker", ".netrc", ".config/gcloud", ".azure")
+
+# $1 folder of the workspace, $2 control group, $3 options of the tmpfs, $4 further ones of the
+# overlay; relative paths, because a colon or a comma in an absolute one would end it
+_SETUP = """
+set -e
+if [ -n "$2" ]; then echo $$ > "$2/cgroup.procs"; fi
+if [ -n "$3" ]; then
+  cd "$1"
+  mount -t tmpfs -o "$3" kept layers
+  mkdir layers/upper layers/work layers/merged
+  over="lowerdir=candidate:tree,upperdir=layers/upper,workdir=layers/work$4"
+  mount -t overlay kept -o "$over" layers/merged
+  cd /
+fi
+shift 4
+exec "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a command is to be walled in."""
+
+    folder: Path
+    """The workspace: candidate, case.json, output, and `layers` to mount on."""
+    tree: Path | None = None
+    """What is to be seen at the tree's path; None for an overlay of the tree itself."""
+    group: Path | None = None
+    """The control group to enter."""
+
+
+def walled(command: Command, site: Site, status: int, inner: list[str]) -> list[str]:
+    """The words that run a command between walls; bwrap tells its fate on a descriptor."""
+    view = command.view
+    assert view is not None, "walls are for a command that has a view"
+    words = ["unshare", "--mount"]
+    if os.geteuid() != 0:
+        words += ["--user", "--map-root-user"]
+    if view.network == "none":
+        # bwrap would bring up the loopback device; this leaves it down
+        words += ["--net"]
+    options = "" if site.tree else f"size={command.limits.tree},mode=0755"
+    # extended attributes that need no privilege; root's file systems may lack them
+    more = "" if os.geteuid() == 0 else ",userxattr"
+    words += ["/bin/sh", "-c", _SETUP, "kept", str(site.folder), str(site.group or "")]
+    return [*words, options, more, "bwrap", *_bwrap(command, view, site, status), *inner]
+
+
+def _bwrap(command: Command, view: View, site: Site, status: int) -> Iterator[str]:
+    yield from ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL")
+    yield from ("--json-status-fd", str(status))
+    if os.geteuid() != 0:
+        yield from ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid()))
+    if view.network != "loopback":
+        yield "--share-net"
+    yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+    for path in _PRIVATE:
+        if path.is_dir() and not path.is_symlink():
+            yield from ("--size", str(command.limits.tree), "--tmpfs", str(path))
+    yield from _seen_again(view)
+    tree = str(view.tree)
+    yield from ("--bind", str(site.tree or site.folder / "layers" / "merged"), tree)
+    for path in (*view.hidden, *_secrets(), *_others(site, view)):
+        # a copy of the tree was made without them
+        if not (site.tree and path.is_relative_to(view.tree)):
+            yield from _hide(path.resolve(), view.tree)
+    for path in view.writable:
+        yield from ("--bind", str(path), str(path))
+    yield from ("--dir", str(INSIDE / "home"))
+    for name, how in (("candidate", "--ro-bind"), ("case.json", "--ro-bind"), ("output", "--bind")):
+        if (site.folder / name).exists():
+            yield from (how, str(site.folder / name), str(INSIDE / name))
+    yield from ("--chdir", str(command.cwd), "--")
+
+
+def _seen_again(view: View) -> Iterator[str]:
+    """What lies in a folder that is made private, and is needed all the same."""
+    names = _NAMES if view.network == "on" else ()
+    python = (Path(prefix) for prefix in dict.fromkeys((sys.prefix, sys.base_prefix)))
+    for path in (*names, *_SYSTEM, *python):
+        if path.exists() and any(path.is_relative_to(private) for private in _PRIVATE):
+            yield from ("--ro-bind", str(path), str(path))
+
+
+def _others(site: Site, view: View) -> Iterable[Path]:
+    """The scratch folder, where the workspaces of other rollouts are."""
+    root = site.folder.parent.parent
+    hidden = any(root.is_relative_to(private) for private in _PRIVATE)
+    return () if hidden and not root.is_relative_to(view.tree) else (root,)
+
+
+def _secrets() -> Iterator[Path]:
+    home = Path.home()
+    return (home / name for name in _SECRETS)
+
+
+def _hide(path: Path, tree: Path) -> Iterator[str]:
+    """Have whoever opens a path be refused."""
+    if tree.is_relative_to(path):
+        return
+    if path.is_dir():
+        yield from ("--perms", "0000", "--tmpfs", str(path))
+    elif path.is_file():
+        # bwrap binds without devices, so this one cannot be opened
+        yield from ("--ro-bind", "/dev/null", str(path))

@@ -1,0 +1,161 @@
+"""What a rule may look for in a text.
+
+A check measures one thing and says what is wrong with it, if anything is. No processes, no models:
+the same text is always measured alike.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from kept.core.text import count_tokens, keyword_density, sections, title_key
+
+Format = Literal["json", "yaml", "toml"]
+
+
+class Measured(NamedTuple):
+    """What a check found."""
+
+    value: float
+    broken: str | None = None
+    """What is wrong; None when nothing is."""
+
+
+class Check(Protocol):
+    """One thing to look for."""
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Look for it; `seed` is the text that the run started from."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HasSections:
+    """Headings that must be there, with something below them. Measures the share that is."""
+
+    names: tuple[str, ...]
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Look for them all."""
+        found = {section.key: section.empty for section in reversed(sections(text))}
+        missing = [f"`{name}`" for name in self.names if title_key(name) not in found]
+        empty = [f"`{name}`" for name in self.names if found.get(title_key(name))]
+        told = [
+            f"{what}: {', '.join(names)}"
+            for what, names in (("missing", missing), ("empty", empty))
+            if names
+        ]
+        share = 1 - (len(missing) + len(empty)) / len(self.names)
+        return Measured(share, "; ".join(told) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """A pattern that must be there, or must not. Measures how often it is."""
+
+    pattern: str
+    wanted: bool = True
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Count its matches."""
+        count = sum(1 for _ in re.finditer(self.pattern, text, re.MULTILINE))
+        if bool(count) == self.wanted:
+            return Measured(count)
+        found = "does not match" if self.wanted else f"matches {count} times"
+        return Measured(count, f"`{self.pattern}` {found}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Bounds for the length. Measures it in tokens: words and marks of punctuation."""
+
+    least: int | None = None
+    most: int | None = None
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Count them."""
+        count = count_tokens(text)
+        if self.least is not None and count < self.least:
+            return Measured(count, f"{count} tokens, at least {self.least} wanted")
+        if self.most is not None and count > self.most:
+            return Measured(count, f"{count} tokens, {self.most} allowed")
+        return Measured(count)
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """Phrases that must not be there, in whatever case. Measures how many are."""
+
+    forbidden: tuple[str, ...]
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Look for each."""
+        folded = " ".join(text.casefold().split())
+        found = [p for p in self.forbidden if " ".join(p.casefold().split()) in folded]
+        named = ", ".join(f"`{phrase}`" for phrase in found)
+        return Measured(len(found), f"forbidden: {named}" if found else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Parses:
+    """A format that the text must be in. Measures 1 or 0."""
+
+    format: Format
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Read it."""
+        try:
+            _PARSERS[self.format](text)
+        except (ValueError, RecursionError) as error:
+            why = str(error).splitlines()[0] if str(error) else "nested too deeply"
+            return Measured(0, f"not {self.format.upper()}: {why}")
+        return Measured(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Keywords:
+    """Words that must not crowd the text. Measures the share of all words that they take."""
+
+    words: tuple[str, ...]
+    most: float
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Count them."""
+        share = keyword_density(text, self.words)
+        if share <= self.most:
+            return Measured(share)
+        return Measured(share, f"keywords take {share:.1%} of the words, {self.most:.1%} allowed")
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A bound for the length against the seed's. Measures how many times as long the text is."""
+
+    most: float
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Compare their tokens."""
+        times = count_tokens(text) / max(1, count_tokens(seed))
+        if times <= self.most:
+            return Measured(times)
+        return Measured(times, f"{times:.2f} times as long as the seed, {self.most:g} allowed")
+
+
+def _read_yaml(text: str) -> None:
+    from ruamel.yaml import YAML, YAMLError  # slow to import, and rarely needed
+
+    reader: Any = YAML(typ="safe", pure=True)
+    try:
+        reader.load(text)
+    except YAMLError as error:
+        raise ValueError(getattr(error, "problem", None) or str(error)) from error
+
+
+_PARSERS: Mapping[Format, Callable[[str], object]] = {
+    "json": json.loads,
+    "yaml": _read_yaml,
+    "toml": tomllib.loads,
+}

@@ -1,0 +1,129 @@
+"""A process that answers lines with lines, one at a time.
+
+Belongs to no event loop, so it may outlive one. Reading and writing happens in a thread for each
+exchange; ending the process ends the thread.
+"""
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from kept.settings import child_environment
+
+_DETAIL = 4000
+"""Bytes of its last words that are worth telling."""
+
+
+class ChildEnded(Exception):
+    """The process is gone; the message says how."""
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+class Child:
+    """One such process."""
+
+    def __init__(self, argv: Sequence[str], cwd: Path) -> None:
+        # append, so that it can be emptied while the process has it open
+        self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 # closed with the process
+        self._process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=child_environment({}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+        self._thread: threading.Thread | None = None
+
+    async def ask(self, line: bytes | None, seconds: float) -> bytes:
+        """The answer to a line; None only listens. Raises `ChildEnded`, or `TimeoutError`.
+
+        Whatever keeps it from answering ends the process.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes] = loop.create_future()
+
+        def settle(answer: bytes) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        def work() -> None:
+            answer = self._exchange(line)
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, answer)
+
+        self._thread = threading.Thread(target=work, name="kept-scorer", daemon=True)
+        self._thread.start()
+        try:
+            answer = await asyncio.wait_for(future, seconds)
+        except (TimeoutError, asyncio.CancelledError):
+            self.end()
+            raise
+        if not answer.endswith(b"\n"):
+            raise self._ended()
+        self._errors.truncate(0)
+        return answer
+
+    def first_line(self, seconds: float) -> bytes:
+        """What it says by itself, without an event loop. Raises as `ask` does."""
+        output = self._process.stdout
+        assert output is not None
+        if not select.select([output], [], [], seconds)[0]:
+            self.end()
+            raise TimeoutError
+        answer = output.readline()
+        if not answer.endswith(b"\n"):
+            raise self._ended()
+        return answer
+
+    def end(self) -> None:
+        """Have the process and everything it started gone."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._thread is not None:
+            # at the end of its pipe at once; a process that left the group may hold that open
+            self._thread.join(1.0)
+            if self._thread.is_alive():
+                return
+        for file in (self._process.stdin, self._process.stdout, self._errors):
+            with suppress(OSError):
+                assert file is not None
+                file.close()
+
+    def _exchange(self, line: bytes | None) -> bytes:
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        # not an error of ours: the process ended, and that is found out by its silence
+        with suppress(OSError, ValueError):
+            if line is not None:
+                process.stdin.write(line)
+                process.stdin.flush()
+            return process.stdout.readline()
+        return b""
+
+    def _ended(self) -> ChildEnded:
+        """How it ended by itself, with its last words."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        code = self._process.poll()
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - _DETAIL))
+        said = self._errors.read().decode("utf-8", "replace").strip()
+        self.end()
+        how = "fell silent" if code is None else f"ended with exit {code}"
+        if code is not None and code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        last = said.rpartition("\n")[2]
+        return ChildEnded(f"{how}: {last[:300]}" if last else how, said)

@@ -1,0 +1,50 @@
+"""The candidates of a run as files: a diff for each, and all files of those that were kept.
+
+RUN/0003-discard.diff
+RUN/0004-keep.diff
+RUN/0004-keep/...
+"""
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from kept.core.edit import diff
+from kept.core.ports import Journal
+from kept.core.stage import StepRecords
+from kept.store.views import View, write_whole
+from kept.workspace import write_files
+
+
+class CandidateFolder(View):
+    """Writes each candidate when its step closes."""
+
+    def __init__(self, path: Path, folder: Path, journal: Journal) -> None:
+        super().__init__(folder, journal)
+        self._path = path / folder.resolve().name
+
+    def begin(self, steps: Iterable[StepRecords]) -> None:
+        """Write what is missing; what stands there was moved into place whole."""
+        if self._path.is_dir():
+            for left in self._path.glob(".*"):
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        for step in steps:
+            self.closed(step)
+
+    def closed(self, step: StepRecords) -> None:
+        """Write the diff, and for a keep the files."""
+        outcome = step.closed.verdict.outcome
+        name = f"{step.closed.step:04}-{outcome}"
+        patch = self._path / f"{name}.diff"
+        kept = self._path / name
+        if patch.exists() and (outcome != "keep" or kept.exists()):
+            return
+        sides = self.sides(step)
+        if sides is None:
+            return
+        write_whole(patch, diff(*sides).encode("utf-8", "surrogateescape"))
+        if outcome == "keep" and not kept.exists():
+            fresh = self._path / f".{name}.{os.getpid()}"
+            write_files(fresh, sides[1])
+            fresh.rename(kept)

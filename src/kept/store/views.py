@@ -1,0 +1,110 @@
+"""Files that a spec asks for and that the journal could make again at any time.
+
+A `View` is told of every closed step in order: those of earlier sittings at the start, then each as
+it closes. A kill while it writes loses nothing, because the next sitting begins by writing anew. A
+view that cannot be written is told and does not stop the run.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+
+from kept.core.artifact import Candidate
+from kept.core.edit import reapply
+from kept.core.event import Event, Proposed, RunResumed, RunStarted, StepClosed, StepOpened
+from kept.core.ports import Journal
+from kept.core.rollout import Job
+from kept.core.score import Outcome
+from kept.core.stage import StepRecords
+from kept.core.state import State
+from kept.errors import JournalError
+from kept.store.journal import read_events
+
+log = logging.getLogger("kept")
+
+
+class Records:
+    """Puts the records of a step together as they come."""
+
+    def __init__(self) -> None:
+        self._started: RunStarted | None = None
+        self._opened: dict[int, StepOpened] = {}
+        self._proposed: dict[int, Proposed] = {}
+
+    def hear(self, event: Event) -> StepRecords | None:
+        """All records of a step, when this event closes one."""
+        match event:
+            case RunStarted():
+                self._started = event
+            case StepOpened():
+                self._opened[event.step] = event
+            case Proposed():
+                self._proposed[event.step] = event
+            case StepClosed():
+                assert self._started is not None, "the first event is `run_started`"
+                opened = self._opened.pop(event.step)
+                return StepRecords(
+                    self._started, opened, self._proposed.pop(event.step, None), event
+                )
+            case _:
+                pass
+        return None
+
+
+class View(ABC):
+    """A sink that hears of closed steps."""
+
+    def __init__(self, folder: Path, journal: Journal) -> None:
+        self.folder = folder
+        self.journal = journal
+        self._records = Records()
+        self._told = False
+
+    @abstractmethod
+    def begin(self, steps: Iterable[StepRecords]) -> None:
+        """Write what earlier sittings came to; nothing is left over from a kill after that."""
+
+    @abstractmethod
+    def closed(self, step: StepRecords) -> None:
+        """Write one more step."""
+
+    def on_event(self, event: Event, state: State) -> None:
+        """Take up the past when a sitting begins, then each step as it closes."""
+        try:
+            if isinstance(event, RunStarted | RunResumed):
+                past = map(self._records.hear, read_events(self.folder / "journal.jsonl"))
+                self.begin([step for step in past if step is not None])
+            elif (step := self._records.hear(event)) is not None:
+                self.closed(step)
+        except OSError as error:
+            if not self._told:
+                log.warning("cannot write %s: %s", error.filename, error.strerror)
+            self._told = True
+
+    def on_rollout(self, job: Job, outcome: Outcome) -> None:  # noqa: B027 # no view needs it
+        """Nothing to do."""
+
+    def sides(self, step: StepRecords) -> tuple[Candidate, Candidate] | None:
+        """What a step's candidate was made of, and the candidate; None where there is none."""
+        closed = step.closed
+        if closed.candidate is None:
+            return None
+        incumbent = self.journal.load(closed.incumbent)
+        try:
+            return incumbent, self.journal.load(closed.candidate)
+        except JournalError:
+            # one that a guard refused was never stored, but its edits say exactly what it was
+            return incumbent, reapply(incumbent, closed.reports)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # one name for all: what a kill leaves is written over by the next to come
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.write_bytes(data)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -1,0 +1,36 @@
+"""The bench still runs; what it measures is nobody's test."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run_bench(*arguments: str) -> str:
+    command = [sys.executable, "-m", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_engine_bench_measures_every_arm_and_writes_its_results(tmp_path: Path):
+    shown = run_bench("bench.engine", "--quick", "--no-gepa", "--out", str(tmp_path))
+    for title in ("Goals", "Instant evaluator", "Evaluator of 50 ms", "Resume"):
+        assert f"## {title}\n" in shown
+    assert "| kept, 1 proposal in 10 wins" in shown
+    assert (tmp_path / "engine.md").read_text(encoding="utf-8").strip() == shown.strip()
+    found = json.loads((tmp_path / "engine.json").read_text(encoding="utf-8"))
+    assert found["readings"]["Resume"]["kept, 200 steps"][0]["numbers"] == {"repeated": 0}
+
+
+@pytest.mark.slow
+def test_the_start_bench_finds_no_use_of_the_network(tmp_path: Path):
+    shown = run_bench("bench.start", "--no-gepa", "--repeats", "1", "--out", str(tmp_path))
+    assert "## Starts\n" in shown
+    assert "| from kept import optimize" in shown
+    assert "FAILED" not in shown

@@ -1,0 +1,132 @@
+"""`kept check`: what a run would do, without doing any of it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.tasks import kept, write_task
+
+# An audit hook sees every file that is opened and every process that is started.
+WATCHED = """
+import os, sys
+seen = []
+def hook(event, args):
+    if event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system"):
+        seen.append(f"{event} {args[:1]}")
+    if event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR):
+        seen.append(f"writes {args[0]}")
+    if event in ("os.mkdir", "os.rename", "os.remove", "os.symlink", "os.truncate", "os.chmod"):
+        seen.append(f"{event} {args[0]}")
+    if event in ("socket.connect", "socket.bind"):
+        seen.append(event)
+from kept.cli.main import cli
+from kept.sandbox import abilities
+abilities()  # what this machine can do is found out by trying, once a process
+sys.dont_write_bytecode = True
+sys.addaudithook(hook)
+try:
+    cli.main(["check", *sys.argv[1:]])
+except SystemExit as end:
+    code = end.code
+sys.stdout.flush()
+print(code, seen, file=sys.stderr)
+"""
+
+
+def test_check_tells_the_plan(here: Path):
+    spec = write_task(here)
+    spec.write_text(
+        spec.read_text()
+        + "constraints: [{metric: words, op: '<=', value: 90}]\n"
+        + "policy: {tie_breakers: [{lower: words}]}\n"
+        + "mutation: {max_changed_lines: 40}\nworkers: 2\n"
+    )
+    called = kept("check", "task.yaml")
+    assert called.code == 0
+    assert called.stderr == ""
+    for line in (
+        "spec       task.yaml (artifact), in order",
+        "artifacts  1 file, 5 bytes",
+        "           prompt.md, 5 bytes",
+        "change     at most 40 changed lines a candidate",
+        "cases      none: one run of the whole command decides",
+        "proposers  variants",
+        "metric     score, maximize",
+        "gate       strict: keeps a gain above 0 over 1 rollout a side",
+        "           unless one of these is broken: words <= 90",
+        "           ties are broken by lower words",
+        "budget     max_iterations 20",
+        "at once    width 1, workers 2",
+    ):
+        assert line in called.stdout.splitlines()
+    assert "`sh run.sh`" in called.stdout
+    assert "at most    21 rollouts, " in called.stdout
+    assert "$0.00" in called.stdout
+
+
+def test_check_as_json_is_one_document(here: Path):
+    write_task(here)
+    told = kept("check", "task.yaml", "--json", "--set", "budget={max_rollouts: 7}").json
+    assert told["artifacts"] == [{"path": "prompt.md", "bytes": 5, "editable": True}]
+    assert told["at_most"]["rollouts"] == 7
+    assert told["at_most"]["usd"] == 0
+    assert told["runner"]["command"] == "sh run.sh"
+    assert told["gate"] == {"name": "strict", "rollouts_per_candidate": 1, "gain_above": 0}
+    assert told["cases"] is None
+
+
+def test_the_most_it_can_take_is_what_the_budget_and_the_timeouts_allow(here: Path):
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f"{n}\n" for n in range(10)))
+    settings = (
+        "cases={file: cases.jsonl, split: '0:10:0'}",
+        "runner.timeout_seconds=20",
+        "scorer.timeout_seconds=10",
+        "workers=5",
+        "width=2",
+    )
+    flags = [flag for setting in settings for flag in ("--set", setting)]
+    most = kept("check", "task.yaml", "--json", *flags).json["at_most"]
+    # 20 steps, each judged twice at worst, and the seed; three tries of 30 s each, five at once
+    assert most["rollouts"] == (20 * 2 + 1) * 10
+    assert most["seconds"] == most["rollouts"] * 3 / 5 * 30
+    few = kept("check", "task.yaml", "--json", *flags, "--set", "budget={max_minutes: 2}").json
+    assert few["at_most"] == {"rollouts": None, "seconds": 150, "usd": 0}
+
+
+def test_check_warns_of_cases_that_stand_in_two_splits(here: Path):
+    write_task(here)
+    row = '{{"id": {}, "q": "where is my parcel, it was sent a week ago"}}\n'
+    (here / "cases.jsonl").write_text("".join(row.format(n) for n in range(4)))
+    called = kept("check", "task.yaml", "--set", "cases.file=cases.jsonl")
+    assert called.code == 0
+    assert "warning: case " in called.stderr
+
+
+def test_check_tells_every_problem_and_exits_with_2(here: Path):
+    spec = write_task(here)
+    spec.write_text(spec.read_text().replace("maximize", "upwards").replace("width", "widht"))
+    called = kept("check", "task.yaml")
+    assert called.code == 2
+    assert called.stdout == ""
+    assert len(called.stderr.splitlines()) == 2
+
+
+@pytest.mark.slow
+def test_check_starts_no_process_and_writes_no_file(here: Path):
+    spec = write_task(here)
+    spec.write_text(spec.read_text() + "logging: {results_file: r.jsonl, candidate_dir: c}\n")
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, "task.yaml", "--json"],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "0 []\n"
+    assert json.loads(done.stdout)["artifacts"]
+    assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before

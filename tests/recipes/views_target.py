@@ -1,0 +1,62 @@
+"""A run of a task with views, made to be killed while it writes one.
+
+python -m tests.recipes.views_target TASK WHERE [--resume]
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import kept.store.candidates as candidates
+import kept.store.results as results
+from kept.core.artifact import Candidate
+from kept.core.stage import StepRecords
+from kept.recipes.artifact import compile_task
+from kept.runs import resume, start
+from kept.store.home import Home
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def plant(where: str, task: Path) -> None:
+    """Have the process die in the middle of the third line, or of the first kept candidate."""
+
+    def half_a_line(self: results.ResultsFile, step: StepRecords) -> None:
+        line = self._line(step)
+        with (task.parent / "out" / "r.jsonl").open("ab") as file:
+            file.write(line if step.closed.step < 2 else line[: len(line) // 2])
+        if step.closed.step == 2:
+            die()
+
+    def half_a_rebuild(path: Path, data: bytes) -> None:
+        path.with_name(f".{path.name}.new").write_bytes(data[: len(data) // 2])
+        die()
+
+    def half_a_folder(folder: Path, candidate: Candidate) -> None:
+        folder.mkdir(parents=True)
+        (folder / "prompt.md").write_text("half")
+        die()
+
+    if where == "half a line":
+        results.ResultsFile.closed = half_a_line
+    elif where == "half a rebuild":
+        results.write_whole = half_a_rebuild
+    elif where == "half a folder":
+        candidates.write_files = half_a_folder
+
+
+def main() -> None:
+    task, where = Path(sys.argv[1]), sys.argv[2]
+    plant(where, task)
+    home = Home(task.parent / ".kept")
+    plan = compile_task(task).plan
+    go = resume(plan, home.find_run("last")) if "--resume" in sys.argv else start(plan, home)
+    asyncio.run(go)
+
+
+if __name__ == "__main__":
+    main()
