@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Literal, cast
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget, StopReason
-from kept.core.case import Case, Cases, find_overlaps, implicit_cases, split_cases
+from kept.core.case import Case, Cases, fault_in, find_overlaps, implicit_cases, split_cases
 from kept.core.objective import Objective
 from kept.core.plan import Plan, fill_width
 from kept.core.ports import Gate, Proposer, Sink
@@ -184,27 +185,35 @@ def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
                 return {artifact.name: file.read()}
         except (OSError, UnicodeDecodeError) as error:
             raise SetupError(f"cannot read {artifact}: {error}") from error
-    if isinstance(artifact, str):
-        return {"text": artifact}
-    if not artifact:
+    texts = {"text": artifact} if isinstance(artifact, str) else dict(artifact)
+    if not texts:
         raise SetupError("there is nothing to improve: the artifact has no texts")
-    return dict(artifact)
+    for name, text in texts.items():
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except (AttributeError, UnicodeEncodeError) as error:
+            raise SetupError(f"`{name}` is not a text that can be written as UTF-8") from error
+    return texts
 
 
 def _cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Cases:
     if given is None:
         return implicit_cases()
     if isinstance(given, Cases):
+        if fault := fault_in(given):
+            raise SetupError(fault)
         return given
     items = list(given)
     if not items:
         raise SetupError("`cases` is empty", hint="leave it out when there are no cases")
     ids = [_case_id(item, number) for number, item in enumerate(items)]
-    doubled = sorted({id_ for id_ in ids if ids.count(id_) > 1})
+    doubled = [id_ for id_, times in Counter(ids).items() if times > 1]
     if doubled:
         raise SetupError(f"case ids stand more than once: {', '.join(doubled[:5])}")
     cases = [Case(id_, item) for id_, item in zip(ids, items, strict=True)]
     shared = split_cases(cases, parse_ratio(split), seed)
+    if fault := fault_in(shared):
+        raise SetupError(f"{fault} (split {split} of {len(cases)})", hint="give more cases")
     for overlap in find_overlaps(shared)[:5]:
         log.warning(
             "case %s (%s) and case %s (%s) are %.0f %% alike: what is kept may only fit both",

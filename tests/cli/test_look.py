@@ -1,5 +1,6 @@
 """`runs`, `show`, `diff`, `report`: reading a run, whatever state it is in."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,13 @@ def test_diff_is_a_plain_unified_diff_when_nobody_watches():
     assert text.startswith("--- a/text\n+++ b/text\n@@ ")
     assert "\x1b" not in text
     assert kept("diff", "--step", "0").stdout.splitlines()[-2:] == ["-good", "+no"]
+
+
+def test_diff_is_a_document_for_programs():
+    told = json.loads(kept("diff", "--json").stdout)
+    assert told["diff"] == kept("diff").stdout
+    assert told["step"] is None
+    assert json.loads(kept("diff", "--step", "0", "--json").stdout)["step"] == 0
 
 
 def test_diff_of_a_run_without_a_gain_is_empty_and_says_so(here: Path):

@@ -5,7 +5,9 @@ from math import sqrt
 import pytest
 
 from kept.core.objective import Constraint, Objective
-from kept.core.verdict import Verdict
+from kept.core.rollout import Failure, Pair
+from kept.core.score import Outcome, summarize
+from kept.core.verdict import Side, Verdict, View
 from kept.gates import Sigma
 from kept.gates.sigma import HoldoutPolicy
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Heard, hear
@@ -198,3 +200,28 @@ def test_what_is_missing_on_one_side_of_the_train_cases_is_left_out_on_both():
     new: list[list[Cell]] = [[None] * 3, *[[0.5] * 3 for _ in range(11)]]
     verdict = judged(Sigma(), old, new)
     assert (verdict.outcome, verdict.numbers["gain"]) == ("discard", 0.0)
+
+
+def test_a_crash_that_evens_out_the_sweeps_does_not_lower_the_bar():
+    """Two cases, three repeats: replacing a good draw by a crash made the sweeps alike."""
+    ids = ("a", "b")
+    objective = Objective(bounds=(0.0, 1.0))
+
+    def side(name: str, rows: dict[str, list[float | None]]) -> Side:
+        crash = Failure("crash", "candidate", "it fell over")
+        outcomes = [
+            (Pair(case, n), Outcome(failure=crash) if score is None else Outcome({"score": score}))
+            for case, scores in rows.items()
+            for n, score in enumerate(scores)
+        ]
+        return Side(name, {"screen": summarize(name, "screen", outcomes, objective)})
+
+    incumbent = side("incumbent", {"a": [0.45] * 3, "b": [0.45] * 3})
+    gate = Sigma(holdout_policy="skip")
+    first: tuple[float | None, ...] = (0.8, None)
+    for b in ([draw, 0.5, 0.5] for draw in first):
+        challenger = side("challenger", {"a": [1.0, 0.5, 0.5], "b": b})
+        view = View(challenger, incumbent, incumbent, ids, ids, objective)
+        verdict = gate.decide(view)
+        assert isinstance(verdict, Verdict)
+        assert verdict.outcome == "discard", verdict.reason

@@ -3,7 +3,7 @@
 import click
 
 from kept.cli.command import Command
-from kept.cli.options import run_argument, step_option
+from kept.cli.options import json_option, run_argument, step_option
 
 
 @click.command(
@@ -11,7 +11,8 @@ from kept.cli.options import run_argument, step_option
 )
 @run_argument
 @step_option
-def diff(run: str, step: int | None) -> None:
+@json_option
+def diff(run: str, step: int | None, as_json: bool) -> None:
     """Show the change from seed to best.
 
     A unified diff, as `patch` takes it. With --step, the change that this step proposed to what it
@@ -24,7 +25,9 @@ def diff(run: str, step: int | None) -> None:
     past = open_run(run)
     text = best_diff(past) if step is None else step_diff(past, closed_step(past, step))
     past.close()
-    if text:
+    if as_json:
+        output.document({"run": past.id, "step": step, "diff": text})
+    elif text:
         output.answer(output.coloured_diff(text).removesuffix("\n"))
     elif step is None:
         output.note("nothing beat the seed, so there is no difference")

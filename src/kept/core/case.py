@@ -63,6 +63,21 @@ class Cases:
         return digest.hexdigest()[:16]
 
 
+def fault_in(cases: Cases) -> str | None:
+    """Why a run cannot use these cases; None when it can."""
+    if not cases.holdout:
+        return "there are no holdout cases, and nothing can be decided without them"
+    if cases.implicit:
+        return None
+    seen: dict[str, Split] = {}
+    for split in SPLITS:
+        for case in cases.of(split):
+            if case.id in seen:
+                return f"the case `{case.id}` stands in {seen[case.id]} and again in {split}"
+            seen[case.id] = split
+    return None
+
+
 def implicit_cases() -> Cases:
     """The case set of a run without cases: the same single case feeds and decides."""
     return Cases(train=(IMPLICIT_CASE,), holdout=(IMPLICIT_CASE,))

@@ -10,7 +10,7 @@ from math import sqrt
 from typing import Literal, NamedTuple
 
 from kept.core.proposal import Ask
-from kept.core.score import Evaluation
+from kept.core.score import Evaluation, Tally
 from kept.core.verdict import Verdict, View
 from kept.gates.common import asks_for, broken_constraint, losses, not_comparable
 
@@ -39,7 +39,7 @@ class Sigma:
             return verdict
         if broken := broken_constraint(new, view.objective):
             return Verdict("discard", f"constraint broken: {broken}", code="constraint")
-        train = self._train(old, new)
+        train = self._train(view)
         if train["gain"] < train["noise_bar"] or train["gain"] <= 0:
             how = "is below" if train["gain"] > 0 else "does not exceed zero, let alone"
             reason = f"train gain {train['gain']:.6g} {how} the noise bar {train['noise_bar']:.6g}"
@@ -53,8 +53,9 @@ class Sigma:
             return asks
         return self._holdout(view, train)
 
-    def _train(self, old: Evaluation, new: Evaluation) -> dict[str, float]:
-        (old_mean, old_std), (new_mean, new_std) = both_sweeps(old, new)
+    def _train(self, view: View) -> dict[str, float]:
+        old, new = view.incumbent.known["screen"], view.challenger.known["screen"]
+        (old_mean, old_std), (new_mean, new_std) = both_sweeps(old, new, view.objective.worst_loss)
         return {
             "train_before": old_mean,
             "train": new_mean,
@@ -67,7 +68,7 @@ class Sigma:
         old, new = view.incumbent.known["decide"], view.challenger.known["decide"]
         if verdict := not_comparable(new, old):
             return verdict
-        (old_mean, old_std), (new_mean, new_std) = both_sweeps(old, new)
+        (old_mean, old_std), (new_mean, new_std) = both_sweeps(old, new, view.objective.worst_loss)
         bar = self.accept_sigma * sqrt(new_std**2 + old_std**2)
         regression = new_mean - old_mean
         numbers = {
@@ -92,17 +93,33 @@ class Sweeps(NamedTuple):
     std: float
 
 
-def both_sweeps(old: Evaluation, new: Evaluation) -> tuple[Sweeps, Sweeps]:
+def both_sweeps(old: Evaluation, new: Evaluation, worst: float | None) -> tuple[Sweeps, Sweeps]:
     """The sweeps of both sides; where answers are missing, means over the cases both have."""
-    before, after = sweeps(old), sweeps(new)
+    before, after = sweeps(old, worst), sweeps(new, worst)
     now, was = losses(new, old)
     if not (old.missing or new.missing) or now is None or was is None:
         return before, after
     return Sweeps(was, before.std), Sweeps(now, after.std)
 
 
-def sweeps(evaluation: Evaluation) -> Sweeps:
-    """One side's sweeps; those that infrastructure failures emptied are left out."""
-    means = [tally.mean for tally in evaluation.repeats.values() if tally.n]
+def sweeps(evaluation: Evaluation, worst: float | None) -> Sweeps:
+    """One side's sweeps; those that infrastructure failures emptied are left out.
+
+    A failure enters at the worst value, which may even out the sweeps and so lower the bar. It must
+    not help, so the spread is never less than that of the draws that did not fail.
+    """
+    tallies = [tally for tally in evaluation.repeats.values() if tally.n]
+    mean, std = _spread([tally.mean for tally in tallies])
+    if evaluation.failed and worst is not None:
+        ran = [_without_failures(tally, worst) for tally in tallies if tally.n > tally.failed]
+        std = max(std, _spread(ran).std) if ran else std
+    return Sweeps(mean, std)
+
+
+def _without_failures(tally: Tally, worst: float) -> float:
+    return (tally.total - tally.failed * worst) / (tally.n - tally.failed)
+
+
+def _spread(means: list[float]) -> Sweeps:
     mean = sum(means) / len(means)
     return Sweeps(mean, sqrt(sum((m - mean) ** 2 for m in means) / len(means)))

@@ -1,0 +1,40 @@
+"""What `kept.optimize` refuses, and in which words."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kept
+
+CASE = kept.Case("a", 1)
+
+
+def evaluate(candidate: kept.Candidate, case: object = None) -> float:
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"cases": []}, "`cases` is empty"),
+        ({"cases": kept.Cases(train=(CASE,))}, "there are no holdout cases"),
+        ({"cases": kept.Cases((CASE,), (CASE,))}, "`a` stands in train and again in holdout"),
+        ({"cases": [1, 2], "split": "1:0:1"}, "there are no holdout cases"),
+        ({"cases": [1, 2], "split": "half"}, "`half` is not a split"),
+        ({"cases": [{"id": 1}, {"id": 1}]}, "case ids stand more than once: 1"),
+        ({"proposers": []}, "there is no proposer"),
+        ({"artifact": {}}, "the artifact has no texts"),
+        ({"artifact": "half \ud83d"}, "`text` is not a text that can be written"),
+        ({"artifact": Path("/nowhere/prompt.md")}, "cannot read /nowhere/prompt.md"),
+        ({"artifact": {"a": "x", "b": "y"}, "proposers": ["z"]}, "an artifact with one text"),
+        ({"resume": "nothing"}, "no run `nothing`"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_runs(
+    given: dict[str, Any], message: str, tmp_path: Path
+):
+    good: dict[str, Any] = {"artifact": "seed", "proposers": ["other"], "home": tmp_path}
+    with pytest.raises(kept.SetupError, match=message):
+        kept.optimize(evaluate=evaluate, **{**good, **given})
+    assert not list(tmp_path.glob("runs/*"))
