@@ -29,6 +29,12 @@ def evaluate(candidate: kept.Candidate, case: object = None) -> float:
         ({"artifact": Path("/nowhere/prompt.md")}, "cannot read /nowhere/prompt.md"),
         ({"artifact": {"a": "x", "b": "y"}, "proposers": ["z"]}, "an artifact with one text"),
         ({"resume": "nothing"}, "no run `nothing`"),
+        ({"artifact": 3}, "the artifact is 3, not a text"),
+        ({"evaluate": "evaluate"}, "`evaluate` is 'evaluate', not a function"),
+        ({"proposers": evaluate}, "`proposers` is not a list"),
+        ({"gate": "stric"}, "`gate` is 'stric', not a gate"),
+        ({"budget": "5"}, "`budget` is '5', not a budget"),
+        ({"direction": "Maximize"}, "`direction` is 'Maximize', not a direction"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_runs(
@@ -36,5 +42,5 @@ def test_what_cannot_work_is_refused_before_anything_runs(
 ):
     good: dict[str, Any] = {"artifact": "seed", "proposers": ["other"], "home": tmp_path}
     with pytest.raises(kept.SetupError, match=message):
-        kept.optimize(evaluate=evaluate, **{**good, **given})
+        kept.optimize(**{"evaluate": evaluate, **good, **given})
     assert not list(tmp_path.glob("runs/*"))

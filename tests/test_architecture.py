@@ -36,8 +36,8 @@ LAYERS = (
         modules=("tools", "runners", "scorers", "proposers", "envs", "agents", "spec"),
         closed=True,
     ),
-    Layer(modules=("recipes", "registry", "runs")),
-    Layer(modules=("report", "adapters", "cli", "web", "testing", "demo")),
+    Layer(modules=("recipes", "registry", "runs", "adopt")),
+    Layer(modules=("report", "adapters", "cli", "web", "testing", "demo", "scaffold")),
     Layer(modules=("", "api", "__main__")),
 )
 # Pairs of one open layer that never import each other, in either direction.

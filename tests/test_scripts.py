@@ -85,6 +85,7 @@ class Machine:
         self.stub("python3", PYTHON)
         self.stub("tool", TOOL)
         self.stub("git", TOOL)
+        self.stub("bwrap", TOOL)
         self.stub("apt-get", APT)
         self.be_user(1000)
         self.note("pytest-exit", "0")

@@ -140,12 +140,12 @@ def test_very_many_empty_files_are_too_much_too(tmp_path: Path):
 
 
 def test_links_are_named_and_never_followed(tmp_path: Path):
-    (tmp_path / "secret").mkdir()
-    (tmp_path / "secret" / "key").write_text("s3cret")
     output = make_output(tmp_path)
-    (output / "to-file").symlink_to(tmp_path / "secret" / "key")
-    (output / "to-folder").symlink_to(tmp_path / "secret")
-    (output / "to-nothing").symlink_to("nowhere")
+    (output / "deep").mkdir()
+    (output / "to-file").symlink_to("plain")
+    (output / "to-folder").symlink_to("deep")
+    (output / "to-nothing").symlink_to("deep/../nowhere")
+    (output / "deep" / "up").symlink_to("../plain")
     (output / "plain").write_text("p")
     found = output_of(tmp_path)
     assert dict(found.files) == {"plain": b"p"}
@@ -153,14 +153,28 @@ def test_links_are_named_and_never_followed(tmp_path: Path):
         "`to-file`: a symbolic link",
         "`to-folder`: a symbolic link",
         "`to-nothing`: a symbolic link",
+        "`deep/up`: a symbolic link",
     )
 
 
-def test_an_output_folder_that_became_a_link_or_went_away_is_empty(tmp_path: Path):
+@pytest.mark.parametrize("target", ["/etc/passwd", "../case.json", "deep/../../x", "..", "/"])
+def test_a_link_that_leaves_the_output_is_the_candidates_failure(target: str, tmp_path: Path):
+    (make_output(tmp_path) / "deep").mkdir()
+    (tmp_path / "output" / "link").symlink_to(target)
+    assert Workspace(tmp_path).read_output() == Failure(
+        "limit", "candidate", "`link` in the output folder is a link that leaves it"
+    )
+
+
+def test_an_output_folder_that_became_a_link_is_a_failure_and_one_that_went_away_empty(
+    tmp_path: Path,
+):
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "key").write_text("s3cret")
     (tmp_path / "output").symlink_to("secret")
-    assert dict(output_of(tmp_path).files) == {}
+    assert Workspace(tmp_path).read_output() == Failure(
+        "limit", "candidate", "the output folder was replaced by a link"
+    )
     (tmp_path / "output").unlink()
     assert dict(output_of(tmp_path).files) == {}
 

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from kept.core.artifact import Artifact, Candidate, Region, Rules
     from kept.core.budget import Budget, Spend, StopReason
     from kept.core.case import Case, Cases, split_cases
+    from kept.core.copying import copy_guard
     from kept.core.edit import Append, Delete, InsertAfter, Replace, SetValue, Write
+    from kept.core.guard import Guard, LengthGuard, SectionsGuard, StuffingGuard
     from kept.core.objective import Constraint, Objective, TieBreaker
     from kept.core.proposal import Ask, Brief, Note, Proposal, Skip
     from kept.core.rollout import Failure, Rollout
@@ -29,7 +31,9 @@ _HOMES = {
     "core.artifact": ("Artifact", "Candidate", "Region", "Rules"),
     "core.budget": ("Budget", "Spend", "StopReason"),
     "core.case": ("Case", "Cases", "split_cases"),
+    "core.copying": ("copy_guard",),
     "core.edit": ("Append", "Delete", "InsertAfter", "Replace", "SetValue", "Write"),
+    "core.guard": ("Guard", "LengthGuard", "SectionsGuard", "StuffingGuard"),
     "core.objective": ("Constraint", "Objective", "TieBreaker"),
     "core.proposal": ("Ask", "Brief", "Note", "Proposal", "Skip"),
     "core.rollout": ("Failure", "Rollout"),
@@ -57,9 +61,11 @@ __all__ = [
     "Failure",
     "Finding",
     "Follow",
+    "Guard",
     "InsertAfter",
     "JournalError",
     "KeptError",
+    "LengthGuard",
     "Note",
     "Objective",
     "Proposal",
@@ -71,6 +77,7 @@ __all__ = [
     "Run",
     "RunError",
     "Score",
+    "SectionsGuard",
     "Selection",
     "SetValue",
     "SetupError",
@@ -80,10 +87,12 @@ __all__ = [
     "Spend",
     "StopReason",
     "Strict",
+    "StuffingGuard",
     "TieBreaker",
     "Verdict",
     "Write",
     "__version__",
+    "copy_guard",
     "optimize",
     "read_run",
     "split_cases",

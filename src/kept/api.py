@@ -1,6 +1,8 @@
 """`kept.optimize`: the whole loop behind one function."""
 
 import asyncio
+import hashlib
+import inspect
 import logging
 import threading
 from collections import Counter
@@ -12,12 +14,14 @@ from typing import Any, Literal, cast
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget, StopReason
 from kept.core.case import Case, Cases, fault_in, find_overlaps, implicit_cases, split_cases
+from kept.core.copying import copy_guard
+from kept.core.guard import Guard
 from kept.core.objective import Objective
 from kept.core.plan import Plan, fill_width
 from kept.core.ports import Gate, Proposer, Sink
 from kept.core.schedule import RoundRobin
 from kept.core.state import State
-from kept.errors import SetupError
+from kept.errors import RunError, SetupError
 from kept.gates import Strict
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
@@ -71,6 +75,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     *,
     proposers: Sequence[ProposerLike] = (),
     gate: Gate | Literal["strict"] = "strict",
+    guards: Sequence[Guard] | None = None,
     budget: Budget | int = 50,
     metric: str = "score",
     direction: Literal["maximize", "minimize"] = "maximize",
@@ -86,8 +91,10 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
 ) -> Result:
     """Improve a text against evidence, and keep only what measures better.
 
+    Raises `RunError` when the run stopped by an error, and `SetupError` when it could not begin.
+
     Args:
-        artifact: a text, a file holding one, or several texts by name.
+        artifact: a text, the `Path` of a file holding one, or several texts by name.
         evaluate: `evaluate(candidate)` or `evaluate(candidate, case)`, plain or async. Returns a
             number, or metrics by name, or either with information for the proposers behind it. An
             exception is the candidate's crash, unless it is an outage (connection, 429, 5xx),
@@ -95,6 +102,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         cases: what to evaluate on; any values, or `Cases` that are split already.
         proposers: functions of the brief that return a new text, texts to try, or `Proposer`s.
         gate: decides what is kept.
+        guards: refuse a candidate before anything is evaluated; by default the one against text
+            copied from holdout and test cases.
         budget: limits; a number is a number of steps.
         metric: name of the measure that decides.
         direction: whether more of it is better.
@@ -109,6 +118,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         resume: id of a run to go on with, or `last`.
         sinks: told of every event.
     """
+    _check(artifact, evaluate, proposers)
+    _check_words(gate, budget, direction)
     case_set = _cases(cases, split, random_seed)
     made = tuple(_proposers(artifact_texts(artifact), proposers))
     limits = Budget(max_iterations=budget) if isinstance(budget, int) else budget
@@ -124,27 +135,29 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         proposers=made,
         schedule=RoundRobin(tuple(proposer.name for proposer in made)),
         gate=Strict() if gate == "strict" else gate,
+        guards=(copy_guard(case_set, allow_train=True),) if guards is None else tuple(guards),
         budget=limits,
         width=width or fill_width(workers, len(case_set.holdout)),
         workers=workers,
         random_seed=random_seed,
+        inputs={"evaluate": _source_of(evaluate)},
     )
     return _run(plan, Home(Path(home)) if home else Home.find(Path.cwd()), resume, tuple(sinks))
 
 
 def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Result:
     main = threading.current_thread() is threading.main_thread()
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        folder, state = asyncio.run(_sit(plan, home, name, Watch(sinks, signals=main)))
-    else:
-        # called from inside an event loop, a notebook say: the run gets a thread and a loop
+    if _inside_a_loop():
+        # a notebook, say: the run gets a thread and a loop of its own
         folder, state = _in_thread(plan, home, name, Watch(sinks))
+    else:
+        folder, state = asyncio.run(_sit(plan, home, name, Watch(sinks, signals=main)))
     stopped = state.stopped
     assert stopped is not None, "a sitting that returns has said why it stopped"
     if stopped.kind == "interrupted":
         raise KeyboardInterrupt(f"run {folder.name} stopped; go on with resume={folder.name!r}")
+    if stopped.kind == "error":
+        raise RunError(stopped.message, hint=f"`kept show {folder}` tells what happened")
     best = plan.seed
     if state.best != best.id:
         run = Run(folder)
@@ -152,6 +165,24 @@ def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> R
         run.close()
     seed_value, best_value = values(state)
     return Result(folder.name, folder, plan.seed, best, seed_value, best_value, stopped, state)
+
+
+def _source_of(function: Callable[..., Any]) -> str:
+    """A hash of a function's source, so that a resume notices another measure."""
+    try:
+        source = inspect.getsource(function)
+    except (OSError, TypeError):
+        # typed at a prompt, or a callable object: its name is all there is
+        source = getattr(function, "__qualname__", type(function).__qualname__)
+    return hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _inside_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _sit(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
@@ -177,6 +208,29 @@ def _in_thread(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
     return done[0]
 
 
+def _check(artifact: object, evaluate: object, proposers: object) -> None:
+    """Refuse what a type checker would have refused, before it means something else."""
+    if not isinstance(artifact, str | Path | Mapping):
+        raise SetupError(f"the artifact is {artifact!r:.60}, not a text, a Path, or texts by name")
+    if not callable(evaluate):
+        raise SetupError(f"`evaluate` is {evaluate!r:.60}, not a function")
+    if isinstance(proposers, str) or not isinstance(proposers, Sequence):
+        raise SetupError("`proposers` is not a list", hint="write proposers=[…], also for one")
+
+
+def _check_words(gate: object, budget: object, way: object) -> None:
+    """Refuse a misspelt word, which would otherwise mean something else."""
+    if not (gate == "strict" or isinstance(gate, Gate)):
+        hint = 'give "strict", or a gate such as kept.Sigma()'
+        raise SetupError(f"`gate` is {gate!r:.60}, not a gate", hint=hint)
+    if isinstance(budget, bool) or not isinstance(budget, int | Budget):
+        hint = "give a number of steps, or kept.Budget(…)"
+        raise SetupError(f"`budget` is {budget!r:.60}, not a budget", hint=hint)
+    if way not in ("maximize", "minimize"):
+        hint = 'give "maximize" or "minimize"'
+        raise SetupError(f"`direction` is {way!r:.60}, not a direction", hint=hint)
+
+
 def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
     """The texts of an artifact by name."""
     if isinstance(artifact, Path):
@@ -185,6 +239,8 @@ def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
                 return {artifact.name: file.read()}
         except (OSError, UnicodeDecodeError) as error:
             raise SetupError(f"cannot read {artifact}: {error}") from error
+    if isinstance(artifact, str) and len(artifact) < 200 and Path(artifact).is_file():
+        log.warning("`%s` is taken as the text itself; for the file, pass a Path", artifact)
     texts = {"text": artifact} if isinstance(artifact, str) else dict(artifact)
     if not texts:
         raise SetupError("there is nothing to improve: the artifact has no texts")

@@ -139,6 +139,7 @@ def facts_of(plan: Plan) -> dict[str, object]:
         "metric": plan.objective.metric,
         "direction": plan.objective.direction,
         "gate": plan.gate.name,
+        "guards": [guard.name for guard in plan.guards],
         "proposers": [proposer.name for proposer in plan.proposers],
         "cases": "none" if cases.implicit else counts,
         "budget": asdict(plan.budget),

@@ -84,8 +84,11 @@ class Workspace:
             return await execute(command, self.variables(INSIDE), Site(self.folder))
         if self.copies is None:
             raise RunError("a command with a view needs a scratch folder that can hold copies")
-        with self.copies.lend(view, self.candidate) as copy:
-            if view.walls and able.walls:
+        walls = view.walls and able.walls
+        # between walls, what is writable is bound over the copy, and a link would lead nowhere
+        lent = replace(view, writable=()) if walls else view
+        with self.copies.lend(lent, self.candidate) as copy:
+            if walls:
                 return await execute(command, self.variables(INSIDE), Site(self.folder, copy))
             return await self._run_unwalled(command, view, copy)
 
@@ -108,6 +111,8 @@ class Workspace:
         files: dict[str, bytes] = {}
         skipped: list[str] = []
         size = 0
+        if self.output.is_symlink():
+            return Failure("limit", "candidate", "the output folder was replaced by a link")
         if not self.output.is_dir():
             return Output(files, ())
         # by descriptor and never by path: a folder that a left-over process swaps for a link while
@@ -118,6 +123,9 @@ class Workspace:
             for name in sorted({*names, *(s for s in subfolders if _is_link(s, fd))}):
                 path = (below / name).as_posix()
                 size += len(os.fsencode(path))
+                if _leaves(path, name, fd):
+                    message = f"`{path}` in the output folder is a link that leaves it"
+                    return Failure("limit", "candidate", message)
                 data = _read(path, name, fd, limit - size)
                 if isinstance(data, str):
                     skipped.append(data)
@@ -214,6 +222,16 @@ def _is_link(name: str, folder: int) -> bool:
         return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
     except FileNotFoundError:
         return False
+
+
+def _leaves(path: str, name: str, folder: int) -> bool:
+    """Whether something is a link to outside the folder that its path is relative to."""
+    try:
+        target = os.readlink(name, dir_fd=folder)
+    except OSError:
+        return False
+    parts = os.path.normpath(os.path.join(os.path.dirname(path), target)).split("/")  # noqa: PTH118, PTH120 # pathlib does not take `..` out
+    return target.startswith("/") or parts[0] == ".."
 
 
 def _read(path: str, name: str, folder: int, limit: int) -> bytes | str:

@@ -87,7 +87,7 @@ def test_help_imports_nothing_heavy(args: list[str]):
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "demo"])
 def test_every_example_runs(name: str, here: Path):
     write_task(here)
-    if name in ("resume", "runs", "show", "diff", "report"):
+    if name in ("resume", "runs", "show", "diff", "report", "adopt"):
         assert kept("optimize", "task.yaml").code == 0
     bin_folder = Path(sys.executable).parent
     for example in command(name).examples:

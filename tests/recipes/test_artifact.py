@@ -32,7 +32,10 @@ def task_that_counts(folder: Path, **texts: str) -> Path:
     """A task whose score is the length of the prompt, and which logs what it runs."""
     text = TASK.replace('runner: {command: "true"}', 'runner: {command: "sh run.sh"}')
     text = text.replace('scorer: {command: "true"}', 'scorer: {command: "sh score.sh"}')
-    path = write_task(folder, text + "workers: 1\nwidth: 1\n")
+    sandbox = "sandbox: {writable: [runs, scores]}\n"
+    path = write_task(folder, text + sandbox + "workers: 1\nwidth: 1\n")
+    for log in ("runs", "scores"):
+        (folder / log).touch()
     (folder / "run.sh").write_text(RUN)
     (folder / "score.sh").write_text(SCORE)
     for name, content in texts.items():

@@ -2,17 +2,22 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
-from kept.report import as_json, markdown, write_report
 from kept.core.edit import reapply
+from kept.report import as_json, markdown, write_report
+from kept.report.caveats import caveats
+from kept.report.summary import summary
 from tests.report.runs import cut, make_run
 
 SECTIONS = [
     "What was asked",
     "What came of it",
+    "Trajectory",
     "What was kept",
     "What was refused",
+    "The change from seed to best",
     "Failures seen",
     "Spend",
     "What these figures do not show",
@@ -29,6 +34,24 @@ def test_the_page_has_all_its_sections_in_order(tmp_path: Path):
     assert re.findall(r"^## (.*)$", page, re.MULTILINE) == SECTIONS
     assert page.startswith("# score 0.1 → 0.3\n")
     assert "finished: every proposer has run dry" in page
+
+
+def test_the_trajectory_has_each_value_beside_the_best_so_far(tmp_path: Path):
+    told = section(markdown(make_run(tmp_path)), "Trajectory")
+    rows = [line for line in told.splitlines() if line.startswith("| ")][1:]
+    assert rows == [
+        "| 0 | 0 | discard | 0.1 |",
+        "| 1 | 0.2 | keep | 0.2 |",
+        "| 3 | 0.3 | keep | 0.3 |",
+    ]
+
+
+def test_the_whole_change_is_there_when_it_took_several_steps(tmp_path: Path):
+    run = make_run(tmp_path)
+    assert "+good\n+good\n" in section(markdown(run), "The change from seed to best")
+    run.close()
+    once = markdown(make_run(tmp_path, ["good\ngood\n"]))
+    assert "## The change from seed to best" not in once
 
 
 def test_a_run_without_failures_has_no_section_for_them(tmp_path: Path):
@@ -121,3 +144,13 @@ def test_a_candidate_that_was_never_stored_is_made_again_from_its_edits(tmp_path
     assert closed.candidate is not None
     again = reapply(run.candidate(closed.incumbent), closed.reports)
     assert again == run.candidate(closed.candidate)
+
+
+def test_what_nothing_enforced_is_a_caveat(tmp_path: Path):
+    run = make_run(tmp_path)
+    told = replace(summary(run), not_enforced=("network", "number of processes"))
+    assert (
+        "Not enforced on the machine of this run: network; number of processes. A candidate that "
+        "cheats there would not have been stopped."
+    ) in caveats(told)
+    run.close()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from kept.core.stage import RECORDS
 from kept.report.step import step_detail, step_json
 from tests.report.runs import cut, make_run
 
@@ -30,3 +31,43 @@ def test_a_step_that_proposed_nothing_says_why(tmp_path: Path):
     detail = step_detail(make_run(tmp_path), 4)
     assert detail.reply == "nothing: all 4 variants were tried"
     assert (detail.edits, detail.diff, detail.rollouts) == ((), "", ())
+
+
+def test_a_step_is_told_by_the_stages_of_the_seed(tmp_path: Path):
+    run = make_run(tmp_path)
+    stages = {stage.name: stage for stage in step_detail(run, 1).stages}
+    assert list(stages) == [
+        "load_task",
+        "snapshot_baseline",
+        "mutate_artifacts",
+        "run_candidate",
+        "score_candidate",
+        "validate_constraints",
+        "decide",
+        "log_iteration",
+    ]
+    assert stages["snapshot_baseline"].what == f"incumbent {run.state.seed}"
+    assert stages["mutate_artifacts"].what.startswith("1 of 1 edits applied: candidate ")
+    assert stages["run_candidate"].what == "rollouts 5"
+    assert stages["score_candidate"].what == "score 0.2"
+    assert stages["decide"].what.startswith("keep: strictly better")
+    times = [stage.t for stage in stages.values() if stage.t is not None]
+    assert times == sorted(times)
+    run.close()
+
+
+def test_what_was_never_run_has_stages_that_were_not_reached(tmp_path: Path):
+    run = make_run(tmp_path, ["good\n"])
+    stages = {stage.name: stage.what for stage in step_detail(run, 0).stages}
+    assert stages["run_candidate"] == stages["validate_constraints"] == "not reached"
+    assert stages["decide"].startswith("skip: nothing changes")
+    run.close()
+
+
+def test_every_stage_has_its_records_in_the_journal(tmp_path: Path):
+    run = make_run(tmp_path)
+    named = run.state.started.facts["stages"] if run.state.started else None
+    assert named == RECORDS
+    kinds = {event.kind for event in run.events} | {"rollout", "call"}
+    assert set(RECORDS.values()) <= kinds
+    run.close()

@@ -196,8 +196,30 @@ def test_a_broken_evaluator_stops_the_run_and_says_what_is_wrong(tmp_path: Path)
         return undefined  # noqa: F821 # pyright: ignore # the bug this test is about
 
     texts = [f"text {n}" for n in range(20)]
-    result = kept.optimize("seed", broken, proposers=texts, home=tmp_path, width=1)
-    assert result.stopped.kind == "error"
-    assert "neither the seed nor any candidate runs" in result.stopped.message
-    assert "NameError" in result.stopped.message
-    assert len(result.state.closed) == 3
+    with pytest.raises(kept.RunError, match="neither the seed nor any candidate runs") as caught:
+        kept.optimize("seed", broken, proposers=texts, home=tmp_path, width=1)
+    assert "NameError" in caught.value.message
+    (folder,) = (tmp_path / "runs").iterdir()
+    run = kept.Run(folder)
+    assert len(run.steps) == 3
+    run.close()
+
+
+def test_a_proposer_that_always_fails_stops_the_run_and_says_why(tmp_path: Path):
+    def broken(brief: kept.Brief) -> str:
+        raise KeyError("no such thing")
+
+    with pytest.raises(kept.RunError, match="the proposer failed: KeyError"):
+        kept.optimize("seed", lambda c: 1.0, proposers=[broken], home=tmp_path, width=1)
+
+
+def test_a_run_is_not_resumed_with_another_measure(tmp_path: Path):
+    def first(candidate: kept.Candidate) -> float:
+        return 1.0
+
+    def second(candidate: kept.Candidate) -> float:
+        return 2.0
+
+    kept.optimize("seed", first, proposers=["other"], home=tmp_path)
+    with pytest.raises(kept.JournalError, match="evaluate changed since it started"):
+        kept.optimize("seed", second, proposers=["other"], home=tmp_path, resume="last")

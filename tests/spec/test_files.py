@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,20 @@ def test_an_alternative_for_two_artifacts_of_one_name_is_refused(tmp_path: Path)
     assert complaint(tmp_path, ["alt/*.md"], {"x/a.md": "", "y/a.md": ""}) == (
         "`alt/a.md` may stand for any of x/a.md, y/a.md"
     )
+
+
+def test_what_is_no_text_file_is_refused_by_name(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe.md")
+    (tmp_path / "latin.md").write_bytes("gr\u00fcn".encode("latin-1"))
+    (tmp_path / "binary.md").write_bytes(b"a\0b")
+    (tmp_path / "outside.md").symlink_to("/etc/hostname")
+    (tmp_path / "nowhere.md").symlink_to("gone")
+    spec = source(tmp_path)
+    assert read_artifacts(spec, ["*.md"], []) == {}
+    assert [problem.message for problem in spec.problems] == [
+        "`binary.md` is binary",
+        "`latin.md` is not UTF-8 text (line 1)",
+        "cannot read `nowhere.md`: No such file or directory",
+        "`outside.md` is a link that leaves the folder",
+        "`pipe.md` is not a plain file",
+    ]

@@ -23,8 +23,10 @@ COMMANDS = {
         Entry(
             "Improve", "optimize", "optimize", "Improve what SPEC names, and keep what is better"
         ),
+        Entry("Improve", "init", "init", "Write a small task that runs at once, to be changed"),
         Entry("Improve", "loop", "optimize", "Improve the artifacts of a task.yaml"),
         Entry("Improve", "resume", "resume", "Go on with a run that stopped"),
+        Entry("Improve", "adopt", "adopt", "Change the source files to the best of a run"),
         Entry("Improve", "demo", "demo", "Watch a small run without a key or a network"),
         Entry(
             "Measure", "check", "check", "Say what a run of SPEC would do, and the most it can cost"
@@ -33,5 +35,11 @@ COMMANDS = {
         Entry("Look", "show", "show", "Show what a run did, step by step"),
         Entry("Look", "diff", "diff", "Show the change from seed to best"),
         Entry("Look", "report", "report", "Print the report of a run"),
+        Entry(
+            "Manage",
+            "doctor",
+            "doctor",
+            "Say what works on this machine, and what holds a command back",
+        ),
     )
 }

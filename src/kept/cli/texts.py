@@ -102,6 +102,9 @@ def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
     about.append(("against", detail.incumbent))
     yield pairs(about)
     yield output.visible(detail.reply)
+    if detail.stages:
+        rows = [(stage.name, _time(stage.t), one_line(stage.what, 100)) for stage in detail.stages]
+        yield output.table(("stage", "at", "what"), rows)
     yield "\n".join(
         f"{edit.fate or 'proposed':<15}{one_line(edit.words, 100)}"
         + (f": {one_line(edit.detail)}" if edit.detail else "")
@@ -109,6 +112,10 @@ def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
     )
     yield output.coloured_diff(detail.diff).rstrip("\n")
     yield from _rollouts(detail.rollouts, traces)
+
+
+def _time(t: float | None) -> str:
+    return clock(t).rpartition(" ")[2] if t is not None else ""
 
 
 def _rollouts(rollouts: tuple[StepRollout, ...], traces: bool) -> Iterator[str]:

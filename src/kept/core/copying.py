@@ -7,13 +7,13 @@ those of the changed text.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, count, islice
 from typing import Any, NamedTuple, cast
 
 from kept.core.artifact import Candidate
-from kept.core.case import Case, Cases, Split
+from kept.core.case import SPLITS, Case, Cases, Split
 from kept.core.text import grams, line_of, words_of
 
 PHRASE = 8
@@ -35,6 +35,10 @@ PIECE = 3
 EXPLAINED = 2 / 3
 """Share of its pieces by which a phrase may come from train text, even from two places there: the
 seam costs two pieces of six."""
+
+MANY_CHARS = 2_000_000
+"""Of so much case text every phrase is remembered; of twice as much every second one, which still
+finds whatever is copied at length."""
 
 Phrase = tuple[str, ...]
 
@@ -107,39 +111,33 @@ def copy_guard(cases: Cases, *, allow_train: bool = False) -> CopyGuard:
     """The guard of a case set; one that refuses nothing for a run without cases."""
     if cases.implicit:
         return CopyGuard({})
-    train = [(case, list(_texts(case))) for case in cases.train]
     known: set[Phrase] = set()
-    for _, texts in train:
-        for words in texts:
-            known.update(*(grams(words, size) for size in range(1, PIECE + 1)))
-    guarded: dict[Phrase, Origin] = {}
-    for split in ("holdout", "test"):
-        decisive = ((case, _texts(case)) for case in cases.of(split))
-        guarded |= _gather(split, decisive, known)
+    for case in cases.train:
+        for text in _texts(case):
+            known.update(_pieces(words_of(text)))
+    size = sum(len(text) for split in SPLITS for case in cases.of(split) for text in _texts(case))
+    stride = 1 + size // MANY_CHARS
+    guarded = _gather("holdout", cases, known, stride) | _gather("test", cases, known, stride)
     if not allow_train:
-        guarded |= _gather("train", train, frozenset())
+        guarded |= _gather("train", cases, frozenset(), stride)
     return CopyGuard(guarded)
 
 
-def _gather(
-    split: Split, cases: Iterable[tuple[Case, Iterable[list[str]]]], known: Set[Phrase]
-) -> dict[Phrase, Origin]:
+def _gather(split: Split, cases: Cases, known: Set[Phrase], stride: int) -> dict[Phrase, Origin]:
     """The phrases of a split that few of its cases share and nothing known explains."""
-    count = 0
     first: dict[Phrase, Origin] = {}
     holders: Counter[Phrase] = Counter()
-    for case, texts in cases:
-        count += 1
-        mine = {phrase for words in texts for phrase in _phrases(words, known)}
+    for case in cases.of(split):
+        mine = {p for text in _texts(case) for p in _phrases(words_of(text), known, stride)}
         holders.update(mine)
         origin = Origin(split, case.id)
         for phrase in mine:
             first.setdefault(phrase, origin)
-    most = max(1, min(COMMON, count // 4))
+    most = max(1, min(COMMON, len(cases.of(split)) // 4))
     return {phrase: origin for phrase, origin in first.items() if holders[phrase] <= most}
 
 
-def _phrases(words: list[str], known: Set[Phrase]) -> Iterator[Phrase]:
+def _phrases(words: list[str], known: Set[Phrase], stride: int) -> Iterator[Phrase]:
     """What of a text would be known again: its long phrases, or all of it when it is short."""
     size = min(PHRASE, len(words))
     if size < PHRASE and sum(map(len, words)) < MIN_CHARS:
@@ -150,17 +148,26 @@ def _phrases(words: list[str], known: Set[Phrase]) -> Iterator[Phrase]:
     before = list(accumulate(strange, initial=0))
     pieces = size - piece + 1
     allowed = pieces * (1 - EXPLAINED)
-    for at, phrase in enumerate(grams(words, size)):
+    for at, phrase in zip(
+        count(0, stride), islice(grams(words, size), 0, None, stride), strict=False
+    ):
         if before[at + pieces] - before[at] > allowed:
             yield phrase
+
+
+def _pieces(words: list[str]) -> Iterator[Phrase]:
+    """What phrases are traced by: triples, and of shorter rows those that could be an answer."""
+    yield from grams(words, PIECE)
+    for size in range(1, PIECE):
+        yield from (row for row in grams(words, size) if sum(map(len, row)) >= MIN_CHARS)
 
 
 def _telling(phrase: Phrase) -> bool:
     return len(set(phrase)) >= MIN_DISTINCT
 
 
-def _texts(case: Case) -> Iterator[list[str]]:
-    """The words of every text in a case; its id and its keys are none."""
+def _texts(case: Case) -> Iterator[str]:
+    """Every text in a case; its id and its keys are none."""
     pending: list[Any] = [case.data]
     if isinstance(pending[0], Mapping):
         named = cast("Mapping[str, object]", pending.pop())
@@ -168,7 +175,7 @@ def _texts(case: Case) -> Iterator[list[str]]:
     while pending:
         value = pending.pop()
         if isinstance(value, str):
-            yield words_of(value)
+            yield value
         elif isinstance(value, Mapping):
             pending += cast("Mapping[str, object]", value).values()
         elif isinstance(value, list | tuple):

@@ -86,7 +86,8 @@ class StuffingGuard:
         allowed = max(self.max_density, SLACK * density(first)[0])
         if share > allowed:
             named = ", ".join(f"`{word}`" for word in words)
-            return f"{named} take {share:.0%} of the content words, {allowed:.0%} allowed"
+            take = "takes" if len(words) == 1 else "take"
+            return f"{named} {take} {share:.0%} of the content words, {allowed:.0%} allowed"
         repeated = repetition(text)
         allowed = max(self.max_repetition, SLACK * repetition(first))
         if repeated > allowed:
@@ -107,6 +108,8 @@ class SectionsGuard:
     def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
         """A section of the seed that is gone or empty now."""
         for path in sorted(seed.texts):
+            if candidate.texts.get(path) == incumbent.texts.get(path, ""):
+                continue
             now = sections(candidate.texts.get(path, ""))
             have = Counter((section.level, section.key) for section in now)
             filled = {(section.level, section.key) for section in now if not section.empty}

@@ -118,7 +118,14 @@ class ClosedStep:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """Everything a proposer may know."""
+    """Everything a proposer may know.
+
+    `incumbent` is the candidate to improve on (`.text`, or `["name"]` where it has several texts);
+    `train` are the cases it may look at (`.id`, `.data`), `closed` the steps before this one with
+    their proposals and verdicts, oldest first. `seed` is for random draws. `answers` hold what a
+    proposer asked for by returning an `Ask`: outcomes, and traces with what `evaluate` returned as
+    information. `memory` are notes that proposers took, `rules` what an edit may touch.
+    """
 
     step: int
     turn: Turn

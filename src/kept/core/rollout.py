@@ -72,6 +72,8 @@ class Failure:
     blame: Blame
     message: str
     detail: str = ""
+    usage: Usage = FREE
+    """What was used up before it failed."""
 
     @property
     def retryable(self) -> bool:

@@ -99,7 +99,8 @@ class Evaluation:
     """Raw measures over all rollouts."""
     asked: int
     loss: float | None = None
-    """Mean over cases of each case's mean, all cases alike; None without any answer."""
+    """Mean over cases of each case's mean, all cases alike; None without any answer, and where a
+    failure has no value to enter by."""
     missing: int = 0
     """Pairs that infrastructure failures left without an answer."""
     failed: int = 0
@@ -179,7 +180,9 @@ def summarize(
                 continue
         _add(cases, case, loss, failure is not None)
         _add(repeats, repeat, loss, failure is not None)
-    mean = sum(row[1] / row[0] for row in cases.values()) / len(cases) if cases else None
+    mean = None
+    if cases and not unscored:
+        mean = sum(row[1] / row[0] for row in cases.values()) / len(cases)
     return Evaluation(
         candidate,
         purpose,

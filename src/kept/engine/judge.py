@@ -97,7 +97,7 @@ class Judge:
             return Verdict("skip", f"nothing changes ({fates or 'no edits'})", code=code)
         if rebased:
             first = self.apply(self._known.candidate(ground.made_for), proposal)
-            if took < sum(report.fate == "applied" for report in first.reports):
+            if _standing(applied) < _standing(first):
                 reason = "stale: an earlier step was kept, and the edits no longer apply"
                 return Verdict("skip", reason, code="stale")
         if applied.candidate.id in ground.judged:
@@ -164,6 +164,11 @@ class Judge:
         """Drop sums of candidates that are no longer in play."""
         for key in [key for key in self._sums if key[0] not in alive]:
             del self._sums[key]
+
+
+def _standing(applied: Applied) -> int:
+    """Edits whose effect is there, made by them or, of a value that was set, there already."""
+    return sum(report.fate in ("applied", "no change") for report in applied.reports)
 
 
 def duplicate() -> Verdict:

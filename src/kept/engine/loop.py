@@ -246,6 +246,8 @@ def outage(state: State) -> StopReason | None:
         never_ran = len(state.closed) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
         if len(last) == OUTAGE or never_ran:
             return StopReason("error", f"the evaluator does not answer: {last[-1].verdict.reason}")
+    if len(last) == OUTAGE and all(step.verdict.code == "proposer failed" for step in last):
+        return StopReason("error", f"{OUTAGE} times in a row, {last[-1].verdict.reason}")
     # when neither the seed nor anything else runs, it is hardly the candidates' doing
     if len(state.closed) == OUTAGE and all(step.verdict.outcome == "crash" for step in last):
         broken = next((e for e in seed if e.failed == e.asked), None)

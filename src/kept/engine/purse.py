@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from kept.core.budget import Budget, Reservation, Spend, StopReason, out_of_time, refusal
+from kept.core.rollout import FREE
 from kept.core.score import Outcome
 
 
@@ -44,7 +45,7 @@ class Meter:
         self.retries += outcome.tries - 1
         self.seconds += outcome.seconds
         usage = outcome.usage
-        if usage.calls or usage.usd:
+        if usage is not FREE:
             self.calls += usage.calls
             self.tokens_in += usage.tokens_in
             self.tokens_out += usage.tokens_out
@@ -100,6 +101,15 @@ class Purse:
                 raise OutOfBudget(reason)
         self._rollouts += rollouts
         self._tries += tries
+
+    def used_up(self) -> StopReason | None:
+        """Why nothing more may begin; None while at least one rollout may."""
+        return refusal(self._budget, self.spent, Reservation(), Reservation(1, self._worst))
+
+    @property
+    def held(self) -> int:
+        """Rollouts that are set aside for."""
+        return self._rollouts
 
     def release(self, rollouts: int, tries: int = 0) -> None:
         """Give back what was set aside for so many rollouts and further tries."""

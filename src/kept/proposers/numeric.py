@@ -1,6 +1,6 @@
 """Search over the numbers and choices of config files: random at first, then by Optuna's TPE.
 
-It is told losses on train cases, never on those that decide (docs/decisions/0006). No point is
+It is told losses on train cases, never on those that decide (docs/decisions/0008). No point is
 tried twice, and every draw is seeded by the brief: run seed, phase and step.
 """
 

@@ -58,7 +58,10 @@ class Estimator:
             # it has called the multivariate estimator an experiment since 2020
             warnings.simplefilter("ignore", ExperimentalWarning)
             self._study.sampler = TPESampler(
-                seed=seed % 2**32, multivariate=True, n_startup_trials=self._startup
+                seed=seed % 2**32,
+                multivariate=True,
+                constant_liar=False,
+                n_startup_trials=self._startup,
             )
         while True:
             # a trial that is asked for and never told of is no evidence to later ones

@@ -17,19 +17,20 @@ from kept.core.plan import Plan, fill_width
 from kept.core.ports import Journal, Sink
 from kept.core.schedule import RoundRobin
 from kept.gates import Strict
-from kept.proposers.variants import Variant, Variants
+from kept.locate import locate
 from kept.recipes import Compiled
 from kept.recipes.confine import confine, modes
 from kept.recipes.editing import check_proposers
+from kept.recipes.guards import check_guards, make_guards
+from kept.recipes.proposing import Proposing, Tools, read_proposers
+from kept.recipes.scorers import Scoring, check_scorer, make_scorer, scorer_seconds
 from kept.runners.command import CommandRunner
 from kept.sandbox import Command
 from kept.sandbox.command import MIB
-from kept.scorers.command import CommandScorer, Fields
 from kept.spec.cases import overlap_warnings, read_cases
 from kept.spec.companions import check_outputs, read_guidance
-from kept.spec.files import Alternative, read_alternatives, read_artifacts
+from kept.spec.files import read_artifacts
 from kept.spec.load import section, validate
-from kept.spec.scorers import ScorerSpec
 from kept.spec.source import Source, read_source
 from kept.spec.task import (
     ArtifactsSpec,
@@ -38,7 +39,6 @@ from kept.spec.task import (
     MutationSpec,
     RunnerSpec,
     TaskSpec,
-    VariantsSpec,
 )
 from kept.store.candidates import CandidateFolder
 from kept.store.results import ResultsFile
@@ -58,8 +58,7 @@ class _Files:
     texts: Mapping[str, str]
     editable: Collection[str]
     guidance: Mapping[str, str]
-    alternatives: tuple[tuple[Alternative, ...], ...]
-    """By proposer."""
+    proposing: Proposing
     cases: Cases
 
 
@@ -78,18 +77,15 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         task.runner.timeout_seconds,
         task.runner.env,
     )
-    scorer = Command(
-        task.scorer.command, source.folder / task.scorer.cwd, task.scorer.timeout_seconds
-    )
-    proposers = tuple(
-        Variants(tuple(Variant(found.texts, found.label) for found in group), name)
-        for name, group in zip(_names(task), files.alternatives, strict=True)
-    )
+    seed = Candidate(files.texts)
+    metric = task.objective.primary_metric
+    scoring = Scoring(source.folder, seed, metric, scratch, confined.scorer)
+    proposers = files.proposing.make(Tools(scratch, confined.runner))
     workers = task.workers or _processors()
     objective = _objective(task)
     plan = Plan(
         recipe="artifact",
-        seed=Candidate(files.texts),
+        seed=seed,
         rules=Rules(
             {name: Artifact(name) for name in files.editable},
             max_files=task.artifacts.max_files_per_iteration,
@@ -97,17 +93,19 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         ),
         cases=files.cases,
         runner=CommandRunner(confined.runner(runner), scratch, task.sandbox.output_mb * MIB),
-        scorer=CommandScorer(confined.scorer(scorer), scratch, _fields(task)),
+        scorer=make_scorer(task.scorer, scoring),
         objective=objective,
+        locate=locate,
         proposers=proposers,
         schedule=RoundRobin(tuple(proposer.name for proposer in proposers)),
         gate=Strict(),
+        guards=make_guards(task.guards, files.cases, demos="demos" in files.proposing.kinds),
         budget=_budget(task),
         width=task.width or fill_width(workers, len(files.cases.holdout)),
         workers=workers,
         inputs={
             "spec": _hash(_meaning(task)),
-            "variants": _hash(files.alternatives),
+            "variants": _hash(files.proposing.alternatives),
             **({"guidance": _hash(files.guidance)} if files.guidance else {}),
         },
         facts={
@@ -122,7 +120,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         },
         guidance=files.guidance,
         views=_views(task, source.folder, objective),
-        worst_seconds=runner.timeout + scorer.timeout,
+        worst_seconds=runner.timeout + scorer_seconds(task.scorer),
     )
     return Compiled(plan, (*overlap_warnings(files.cases), *confined.warnings()))
 
@@ -139,29 +137,20 @@ def _read_files(source: Source) -> _Files:
     logging = section(source, ("logging",), LoggingSpec) or LoggingSpec()
     check_outputs(source, logging.results_file, logging.candidate_dir, texts)
     check_proposers(source)
-    groups: list[tuple[Alternative, ...]] = []
-    while proposer := section(source, ("proposers", len(groups)), VariantsSpec):
-        loc = ("proposers", len(groups), "files")
-        groups.append(read_alternatives(source, loc, proposer.files, editable))
-    for name, model in (("runner", RunnerSpec), ("scorer", ScorerSpec)):
-        command = section(source, (name,), model)
-        if command and not (source.folder / command.cwd).is_dir():
-            source.report((name, "cwd"), f"there is no folder `{command.cwd}`")
+    runner = section(source, ("runner",), RunnerSpec)
+    if runner and not (source.folder / runner.cwd).is_dir():
+        source.report(("runner", "cwd"), f"there is no folder `{runner.cwd}`")
+    check_scorer(source, texts)
+    check_guards(source, texts)
     cases = section(source, ("cases",), CasesSpec)
     found = read_cases(source, cases) if cases else None
     guidance = read_guidance(source, texts)
-    return _Files(texts, editable, guidance, tuple(groups), found or implicit_cases())
+    proposing = read_proposers(source, editable, found)
+    return _Files(texts, editable, guidance, proposing, found or implicit_cases())
 
 
 def _may_edit(name: str, mutation: MutationSpec) -> bool:
     return not mutation.allowed_file_types or name.endswith(mutation.allowed_file_types)
-
-
-def _names(task: TaskSpec) -> list[str]:
-    """A name of its own for each proposer."""
-    kinds = [proposer.kind for proposer in task.proposers or ()]
-    nth = [kinds[: at + 1].count(kind) for at, kind in enumerate(kinds)]
-    return [f"{kind}-{n}" if n > 1 else kind for kind, n in zip(kinds, nth, strict=True)]
 
 
 def _objective(task: TaskSpec) -> Objective:
@@ -184,11 +173,6 @@ def _budget(task: TaskSpec) -> Budget:
     if task.policy.on_failure == "stop":
         limits["max_failures"] = 1
     return Budget(**limits)
-
-
-def _fields(task: TaskSpec) -> Fields:
-    parse = task.scorer.parse
-    return Fields(parse.score_field, parse.metrics_field, task.objective.primary_metric)
 
 
 def _views(

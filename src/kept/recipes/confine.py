@@ -7,12 +7,15 @@ artifacts, are never hidden.
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from kept.errors import SetupError
+from kept.recipes.scorers import named_in
 from kept.sandbox import Abilities, Command, Limits, View, abilities
+from kept.spec.files import find
 from kept.spec.sandbox import SandboxSpec
 from kept.spec.source import Source
 from kept.spec.task import TaskSpec
@@ -69,19 +72,22 @@ def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Con
         )
     tree = source.folder.resolve()
     home = Home.find(source.folder).path.resolve()
-    named = {*_named(tree, task.scorer.model_dump()), *_listed(source, spec)}
+    scorer = _named(tree, named_in(task.scorer), _cwds(task.scorer.model_dump()))
+    named = {*scorer, *_listed(source, spec.hidden)}
     if task.cases is not None:
         named.add((tree / task.cases.file).resolve())
-    kept = {*(tree / name for name in artifacts), *_named(tree, task.runner.command)}
+    runner = _named(tree, (task.runner.command,), (task.runner.cwd,))
+    kept = {*(tree / name for name in artifacts), *runner}
     hidden = sorted(path for path in named if not any(file.is_relative_to(path) for file in kept))
     view = View(
         tree,
         (home, *_histories(tree), *hidden),
-        tuple((source.folder / path).resolve() for path in spec.writable),
+        _writable(source, spec.writable),
         (source.path.resolve(), *(path for path in hidden if path.is_file()), *sorted(kept)),
         spec.network,
         walls=spec.walls != "off",
     )
+    source.check()
     return Confinement(spec, spec.limits(_memory()), view, home, able)
 
 
@@ -90,38 +96,58 @@ def modes(folder: Path, artifacts: Mapping[str, str]) -> dict[str, int]:
     return {name: (folder / name).stat().st_mode & 0o777 for name in artifacts}
 
 
-def _listed(source: Source, spec: SandboxSpec) -> Iterator[Path]:
-    for pattern in spec.hidden:
-        yield from (path.resolve() for path in source.folder.glob(pattern))
+def _listed(source: Source, patterns: Iterable[str]) -> set[Path]:
+    """What the spec says is hidden; raises what is wrong with that."""
+    found: set[Path] = set()
+    for number, pattern in enumerate(patterns):
+        hits = find(source, ("sandbox", "hidden", number), pattern)
+        found.update(hit.resolve() for hit in hits)
+    return found
 
 
-def _named(tree: Path, said: object) -> set[Path]:
-    """The files and folders of a tree that a part of a spec names, wherever in it they stand."""
-    if isinstance(said, Mapping):
-        return {path for value in said.values() for path in _named(tree, value)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # any part of any spec
-    if isinstance(said, list | tuple):
-        return {path for value in said for path in _named(tree, value)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # as above
-    if not isinstance(said, str):
-        return set()
-    try:
-        words = shlex.split(said)
-    except ValueError:
-        words = said.split()
-    found = (path for word in words for path in _meant(tree, word))
+def _writable(source: Source, paths: Iterable[str]) -> tuple[Path, ...]:
+    found = tuple((source.folder / path).resolve() for path in paths)
+    for number, path in enumerate(found):
+        if not path.exists():
+            hint = "make it first: Kept does not know whether it is to be a file or a folder"
+            source.report(("sandbox", "writable", number), f"there is no `{path}`", hint)
+    return found
+
+
+def _named(tree: Path, lines: Iterable[str], cwds: Iterable[str]) -> set[Path]:
+    """The files and folders of a tree that are words of command lines."""
+    bases = {tree, *((tree / cwd).resolve() for cwd in cwds)}
+    found = (path for line in lines for word in _words(line) for path in _meant(bases, word))
     return {path for path in found if path != tree and path.is_relative_to(tree)}
 
 
-def _meant(tree: Path, word: str) -> Iterator[Path]:
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return line.split()
+
+
+def _meant(bases: Iterable[Path], word: str) -> Iterator[Path]:
     """The file that a word of a command is, or the module that `package.module:name` is in."""
     module = word.partition(":")[0].replace(".", "/")
-    for name in (word, f"{module}.py"):
+    for path in (base / name for base in bases for name in (word, f"{module}.py")):
         try:
-            path = (tree / name).resolve()
             if path.exists():
-                yield path
+                yield path.resolve()
         except (OSError, ValueError):
             # a whole script may stand where a file name could
             continue
+
+
+def _cwds(said: object) -> Iterator[str]:
+    """The folders that commands are run in, wherever in a part of a spec they stand."""
+    if isinstance(said, dict):
+        for key, value in cast("dict[str, object]", said).items():
+            yield from (str(value),) if key == "cwd" else _cwds(value)
+    elif isinstance(said, list | tuple):
+        for value in cast("Iterable[object]", said):
+            yield from _cwds(value)
 
 
 def _histories(tree: Path) -> tuple[Path, ...]:

@@ -40,6 +40,11 @@ def _caveats(summary: Summary) -> Iterator[str]:
         yield "There is no test split: no figure is from unseen cases."
     else:
         yield "There are no cases: nothing here says that the gain carries over to other inputs."
+    if summary.not_enforced:
+        yield (
+            f"Not enforced on the machine of this run: {'; '.join(summary.not_enforced)}. A "
+            "candidate that cheats there would not have been stopped."
+        )
     if summary.spend.moot:
         yield (
             f"Paid for and not used, because an earlier step was kept meanwhile: "

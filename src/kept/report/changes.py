@@ -27,4 +27,3 @@ def _candidate(run: Run, closed: StepClosed, incumbent: Candidate) -> Candidate:
     except JournalError:
         # one that a guard refused was never stored, but its edits say exactly what it was
         return reapply(incumbent, closed.reports)
-

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 from kept.core.event import StepClosed
 from kept.report.caveats import caveats
-from kept.report.changes import step_diff
+from kept.report.changes import best_diff, step_diff
 from kept.report.failures import failures
-from kept.report.summary import StepLine, Summary, summary
+from kept.report.summary import StepLine, Summary, objective_of, summary
 from kept.report.words import (
     budget_words,
     cases_words,
@@ -26,6 +27,7 @@ from kept.store.reader import Run
 MAX_REFUSED = 100
 """Rows of refused steps on the page; `kept show` has all of them."""
 MAX_FAILURES = 20
+MAX_TRAJECTORY = 100
 MAX_DIFF_LINES = 400
 """Lines of one change on the page; `kept diff` has all of them."""
 
@@ -40,8 +42,10 @@ def markdown(run: Run) -> str:
         _opening(told),
         _section("What was asked", _asked(told, run)),
         _section("What came of it", _outcome(told)),
+        _section("Trajectory", _trajectory(told)),
         _section("What was kept", _kept(told, run, kept)),
         _section("What was refused", _refused(told)),
+        _section("The change from seed to best", _change(told, run)),
         _section("Failures seen", _failures(run)),
         _section("Spend", _spend(told)),
         _section("What these figures do not show", [f"* {line}" for line in caveats(told)]),
@@ -86,7 +90,49 @@ def _asked(told: Summary, run: Run) -> Iterator[str]:
         ("budget", budget_words(told)),
         ("started", f"{clock(told.started)}, by kept {told.version}"),
     ]
-    return _table(("", ""), rows)
+    return _table(("", ""), [*rows[:2], *_said(run), *rows[2:]])
+
+
+def _said(run: Run) -> Iterator[tuple[str, str]]:
+    """What the spec adds, where it does."""
+    description = run.state.fact("description")
+    if description:
+        yield "about", description
+    for name in ("runner", "scorer"):
+        part = run.fact(name)
+        if isinstance(part, dict) and "command" in part:
+            yield name, f"`{part['command']}`"
+    constraints = ", ".join(f"`{c}`" for c in objective_of(run.state).constraints)
+    if constraints:
+        yield "constraints", constraints
+    ties = run.fact("tie_breakers")
+    if isinstance(ties, list) and ties:
+        yield "ties", f"broken by {', then '.join(map(str, cast('list[object]', ties)))}"
+
+
+def _trajectory(told: Summary) -> Iterator[str]:
+    """The value of each judged step beside the best so far."""
+    best = told.seed_value
+    rows: list[tuple[str, str, str, str]] = []
+    for row in told.steps:
+        if row.value is None:
+            continue
+        best = row.value if row.best else best
+        rows.append((str(row.step), number(row.value), row.outcome, number(best)))
+    if not rows:
+        yield "No candidate was measured."
+        return
+    cut = rows[-MAX_TRAJECTORY:]
+    yield from _table(("step", f"`{told.metric}`", "verdict", "best so far"), cut)
+    if len(rows) > len(cut):
+        yield ""
+        yield f"{len(rows) - len(cut)} earlier steps: `kept show {told.run}` lists all."
+
+
+def _change(told: Summary, run: Run) -> Iterator[str]:
+    # one keep alone is the whole change, and stands above
+    if told.improved and told.keeps > 1:
+        yield from _fenced(best_diff(run))
 
 
 def _outcome(told: Summary) -> Iterator[str]:
@@ -209,6 +255,11 @@ def _spend(told: Summary) -> Iterator[str]:
 def _how_to_go_on(told: Summary) -> Iterator[str]:
     if told.improved:
         yield f"* `kept diff {told.run}` shows the change from seed to best."
+    if told.improved and told.spec:
+        yield (
+            f"* `kept adopt {told.run}` makes that change to the source files, all or none; "
+            "`--commit` commits it with this evidence."
+        )
     yield f"* `kept show {told.run} --step N` shows all there is of one step."
     more = _resume_command(told)
     if more:

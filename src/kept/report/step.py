@@ -9,10 +9,12 @@ from kept.core.event import Proposed
 from kept.core.proposal import Note, Proposal, ProposerFailed, Reply, Skip, Turn
 from kept.core.rollout import Job, TraceItem
 from kept.core.score import Outcome
+from kept.core.stage import Stage, stages_of
 from kept.report.changes import step_diff
 from kept.report.document import step_row
-from kept.report.summary import StepLine, step_lines
+from kept.report.summary import StepLine, objective_of, step_lines
 from kept.store.reader import Run
+from kept.store.views import Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class StepDetail:
     edits: tuple[EditFate, ...]
     diff: str
     rollouts: tuple[StepRollout, ...]
+    stages: tuple[Stage, ...] = ()
+    """What happened in each stage; empty while it has no verdict."""
 
 
 def step_detail(run: Run, step: int, *, traces: bool = False) -> StepDetail:
@@ -78,7 +82,14 @@ def step_detail(run: Run, step: int, *, traces: bool = False) -> StepDetail:
         tuple(EditFate(r.edit, r.fate, r.detail) for r in closed.reports),
         step_diff(run, closed),
         tuple(_rollouts(run, step, (closed.candidate, closed.incumbent), traces)),
+        _stages(run, step),
     )
+
+
+def _stages(run: Run, step: int) -> tuple[Stage, ...]:
+    records = Records()
+    heard = (records.hear(event) for event in run.events)
+    return next(stages_of(r, objective_of(run.state)) for r in heard if r and r.closed.step == step)
 
 
 def _open_detail(run: Run, step: int, turn: Turn, traces: bool) -> StepDetail:
@@ -143,6 +154,7 @@ def step_json(detail: StepDetail) -> dict[str, Any]:
             {"edit": asdict(e.edit), "fate": e.fate, "detail": e.detail} for e in detail.edits
         ],
         "diff": detail.diff,
+        "stages": {stage.name: {"t": stage.t, "what": stage.what} for stage in detail.stages},
         "rollouts": [_rollout_json(rollout) for rollout in detail.rollouts],
     }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from kept.core.budget import Spend, StopReason
-from kept.core.objective import Objective
+from kept.core.objective import Constraint, Objective, Operator
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
 from kept.core.verdict import VerdictCode, VerdictKind
@@ -82,6 +82,8 @@ class Summary:
     """Numbers of the steps without a verdict."""
     spend: Spend
     """Of closed and open steps."""
+    not_enforced: tuple[str, ...] = ()
+    """What nothing held the commands to."""
 
     @property
     def improved(self) -> bool:
@@ -121,11 +123,12 @@ def summary(run: Run) -> Summary:
         started=started.t,
         elapsed=state.elapsed + _since(state),
         metric=state.fact("metric") or "score",
-        direction=_objective(state).direction,
+        direction=objective_of(state).direction,
         gate=state.fact("gate"),
         proposers=_proposers(started.facts.get("proposers")),
         cases=_numbers(started.facts.get("cases")),
         budget=_numbers(started.facts.get("budget")),
+        not_enforced=_not_enforced(started.facts.get("sandbox")),
         seed=state.seed,
         best=state.best,
         best_step=state.best_step,
@@ -139,7 +142,7 @@ def summary(run: Run) -> Summary:
 
 def step_lines(run: Run) -> tuple[StepLine, ...]:
     """Every closed step, in order."""
-    objective = _objective(run.state)
+    objective = objective_of(run.state)
     return tuple(_row(step, objective) for step in run.state.closed)
 
 
@@ -162,13 +165,31 @@ def _row(step: ClosedStep, objective: Objective) -> StepLine:
     )
 
 
-def _objective(state: State) -> Objective:
+def objective_of(state: State) -> Objective:
+    """What the run improves, as far as its facts tell."""
     minimize = state.fact("direction") == "minimize"
-    return Objective(direction="minimize" if minimize else "maximize")
+    given = state.started.facts.get("constraints") if state.started else None
+    rows = cast("list[dict[str, object]]", given) if isinstance(given, list) else []
+    return Objective(
+        state.fact("metric") or "score",
+        "minimize" if minimize else "maximize",
+        constraints=tuple(
+            Constraint(
+                str(row["metric"]), cast("Operator", row["op"]), float(cast("float", row["value"]))
+            )
+            for row in rows
+        ),
+    )
 
 
 def _since(state: State) -> float:
     return max(0.0, state.sitting[1] - state.sitting[0]) if state.sitting else 0.0
+
+
+def _not_enforced(sandbox: object) -> tuple[str, ...]:
+    if not isinstance(sandbox, dict):
+        return ()
+    return tuple(map(str, cast("dict[str, list[object]]", sandbox).get("not_enforced", ())))
 
 
 def _proposers(fact: object) -> tuple[str, ...]:

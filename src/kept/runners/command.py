@@ -4,6 +4,9 @@
     KEPT_CASE         JSON file with the case; absent in a run without cases
     KEPT_OUTPUT       folder for what the scorer is to see
 
+A command that exits with 75 says that the network or the like failed: it is tried again, and no
+candidate is to blame.
+
 The execution is journalled as one call, so a run that was killed between running and scoring scores
 again without running again.
 """
@@ -19,6 +22,9 @@ from kept.workspace import MAX_OUTPUT, Output, Scratch
 
 _LIMITS = (signal.SIGXCPU, signal.SIGXFSZ)
 """What ends a process that uses too many seconds, or writes too large a file."""
+
+_LATER = 75
+"""EX_TEMPFAIL: how a command says that the world, not the candidate, was in its way."""
 
 _NOT_RUN = (126, 127)
 """What a shell exits with when the command is not executable, or not there."""
@@ -69,6 +75,9 @@ class CommandRunner:
         if ended.code in _NOT_RUN:
             message = f"the shell cannot run `{self._command.line}` ({ended})"
             return Failure("harness", "infrastructure", message, ended.detail())
+        if ended.code == _LATER:
+            message = f"the command asks to be tried again later ({ended})"
+            return Failure("network", "infrastructure", message, ended.detail())
         if ended.signal in _LIMITS:
             return Failure("limit", "candidate", str(ended), ended.detail())
         return Failure("crash", "candidate", str(ended), ended.detail())

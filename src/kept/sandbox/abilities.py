@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Abilities:
             "hidden files cannot be read": up,
             "no process outlives its command": up or self.group is not None,
             "number of processes": counted,
-            "cpu, memory and file size": True,
+            "cpu, memory and file size": sys.platform == "linux",
         }
 
 

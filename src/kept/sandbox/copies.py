@@ -9,6 +9,7 @@ import shutil
 import stat
 from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,7 +50,9 @@ class Copies:
             copy = free.pop()
         else:
             self._made += 1
-            copy = _Copy(view, self._folder / f"tree-{self._made}")
+            # the folder of the copies may lie in the tree, and is not to be copied into itself
+            hidden = (*view.hidden, self._folder.parent)
+            copy = _Copy(replace(view, hidden=hidden), self._folder / f"tree-{self._made}")
         copy.lay_over(candidate)
         try:
             yield copy.folder

@@ -110,7 +110,8 @@ class Parses:
         try:
             _PARSERS[self.format](text)
         except (ValueError, RecursionError) as error:
-            why = str(error).splitlines()[0] if str(error) else "nested too deeply"
+            deep = isinstance(error, RecursionError)
+            why = "nested too deeply" if deep else str(error).partition("\n")[0]
             return Measured(0, f"not {self.format.upper()}: {why}")
         return Measured(1)
 

@@ -116,12 +116,15 @@ def read_score(
 
 def _at(printed: dict[str, object], path: str, otherwise: object) -> object:
     """What stands at a dotted path."""
-    value: object = printed
-    for part in path.split("."):
-        if not isinstance(value, dict) or part not in value:
-            return otherwise
-        value = cast("dict[str, object]", value)[part]
-    return value
+    first, _, rest = path.partition(".")
+    value = printed.get(first, otherwise)
+    if not rest:
+        return value
+    return (
+        _at(cast("dict[str, object]", value), rest, otherwise)
+        if isinstance(value, dict)
+        else otherwise
+    )
 
 
 def _finite(value: int | float) -> float | None:

@@ -15,11 +15,13 @@ from kept.core.score import Finding, Score
 from kept.core.text import all_text
 from kept.scorers.checks import Check, Measured
 
+Kind = Literal["candidate", "output", "file"]
+
 
 class Target(NamedTuple):
     """The text that a rule looks at."""
 
-    kind: Literal["candidate", "output", "file"] = "candidate"
+    kind: Kind = "candidate"
     """The candidate itself, what the runner printed, or a file that the runner left."""
     path: str | None = None
     """Which file; all of a candidate's, one after another, without it."""

@@ -4,18 +4,16 @@ Everything stays inside the spec's folder, and everything is UTF-8 text.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from kept.core.artifact import is_safe_path
+from kept.spec.globs import glob, is_excluded
 from kept.spec.source import Source
 from kept.spec.yaml import Loc
 
 MAX_CHARS = 1024 * 1024
 """Bytes of one text; what is longer is data, not something to edit."""
-
-_NOT_OURS = {".kept", ".git"}
 
 
 class Alternative(NamedTuple):
@@ -30,18 +28,15 @@ def read_artifacts(
 ) -> dict[str, str]:
     """The text of every artifact by its path; what cannot be one is reported."""
     texts: dict[str, str] = {}
-    excluded = {path for pattern in exclude for path in _glob(source.folder, pattern)}
     for number, pattern in enumerate(include):
         loc = ("artifacts", "include", number)
-        hits = find(source, loc, pattern)
-        files = [path for path in hits if path.is_file()]
+        hits = find(source, loc, pattern, exclude)
+        files = [path for path in hits if not path.is_dir()]
         if hits and not files:
             source.report(loc, f"`{pattern}` matches folders only", f"write `{pattern}/**/*`")
-        elif files and all(_is_below(path, excluded) for path in files):
-            source.report(loc, f"all that `{pattern}` matches is excluded")
         for path in files:
             name = path.relative_to(source.folder).as_posix()
-            if name not in texts and not _is_below(path, excluded):
+            if name not in texts and not is_excluded(name, exclude):
                 text = read_text(source, loc, path)
                 if text is not None:
                     texts[name] = text
@@ -72,14 +67,20 @@ def read_alternatives(
     return tuple(found.values())
 
 
-def find(source: Source, loc: Loc, pattern: str) -> list[Path]:
+def find(source: Source, loc: Loc, pattern: str, exclude: Sequence[str] = ()) -> list[Path]:
     """What a pattern matches inside the spec's folder, sorted; nothing at all is reported."""
     if pattern.startswith(("/", "~")) or ".." in Path(pattern).parts:
         source.report(loc, f"`{pattern}` leaves the folder of {source.path.name}")
         return []
     try:
-        hits = sorted(_glob(source.folder, pattern))
-    except (ValueError, NotImplementedError) as error:
+        hits = sorted(glob(source.folder, pattern, exclude))
+        names = [hit.relative_to(source.folder).as_posix() for hit in hits]
+        left = any(not is_excluded(name, exclude) for name in names)
+        # what is excluded is looked at only to say the right thing
+        if not left and exclude and (hits or glob(source.folder, pattern)):
+            source.report(loc, f"all that `{pattern}` matches is excluded")
+            return []
+    except ValueError as error:
         source.report(loc, f"`{pattern}` is not a pattern: {error}")
         return []
     if not hits:
@@ -97,6 +98,9 @@ def read_text(source: Source, loc: Loc, path: Path) -> str | None:
         return None
     if not path.resolve().is_relative_to(source.folder.resolve()):
         source.report(loc, f"`{name}` is a link that leaves the folder")
+        return None
+    if path.exists() and not path.is_file():
+        source.report(loc, f"`{name}` is not a plain file")
         return None
     try:
         size = path.stat().st_size
@@ -116,19 +120,6 @@ def read_text(source: Source, loc: Loc, path: Path) -> str | None:
         line = data[: error.start].count(b"\n") + 1
         source.report(loc, f"`{name}` is not UTF-8 text (line {line})")
         return None
-
-
-def _glob(folder: Path, pattern: str) -> set[Path]:
-    # a trailing ** means everything below; pathlib takes it for folders only
-    patterns = (pattern, f"{pattern}/*") if pattern.endswith("**") else (pattern,)
-    hits = chain.from_iterable(folder.glob(one) for one in patterns)
-    return {
-        hit for hit in hits if hit != folder and not _NOT_OURS & {*hit.relative_to(folder).parts}
-    }
-
-
-def _is_below(path: Path, folders: set[Path]) -> bool:
-    return path in folders or any(parent in folders for parent in path.parents)
 
 
 def _stand_in(
@@ -151,7 +142,7 @@ def _mirror(
 ) -> Mapping[str, str]:
     texts: dict[str, str] = {}
     label = folder.relative_to(source.folder).as_posix()
-    for path in sorted(p for p in _glob(folder, "**/*") if p.is_file()):
+    for path in sorted(p for p in glob(folder, "**/*") if p.is_file()):
         name = path.relative_to(folder).as_posix()
         if name not in artifacts:
             if artifacts:

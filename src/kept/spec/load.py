@@ -27,6 +27,7 @@ _WANTED = {
 _BOUNDS: Mapping[str, Callable[[Any], str]] = {
     "greater_than": lambda ctx: f"more than {ctx['gt']:g}",
     "greater_than_equal": lambda ctx: f"{ctx['ge']:g} or more",
+    "less_than_equal": lambda ctx: f"{ctx['le']:g} or less",
     "literal_error": lambda ctx: ctx["expected"].replace("'", "`"),
     "finite_number": lambda ctx: "a finite number",
     "string_too_short": lambda ctx: "a text that is not empty",
@@ -92,7 +93,7 @@ def _report_tag(source: Source, place: Place, given: object, ctx: Mapping[str, A
         return
     said = cast("dict[str, object]", given)[key]
     known = [name.strip("'") for name in str(ctx["expected_tags"]).split(", ")]
-    near = get_close_matches(str(said), known, n=1, cutoff=0.6)
+    near = get_close_matches(said, known, n=1, cutoff=0.6) if isinstance(said, str) else []
     message = (
         f"{kind_of(said)}, where one of {', '.join(f'`{name}`' for name in known)} was expected"
     )

@@ -3,10 +3,29 @@
 The models of every kind of scorer, told apart by `type`.
 """
 
-from typing import Literal
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal, cast
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from kept.sandbox import TIMEOUT
-from kept.spec.base import Model, Seconds, Text
+from kept.spec.base import Finite, Model, Seconds, Text
+from kept.spec.rules import RulesScorerSpec
+
+
+def _function(text: str) -> str:
+    module, _, name = text.partition(":")
+    dotted = (*module.split("."), *name.split("."))
+    if not all(part.isidentifier() for part in dotted):
+        raise ValueError(f"`{text}` is not a function; write `module:function`")
+    return text
+
+
+def _part_name(text: str) -> str:
+    if not re.fullmatch(r"[\w-]+", text):
+        raise ValueError(f"`{text}` is not a name; write letters, digits, `-` and `_`")
+    return text
 
 
 class ParseSpec(Model):
@@ -30,4 +49,66 @@ class CommandScorerSpec(Model):
     parse: ParseSpec = ParseSpec()
 
 
-ScorerSpec = CommandScorerSpec
+class PythonScorerSpec(Model):
+    """A function that returns the score."""
+
+    type: Literal["python"]
+    function: Annotated[Text, AfterValidator(_function)]
+    timeout_seconds: Seconds = TIMEOUT
+
+
+class PartSpec(Model):
+    """One scorer of several."""
+
+    name: Annotated[Text, AfterValidator(_part_name)]
+    weight: Annotated[Finite, Field(ge=0)] = 1.0
+    metric: Text = "score"
+    """The one of its measures that counts."""
+    bounds: Annotated[tuple[Finite, Finite], Field(strict=False)] | None = None
+    """What of that measure counts as 0 and what as 1; without it the measure counts as it is."""
+    scorer: "ScorerSpec"
+
+    @model_validator(mode="after")
+    def _apart(self) -> "PartSpec":
+        if self.bounds is not None and self.bounds[0] == self.bounds[1]:
+            raise ValueError("`bounds` are the same: give what counts as 0 and what as 1")
+        return self
+
+
+class CompositeScorerSpec(Model):
+    """The weighted mean of several scorers."""
+
+    type: Literal["composite"]
+    parts: Annotated[tuple[PartSpec, ...], Field(strict=False)]
+
+    @model_validator(mode="after")
+    def _can_be_weighed(self) -> "CompositeScorerSpec":
+        if not self.parts:
+            raise ValueError("there are no parts")
+        names = [part.name for part in self.parts]
+        doubled = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        if doubled:
+            raise ValueError(f"two parts are named `{doubled[0]}`")
+        if not sum(part.weight for part in self.parts):
+            raise ValueError("the weights add up to nothing")
+        return self
+
+
+def _kind(value: object) -> object:
+    """The `type` of a scorer; a scorer that does not say is a command, as in the first tasks."""
+    if isinstance(value, Mapping):
+        said = cast("Mapping[str, object]", value).get("type", "command")
+        return said if isinstance(said, str) else str(said)
+    return getattr(value, "type", None)
+
+
+ScorerSpec = Annotated[
+    Annotated[CommandScorerSpec, Tag("command")]
+    | Annotated[PythonScorerSpec, Tag("python")]
+    | Annotated[RulesScorerSpec, Tag("rules")]
+    | Annotated[CompositeScorerSpec, Tag("composite")],
+    Discriminator(_kind),
+]
+
+PartSpec.model_rebuild()
+CompositeScorerSpec.model_rebuild()

@@ -14,6 +14,8 @@ from kept.core.case import SPLITS
 from kept.core.objective import Direction, Operator
 from kept.sandbox import TIMEOUT
 from kept.spec.base import Count, Finite, Model, Seconds, Text, Texts, no_nul, some
+from kept.spec.guards import GuardsSpec
+from kept.spec.proposers import ProposerSpec
 from kept.spec.sandbox import SandboxSpec
 from kept.spec.scorers import ScorerSpec
 
@@ -140,13 +142,6 @@ class PolicySpec(Model):
     tie_breakers: Annotated[tuple[TieBreakerSpec, ...], Field(strict=False)] = ()
 
 
-class VariantsSpec(Model):
-    """A proposer of texts that somebody already wrote."""
-
-    kind: Literal["variants"]
-    files: Annotated[Texts, AfterValidator(some)]
-
-
 class BudgetSpec(Model):
     """When to stop."""
 
@@ -200,9 +195,10 @@ class TaskSpec(Model):
     constraints: Annotated[tuple[ConstraintSpec, ...], Field(strict=False)] = ()
     policy: PolicySpec = PolicySpec()
     proposers: (
-        Annotated[tuple[VariantsSpec, ...], Field(strict=False), AfterValidator(some)] | None
+        Annotated[tuple[ProposerSpec, ...], Field(strict=False), AfterValidator(some)] | None
     ) = None
     gate: Literal["strict"] = "strict"
+    guards: GuardsSpec = GuardsSpec()
     budget: BudgetSpec
     logging: LoggingSpec = LoggingSpec()
     cases: CasesSpec | None = None

@@ -3,9 +3,9 @@
 A convenience: whatever it lacks or holds stale is read from the run folders again.
 """
 
+import logging
 import sqlite3
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
@@ -38,6 +38,8 @@ class RunRow:
     """Of the journal when this was read; a different size now means the row is stale."""
 
 
+log = logging.getLogger("kept")
+
 _COLUMNS = [field.name for field in fields(RunRow)]
 
 
@@ -49,39 +51,47 @@ class RunIndex:
 
     def rows(self) -> list[RunRow]:
         """Every run, newest first, read anew where the folder has changed."""
-        with self._database() as database:
-            sql = f"SELECT {', '.join(_COLUMNS)} FROM runs"
-            known = {row[0]: RunRow(*row) for row in database.execute(sql)}
-            rows: list[RunRow] = []
-            for folder in self._home.folders():
-                row = known.get(folder.name)
-                size = (folder / "journal.jsonl").stat().st_size
-                running = row is not None and row.status == "running"
-                if row is None or row.size != size or running:
-                    row = _read(folder)
-                    marks = ", ".join("?" for _ in _COLUMNS)
-                    database.execute(f"INSERT OR REPLACE INTO runs VALUES ({marks})", astuple(row))
-                rows.append(row)
+        known = self._known()
+        rows: list[RunRow] = []
+        fresh: list[RunRow] = []
+        for folder in self._home.folders():
+            row = known.get(folder.name)
+            size = (folder / "journal.jsonl").stat().st_size
+            if row is None or row.size != size or row.status == "running":
+                row = _read(folder)
+                fresh.append(row)
+            rows.append(row)
+        if fresh:
+            self._remember(fresh)
         return rows[::-1]
 
-    @contextmanager
-    def _database(self) -> Generator[sqlite3.Connection]:
+    def _known(self) -> dict[str, RunRow]:
+        """What was read before; nothing where the database is missing or of no use."""
         path = self._home.path / "index.db"
+        if not path.exists():
+            return {}
+        sql = f"SELECT {', '.join(_COLUMNS)} FROM runs"
+        with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=10)) as database:
+            return {row[0]: RunRow(*row) for row in database.execute(sql)}
+        return {}
+
+    def _remember(self, rows: list[RunRow]) -> None:
+        """Spare the next listing the reading; a folder that cannot be written does without."""
+        path = self._home.path / "index.db"
+        columns = ", ".join(_COLUMNS)
+        marks = ", ".join("?" for _ in _COLUMNS)
         try:
-            self._home.path.mkdir(parents=True, exist_ok=True)
-            database = sqlite3.connect(path, timeout=10)
-            database.execute("PRAGMA journal_mode=WAL")
-            columns = ", ".join(_COLUMNS)
-            database.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (id))")
-        except sqlite3.Error as error:
-            raise JournalError(
-                f"cannot use {path}: {error}", hint="delete it; it is made anew from the runs"
-            ) from error
-        try:
-            with database:
-                yield database
-        finally:
-            database.close()
+            with closing(sqlite3.connect(path, timeout=10)) as database, database:
+                database.execute("PRAGMA journal_mode=WAL")
+                database.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (id))")
+                insert = f"INSERT OR REPLACE INTO runs ({columns}) VALUES ({marks})"
+                database.executemany(insert, [astuple(row) for row in rows])
+        except sqlite3.OperationalError as error:
+            log.debug("index.db is left as it is: %s", error)
+        except sqlite3.DatabaseError as error:
+            log.warning("%s is damaged (%s) and is made anew", path, error)
+            with suppress(OSError):
+                path.unlink()
 
 
 def values(state: State) -> tuple[float | None, float | None]:
@@ -90,7 +100,9 @@ def values(state: State) -> tuple[float | None, float | None]:
     objective = Objective(direction=direction)
     found: list[float | None] = []
     for id_ in (state.seed, state.best):
-        known = {e.purpose: e.loss for e in state.evaluations.get(id_, ())}
+        # where every rollout failed, the loss is the worst there is, and nothing was measured
+        ran = (e for e in state.evaluations.get(id_, ()) if e.failed < e.asked)
+        known = {e.purpose: e.loss for e in ran}
         loss = known.get("decide", known.get("screen"))
         found.append(None if loss is None else objective.value(loss))
     return found[0], found[1]

@@ -66,6 +66,10 @@ class Run:
             return words.get(stopped.kind, "finished")
         return "running" if holder(self.folder) is not None else "killed"
 
+    def fact(self, name: str) -> object:
+        """One of the facts that the run started with; None when it is not there."""
+        return self.state.started.facts.get(name) if self.state.started else None
+
     @property
     def seed(self) -> Candidate:
         """What the run started from."""

@@ -1,0 +1,81 @@
+"""The files that an adoption changes, and the state that the source is in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kept.adopt.write import replace_all
+from kept.core.edit import changed_paths
+from kept.errors import SetupError
+from kept.store.reader import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What is to be changed from what to what."""
+
+    folder: Path
+    before: Mapping[str, bytes | None]
+    """The seed's content by path; None for a file that was not there."""
+    after: Mapping[str, bytes]
+    drifted: tuple[str, ...]
+    """Files that are neither as the run found them nor as it would leave them."""
+    pending: tuple[str, ...]
+    """Files still to be changed; fewer than all when an adoption was killed half way."""
+
+    def check(self, run: str) -> None:
+        """Refuse a source that is not what the run's evidence is about."""
+        if self.drifted:
+            names = ", ".join(f"`{name}`" for name in self.drifted)
+            raise SetupError(
+                f"cannot adopt {run}: {names} changed since it started",
+                hint="put that back as it was, or run again from what is there now; "
+                f"`kept diff {run}` is a patch that can be applied by hand",
+            )
+
+    def apply(self) -> None:
+        """Change all files or none."""
+        files = {self.folder / path: self.after[path] for path in self.pending}
+        replace_all(files)
+
+    def undo(self) -> None:
+        """Put back what `apply` changed."""
+        for path in self.pending:
+            if self.before[path] is None:
+                (self.folder / path).unlink(missing_ok=True)
+        old = {path: self.before[path] for path in self.pending}
+        replace_all({self.folder / path: data for path, data in old.items() if data is not None})
+
+
+def adoption_of(run: Run) -> Adoption:
+    """What adopting a run's best would do to its source."""
+    source = run.state.fact("source")
+    if not source:
+        raise SetupError(
+            f"run {run.id} was not started from a spec, so it has no source to change",
+            hint=f"the files of its best are in {run.folder / 'best'}",
+        )
+    folder = Path(source)
+    if not folder.is_dir():
+        raise SetupError(f"the source of run {run.id} is gone: there is no {folder}")
+    seed, best = run.seed, run.best
+    changed = changed_paths(seed, best)
+    before = {path: _bytes(seed.texts.get(path)) for path in {*seed.texts, *changed}}
+    after = {path: _bytes(best[path]) or b"" for path in changed}
+    now = {path: _read(folder / path) for path in before}
+    allowed = {path: (before[path], after.get(path, before[path])) for path in before}
+    drifted = tuple(sorted(path for path, data in now.items() if data not in allowed[path]))
+    return Adoption(folder, before, after, drifted, tuple(p for p in changed if now[p] != after[p]))
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SetupError(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,28 @@
+"""`kept init [KIND] [FOLDER]`."""
+
+from pathlib import Path
+
+import click
+
+from kept.cli.command import Command
+from kept.scaffold import KINDS, scaffold
+
+
+@click.command(cls=Command, examples=("kept init", "kept init skill my-skill"))
+@click.argument("kind", type=click.Choice(KINDS), default=KINDS[0])
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), required=False)
+def init(kind: str, folder: Path | None) -> None:
+    """Write a small task that runs at once, to be changed.
+
+    KIND says what it improves: a prompt, which is the default, a skill, a config file or code.
+    FOLDER is made, `my-KIND` by default. No file that is there is overwritten.
+    """
+    import shlex
+
+    from kept.cli import output
+    from kept.cli.names import path_from_here
+
+    where = folder or Path(f"my-{kind}")
+    for path in scaffold(kind, where):
+        output.answer(path_from_here(path))
+    output.note(f"\nnext: kept optimize {shlex.quote(str(where))}")

@@ -1,0 +1,55 @@
+"""A brief as plain values, for a program of any language.
+
+Holds what a proposer may know and nothing else: no holdout case, no path, no time, so that the same
+brief is the same text in every sitting.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from kept.core.proposal import Brief, ClosedStep, Proposal
+
+RECENT = 20
+"""Closed steps that are told, the last ones."""
+
+
+def plain_brief(brief: Brief, recent: int = RECENT) -> Mapping[str, object]:
+    """What goes into `brief.json`."""
+    objective = brief.objective
+    return {
+        "step": brief.step,
+        "phase": brief.turn.phase,
+        "turn": brief.turn.number,
+        "seed": brief.seed,
+        "objective": {
+            "metric": objective.metric,
+            "direction": objective.direction,
+            "bounds": objective.bounds,
+            "constraints": [str(constraint) for constraint in objective.constraints],
+        },
+        "incumbent": {"id": brief.incumbent.id, "files": dict(brief.incumbent.texts)},
+        "may_change": sorted(brief.rules.artifacts),
+        "may_create": list(brief.rules.new_files),
+        "max_files": brief.rules.max_files,
+        "max_changed_lines": brief.rules.max_changed_lines,
+        "train": [{"id": case.id, "data": case.data} for case in brief.train],
+        "steps": [_step(step) for step in brief.closed[-recent:]],
+        "memory": [note.text for note in brief.memory],
+        "guidance": dict(brief.guidance),
+    }
+
+
+def _step(step: ClosedStep) -> Mapping[str, object]:
+    return {
+        "step": step.step,
+        "proposer": step.turn.proposer,
+        "why": step.proposal.why if step.proposal else "",
+        "edits": _edits(step.proposal),
+        "outcome": step.verdict.outcome,
+        "reason": step.verdict.reason,
+        "code": step.verdict.code,
+    }
+
+
+def _edits(proposal: Proposal | None) -> list[Mapping[str, object]]:
+    return [asdict(edit) for edit in proposal.edits] if proposal else []

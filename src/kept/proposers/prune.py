@@ -1,0 +1,64 @@
+"""Leaves something out: a section, a line or a sentence at a time.
+
+The order is drawn anew for every step; what was tried on the incumbent is not tried on it again.
+"""
+
+import random
+from dataclasses import dataclass
+
+from kept.core.edit import Edit, apply_edits
+from kept.core.ports import Scope
+from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
+from kept.proposers.splices import replace_at
+from kept.proposers.units import KINDS, Kind, Unit, units
+
+SHOWN = 60
+"""Characters of what is left out that `why` quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """Implements `kept.core.ports.Proposer`."""
+
+    files: tuple[str, ...]
+    """The artifacts to shorten."""
+    kinds: tuple[Kind, ...] = KINDS
+    name: str = "prune"
+    serial: bool = True
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """One unit less, or that all were tried."""
+        texts = brief.incumbent.texts
+        found = [(p, u) for p in self.files if p in texts for u in units(p, texts[p], self.kinds)]
+        random.Random(brief.seed).shuffle(found)
+        tried = self._tried(brief)
+        for path, unit in found:
+            edit = replace_at(path, texts[path], unit.start, unit.end, "")
+            if (edit,) in tried or not self._applies(brief, edit):
+                continue
+            why = f"without the {unit.kind} `{_quote(texts[path], unit)}`"
+            return Proposal((edit,), why=why, simplifies=True)
+        # one that is open may yet be kept, and then there is a new text to shorten
+        waiting = any(proposal.simplifies for proposal in brief.open)
+        reason = "everything that can be left out was tried" if found else "nothing to leave out"
+        return Skip(reason, exhausted=not waiting)
+
+    def _tried(self, brief: Brief) -> set[tuple[Edit, ...]]:
+        """Proposals that were judged against this incumbent, or are about to be."""
+        now = brief.incumbent.id
+        past = (step for step in brief.closed if step.turn.proposer == self.name)
+        judged = {
+            step.proposal.edits
+            for step in past
+            if step.proposal and step.incumbent == now and step.verdict.code != "indecisive"
+        }
+        return judged | {proposal.edits for proposal in brief.open}
+
+    def _applies(self, brief: Brief, edit: Edit) -> bool:
+        """Whether the rules let the unit go: a protected region stays."""
+        return apply_edits(brief.incumbent, (edit,), brief.rules).complete
+
+
+def _quote(text: str, unit: Unit) -> str:
+    words = " ".join(text[unit.start : unit.end].split())
+    return words if len(words) <= SHOWN else f"{words[: SHOWN - 1]}…"

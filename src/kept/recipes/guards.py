@@ -1,0 +1,53 @@
+"""From what a task says about guards to guards."""
+
+from collections.abc import Iterator, Mapping
+
+from kept.core.case import Cases
+from kept.core.copying import copy_guard
+from kept.core.guard import Guard, LengthGuard, SectionsGuard, StuffingGuard
+from kept.core.text import sections, title_key
+from kept.spec.guards import GuardsSpec, LengthGuardSpec
+from kept.spec.load import section
+from kept.spec.source import Source
+
+
+def make_guards(spec: GuardsSpec, cases: Cases, *, demos: bool = False) -> tuple[Guard, ...]:
+    """The guards of a task; `demos` says whether putting train cases into the text is its point."""
+    return tuple(_guards(spec, cases, demos))
+
+
+def _guards(spec: GuardsSpec, cases: Cases, demos: bool) -> Iterator[Guard]:
+    if spec.length is not None:
+        yield _length(spec.length)
+    if spec.stuffing is not None:
+        yield StuffingGuard(spec.stuffing.max_density, spec.stuffing.max_repetition)
+    if spec.sections is not None:
+        keep = spec.sections.keep
+        yield SectionsGuard(None if keep == "all" else keep, spec.sections.max_level)
+    if spec.copied is not None and not cases.implicit:
+        said = spec.copied.allow_train
+        yield copy_guard(cases, allow_train=demos if said is None else said)
+
+
+def _length(spec: LengthGuardSpec) -> LengthGuard:
+    unsaid = spec.max_growth is None and spec.max_tokens is None and spec.max_chars is None
+    return LengthGuard(3.0 if unsaid else spec.max_growth, spec.max_tokens, spec.max_chars)
+
+
+def check_guards(source: Source, texts: Mapping[str, str]) -> None:
+    """Report sections that are to be kept and that no artifact has."""
+    spec = section(source, ("guards",), GuardsSpec)
+    if spec is None or spec.sections is None or not texts:
+        return
+    keep, deepest = spec.sections.keep, spec.sections.max_level
+    found = [s for text in texts.values() for s in sections(text) if s.level <= deepest]
+    have = {one.key: one.title for one in found}
+    if keep == "all":
+        if not have:
+            source.report(("guards", "sections"), "no artifact has a heading to keep")
+        return
+    for number, title in enumerate(keep):
+        if title_key(title) not in have:
+            hint = f"there are {', '.join(have.values())}" if have else "there are no headings"
+            loc = ("guards", "sections", "keep", number)
+            source.report(loc, f"no artifact has a section `{title}`", hint)

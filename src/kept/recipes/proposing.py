@@ -1,0 +1,243 @@
+"""From what a spec says about proposers to the proposers themselves.
+
+First everything they depend on is read and checked, so that all problems are told at once; then,
+when there are none, they are made.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from string import Formatter
+from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from kept.core.case import Case, Cases, implicit_cases
+from kept.core.ports import Proposer
+from kept.core.values import NoSpan, Value
+from kept.locate import read_value
+from kept.proposers.command import CommandProposer
+from kept.proposers.demos import DemoSets, Layout, fields
+from kept.proposers.numeric import Numeric
+from kept.proposers.prune import Prune
+from kept.proposers.space import Axis, Choices, Numbers, Space
+from kept.proposers.variants import Variant, Variants
+from kept.sandbox import Command
+from kept.spec.files import Alternative, read_alternatives
+from kept.spec.proposers import (
+    AxisSpec,
+    CommandProposerSpec,
+    DemosSpec,
+    NumericSpec,
+    ProposerSpec,
+    PruneSpec,
+    VariantsSpec,
+)
+from kept.spec.source import Source, kind_of
+from kept.spec.yaml import Loc
+from kept.workspace import Scratch
+
+_SPECS: TypeAdapter[Any] = TypeAdapter(ProposerSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What only a proposer that runs something needs."""
+
+    scratch: Scratch
+    hold: Callable[[Command], Command]
+    """Puts walls round a command."""
+
+
+Make = Callable[[str, Tools], Proposer]
+"""Makes a proposer, given its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposing:
+    """Proposers that are ready to be made."""
+
+    kinds: tuple[str, ...]
+    makers: tuple[Make, ...]
+    alternatives: tuple[tuple[Alternative, ...], ...] = ()
+    """Texts that were read, by `variants` proposer: a run depends on them."""
+
+    def make(self, tools: Tools) -> tuple[Proposer, ...]:
+        """The proposers, each with a name of its own."""
+        nth = [self.kinds[: at + 1].count(kind) for at, kind in enumerate(self.kinds)]
+        names = [f"{k}-{n}" if n > 1 else k for k, n in zip(self.kinds, nth, strict=True)]
+        return tuple(make(name, tools) for name, make in zip(names, self.makers, strict=True))
+
+
+def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None) -> Proposing:
+    """Look at all that the proposers of a spec name; what is wrong is reported.
+
+    Cases that the spec names and that could not be read are not complained of again.
+    """
+    data = cast("dict[str, object]", source.data)
+    if cases is None and data.get("cases") is None:
+        cases = implicit_cases()
+    kinds: list[str] = []
+    makers: list[Make] = []
+    alternatives: list[tuple[Alternative, ...]] = []
+    for at, spec in _specs(source):
+        loc = ("proposers", at)
+        kinds.append(spec.kind)
+        match spec:
+            case VariantsSpec():
+                found = read_alternatives(source, (*loc, "files"), spec.files, texts)
+                alternatives.append(found)
+                makers.append(partial(_make_variants, found))
+            case NumericSpec():
+                makers.append(_numeric(source, loc, spec, texts, cases))
+            case PruneSpec():
+                makers.append(_prune(source, loc, spec, texts))
+            case DemosSpec():
+                makers.append(_demos(source, loc, spec, texts, cases))
+            case CommandProposerSpec():
+                makers.append(_command(source, loc, spec))
+    return Proposing(tuple(kinds), tuple(makers), tuple(alternatives))
+
+
+def _specs(
+    source: Source,
+) -> Iterator[tuple[int, VariantsSpec | NumericSpec | PruneSpec | DemosSpec | CommandProposerSpec]]:
+    """The proposers of a spec that are right in themselves; the others were reported."""
+    rows = cast("dict[str, object]", source.data).get("proposers")
+    for at, row in enumerate(cast("list[object]", rows) if isinstance(rows, list) else ()):
+        try:
+            yield at, _SPECS.validate_python(row)
+        except ValidationError:
+            continue
+
+
+def _make_variants(found: tuple[Alternative, ...], name: str, tools: Tools) -> Proposer:
+    return Variants(tuple(Variant(row.texts, row.label) for row in found), name)
+
+
+def _numeric(
+    source: Source, loc: Loc, spec: NumericSpec, texts: Mapping[str, str], cases: Cases | None
+) -> Make:
+    if cases is not None and not cases.train:
+        message = "there is no train case to measure points on"
+        source.report(loc, message, "give train a share in `cases.split`")
+    axes: list[Axis] = []
+    start: list[Value] = []
+    for at, axis in enumerate(spec.axes):
+        here = (*loc, "axes", at)
+        domain = _domain(axis)
+        axes.append(Axis(axis.file, axis.path, domain))
+        value = _current(source, here, axis, texts)
+        if value is not None:
+            start.append(value)
+            if not domain.holds(value):
+                source.report((*here, "path"), f"it is {kind_of(value)}, {_not_in(axis)}")
+    places = [(axis.file, axis.path) for axis in axes]
+    for at, place in enumerate(places):
+        if place in places[:at]:
+            source.report((*loc, "axes", at, "path"), f"`{place[1]}` has two axes")
+
+    def make(name: str, tools: Tools) -> Proposer:
+        return Numeric(Space(tuple(axes)), tuple(start), name, spec.startup, spec.train_sample)
+
+    return make
+
+
+def _domain(axis: AxisSpec) -> Numbers | Choices:
+    if axis.choices is not None:
+        return Choices(axis.choices)
+    assert axis.range is not None, "an axis has a range or choices"
+    low, high = axis.range
+    return Numbers(low, high, axis.type == "int", axis.log, axis.step)
+
+
+def _current(source: Source, loc: Loc, axis: AxisSpec, texts: Mapping[str, str]) -> Value | None:
+    """The value that an axis has now; None, and a report, when there is none."""
+    if axis.file not in texts:
+        if texts:
+            known = ", ".join(list(texts)[:12])
+            source.report((*loc, "file"), f"`{axis.file}` is no artifact", f"there are {known}")
+        return None
+    value = read_value(axis.file, texts[axis.file], axis.path)
+    if isinstance(value, NoSpan):
+        source.report((*loc, "path"), value.detail)
+        return None
+    return value
+
+
+def _not_in(axis: AxisSpec) -> str:
+    if axis.choices is not None:
+        return "which is none of the `choices`"
+    assert axis.range is not None
+    kind = "whole number" if axis.type == "int" else "number"
+    return f"which is no {kind} from {axis.range[0]:g} to {axis.range[1]:g}"
+
+
+def _prune(source: Source, loc: Loc, spec: PruneSpec, texts: Mapping[str, str]) -> Make:
+    chosen = dict.fromkeys(texts) if spec.files is None else {}
+    for at, pattern in enumerate(spec.files or ()):
+        hits = [path for path in texts if fnmatchcase(path, pattern)]
+        if not hits and texts:
+            known = ", ".join(list(texts)[:12])
+            message = f"`{pattern}` matches no artifact"
+            source.report((*loc, "files", at), message, f"there are {known}")
+        chosen.update(dict.fromkeys(hits))
+
+    def make(name: str, tools: Tools) -> Proposer:
+        return Prune(tuple(chosen), spec.units, name)
+
+    return make
+
+
+def _demos(
+    source: Source, loc: Loc, spec: DemosSpec, texts: Mapping[str, str], cases: Cases | None
+) -> Make:
+    layout = Layout(spec.template, spec.begin, spec.end, spec.between)
+    if spec.file in texts and layout.region(texts[spec.file]) is None:
+        message = f"`{spec.file}` has not got `{spec.begin}` … `{spec.end}` just once"
+        source.report((*loc, "file"), message, "put these two marks where examples are to stand")
+    elif spec.file not in texts and texts:
+        source.report((*loc, "file"), f"`{spec.file}` is no artifact")
+    if cases is None:
+        pass
+    elif cases.implicit or not cases.train:
+        source.report(loc, "there are no train cases to show as examples", "give `cases`")
+    else:
+        _check_template(source, (*loc, "template"), spec.template, cases.train)
+
+    def make(name: str, tools: Tools) -> Proposer:
+        return DemoSets(spec.file, layout, *spec.count, name)
+
+    return make
+
+
+def _check_template(source: Source, loc: Loc, template: str, train: tuple[Case, ...]) -> None:
+    try:
+        named = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+    except ValueError as error:
+        hint = "write a brace that is meant as such twice"
+        source.report(loc, f"not a template: {error}", hint)
+        return
+    if not named:
+        source.report(loc, "names no field of the case", "write it as in `{input}`")
+    for name in dict.fromkeys(named):
+        # what a dot or a bracket would reach into is nobody's business
+        without = next((case for case in train if name not in fields(case)), None)
+        if without is not None:
+            known = ", ".join(f"`{field}`" for field in fields(without))
+            source.report(loc, f"case `{without.id}` has no field `{name}`", f"it has {known}")
+
+
+def _command(source: Source, loc: Loc, spec: CommandProposerSpec) -> Make:
+    folder = source.folder / spec.cwd
+    if not folder.is_dir():
+        source.report((*loc, "cwd"), f"there is no folder `{spec.cwd}`")
+
+    def make(name: str, tools: Tools) -> Proposer:
+        command = tools.hold(Command(spec.command, folder, spec.timeout_seconds))
+        if spec.network is not None and command.view is not None:
+            command = replace(command, view=replace(command.view, network=spec.network))
+        return CommandProposer(command, tools.scratch, name)
+
+    return make

@@ -1,0 +1,185 @@
+"""From what a task says about scoring to a scorer."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from kept.core.artifact import Candidate
+from kept.core.ports import Scorer
+from kept.sandbox import Command
+from kept.scorers.checks import (
+    Check,
+    Growth,
+    HasSections,
+    Keywords,
+    Matches,
+    Parses,
+    Phrases,
+    Tokens,
+)
+from kept.scorers.command import CommandScorer, Fields
+from kept.scorers.composite import CompositeScorer, Part
+from kept.scorers.python import Function, PythonScorer, problem_with
+from kept.scorers.rules import Kind, Rule, RulesScorer, Target
+from kept.spec.load import section
+from kept.spec.rules import RESERVED, RuleSpec, RulesScorerSpec
+from kept.spec.scorers import CommandScorerSpec, CompositeScorerSpec, PythonScorerSpec, ScorerSpec
+from kept.spec.source import Source
+from kept.spec.task import ObjectiveSpec
+from kept.spec.yaml import Loc
+from kept.workspace import Scratch
+
+_ADAPTER: TypeAdapter[ScorerSpec] = TypeAdapter(ScorerSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """What the scorers of a task are made with."""
+
+    folder: Path
+    seed: Candidate
+    metric: str
+    """The primary one: what a bare number means."""
+    scratch: Scratch
+    hold: Callable[[Command], Command]
+    """Puts walls round a command."""
+
+
+def make_scorer(spec: ScorerSpec, kit: Scoring) -> Scorer:
+    """The scorer that a task describes."""
+    return _make(spec, kit, kit.metric)
+
+
+def _make(spec: ScorerSpec, kit: Scoring, metric: str) -> Scorer:
+    match spec:
+        case CommandScorerSpec():
+            command = Command(spec.command, kit.folder / spec.cwd, spec.timeout_seconds)
+            fields = Fields(spec.parse.score_field, spec.parse.metrics_field, metric)
+            return CommandScorer(kit.hold(command), kit.scratch, fields)
+        case PythonScorerSpec():
+            return PythonScorer(_function(spec, kit.folder), metric)
+        case RulesScorerSpec():
+            return RulesScorer(tuple(_rules(spec)), kit.seed)
+        case CompositeScorerSpec():
+            parts = (
+                Part(
+                    part.name,
+                    _make(part.scorer, kit, part.metric),
+                    part.weight,
+                    part.metric,
+                    part.bounds,
+                )
+                for part in spec.parts
+            )
+            return CompositeScorer(tuple(parts))
+
+
+def check_scorer(source: Source, texts: Collection[str]) -> None:
+    """Report what is wrong with a scorer that is well formed: folders, functions, files, names."""
+    data = cast("dict[str, object]", source.data).get("scorer")
+    try:
+        spec = _ADAPTER.validate_python(data)
+    except ValidationError:
+        return  # told already
+    for loc, leaf in _leaves(spec, ("scorer",)):
+        match leaf:
+            case CommandScorerSpec():
+                if not (source.folder / leaf.cwd).is_dir():
+                    source.report((*loc, "cwd"), f"there is no folder `{leaf.cwd}`")
+            case PythonScorerSpec():
+                problem = problem_with(_function(leaf, source.folder))
+                if problem is not None:
+                    source.report((*loc, "function"), problem)
+            case RulesScorerSpec():
+                _check_targets(source, loc, leaf, texts)
+            case CompositeScorerSpec():
+                pass
+    objective = section(source, ("objective",), ObjectiveSpec)
+    if objective is not None:
+        _check_metric(source, spec, objective.primary_metric)
+
+
+def named_in(spec: ScorerSpec) -> list[str]:
+    """The commands and functions that a scorer is made of, for whoever hides its files."""
+    return [
+        leaf.command if isinstance(leaf, CommandScorerSpec) else leaf.function
+        for _, leaf in _leaves(spec, ())
+        if isinstance(leaf, CommandScorerSpec | PythonScorerSpec)
+    ]
+
+
+def scorer_seconds(spec: ScorerSpec) -> float:
+    """The longest that scoring one rollout can take; parts are asked side by side."""
+    limited = [
+        leaf.timeout_seconds
+        for _, leaf in _leaves(spec, ())
+        if isinstance(leaf, CommandScorerSpec | PythonScorerSpec)
+    ]
+    return max(limited, default=0.0)
+
+
+def _leaves(spec: ScorerSpec, loc: Loc) -> Iterator[tuple[Loc, ScorerSpec]]:
+    """A scorer and all that it is made of, each with its place."""
+    yield loc, spec
+    if isinstance(spec, CompositeScorerSpec):
+        for number, part in enumerate(spec.parts):
+            yield from _leaves(part.scorer, (*loc, "parts", number, "scorer"))
+
+
+def _check_targets(source: Source, loc: Loc, spec: RulesScorerSpec, paths: Collection[str]) -> None:
+    places: list[tuple[Loc, str | None]] = [((*loc, "target"), spec.target)]
+    places += (((*loc, "rules", n, "target"), rule.target) for n, rule in enumerate(spec.rules))
+    for place, said in places:
+        kind, _, path = (said or "").partition(":")
+        if kind == "candidate" and path and paths and path not in paths:
+            known = ", ".join(sorted(paths)[:5])
+            source.report(place, f"there is no artifact `{path}`", f"there are {known}")
+
+
+def _check_metric(source: Source, spec: ScorerSpec, metric: str) -> None:
+    """A scorer of our own is known to emit what it emits."""
+    emitted: list[str] = []
+    if isinstance(spec, RulesScorerSpec):
+        emitted = [*RESERVED, *spec.names]
+    elif isinstance(spec, CompositeScorerSpec):
+        emitted = ["score", *(f"{part.name}.{part.metric}" for part in spec.parts)]
+        if any(metric.startswith(f"{part.name}.") for part in spec.parts):
+            return  # which of its measures a part emits, only the part knows
+    if emitted and metric not in emitted:
+        hint = f"it emits {', '.join(emitted)}"
+        loc = ("objective", "primary_metric")
+        source.report(loc, f"the scorer `{spec.type}` does not emit `{metric}`", hint)
+
+
+def _function(spec: PythonScorerSpec, folder: Path) -> Function:
+    return Function(spec.function, folder, spec.timeout_seconds)
+
+
+def _rules(spec: RulesScorerSpec) -> Iterator[Rule]:
+    for name, rule in zip(spec.names, spec.rules, strict=True):
+        kind, _, path = (rule.target or spec.target).partition(":")
+        target = Target(cast("Kind", kind), path or None)
+        yield Rule(name, _check(rule), rule.weight, target)
+
+
+def _check(rule: RuleSpec) -> Check:
+    match rule.kind:
+        case "sections":
+            return HasSections(rule.names)
+        case "matches":
+            return Matches(rule.pattern)
+        case "lacks":
+            return Matches(rule.pattern, wanted=False)
+        case "tokens":
+            return Tokens(rule.min, rule.max)
+        case "phrases":
+            return Phrases(rule.forbid)
+        case "format":
+            return Parses(rule.format)
+        case "keywords":
+            return Keywords(rule.words, rule.max_density)
+        case "growth":
+            return Growth(rule.max)

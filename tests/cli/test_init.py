@@ -1,0 +1,76 @@
+"""`kept init`: a task that runs at once."""
+
+from pathlib import Path
+
+import pytest
+
+from kept.scaffold import KINDS
+from tests.cli.tasks import kept
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_init_writes_the_files_and_says_what_to_type_next(here: Path):
+    called = kept("init")
+    assert called.code == 0
+    listed = called.stdout.splitlines()
+    assert "my-prompt/task.yaml" in listed
+    assert all((here / name).is_file() for name in listed)
+    assert called.stderr.endswith("next: kept optimize my-prompt\n")
+    assert not [name for name in listed if "pycache" in name]
+
+
+def test_init_overwrites_nothing(here: Path):
+    (here / "mine").mkdir()
+    (here / "mine" / "score.py").write_text("mine")
+    before = files(here)
+    called = kept("init", "skill", "mine")
+    assert called.code == 2
+    assert "mine already has score.py" in called.stderr
+    assert files(here) == before
+
+
+def test_init_goes_beside_files_that_are_not_in_its_way(here: Path):
+    (here / "notes.txt").write_text("mine")
+    assert kept("init", "skill", ".").code == 0
+    assert (here / "notes.txt").read_text() == "mine"
+    assert (here / "SKILL.md").is_file()
+
+
+def test_init_knows_four_kinds():
+    called = kept("init", "novel")
+    assert called.code == 2
+    assert "prompt" in called.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_scaffold_is_in_order(kind: str):
+    kept("init", kind)
+    called = kept("check", f"my-{kind}")
+    assert called.code == 0, called.stderr
+    assert "warning: case" not in called.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "verdicts"),
+    [
+        ("prompt", {"keep": 1, "discard": 1}),
+        ("skill", {"keep": 2, "discard": 1}),
+        ("config", {"keep": 1, "discard": 3}),
+        ("code", {"keep": 1, "crash": 1}),
+    ],
+)
+def test_every_scaffold_runs_and_finds_something_better(
+    kind: str, verdicts: dict[str, int], here: Path
+):
+    assert kept("init", kind).code == 0
+    before = files(here / f"my-{kind}")
+    told = kept("optimize", f"my-{kind}", "--json", "--set", "width=1").json
+    assert told["improved"]
+    found = {name: n for name, n in told["verdicts"].items() if name != "skip"}
+    assert found == verdicts
+    after = files(here / f"my-{kind}")
+    assert {name: after[name] for name in before} == before

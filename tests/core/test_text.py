@@ -1,0 +1,98 @@
+import pytest
+
+from kept.core.text import (
+    Section,
+    count_tokens,
+    density,
+    keyword_density,
+    line_of,
+    repetition,
+    sections,
+    words_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [("", 0), ("one two", 2), ("Don't stop.", 5), ("a-b\n\n# c!", 6), ("日本 x", 2)],
+)
+def test_tokens_are_words_and_marks(text: str, tokens: int):
+    assert count_tokens(text) == tokens
+
+
+def test_words_have_neither_case_nor_marks():
+    assert words_of("The END: of-it, 日本語!") == ["the", "end", "of", "it", "日", "本", "語"]
+
+
+def test_a_word_knows_its_line():
+    text = "one two\n\nthree\nfour"
+    assert [line_of(text, nth) for nth in range(4)] == [1, 1, 3, 4]
+
+
+def test_the_density_of_honest_prose_is_low():
+    text = """Read the report and write a summary of at most five sentences. Name the customer, the
+    product and the date. Quote figures as they stand in the report. Leave out what is not said
+    there, and say so where the report contradicts itself."""
+    assert density(text)[0] < 0.1
+    assert repetition(text) < 0.1
+
+
+def test_density_names_the_words_that_are_repeated():
+    share, words = density("Be accurate. " * 9 + "Write one clear sentence about each product.")
+    assert words == ("accurate",)
+    assert share == pytest.approx(9 / 13)
+
+
+def test_a_word_that_is_used_a_few_times_is_not_repeated():
+    assert density("refund refund refund") == (0.0, ())
+
+
+def test_a_text_that_says_everything_twice_is_half_repetition():
+    once = " ".join(f"word{n}" for n in range(50)) + "\n"
+    assert repetition(once) == 0
+    assert repetition(once * 2) == pytest.approx(0.48, abs=0.03)
+
+
+def test_keywords_may_be_phrases():
+    text = "State of the art, truly state of the art work."
+    assert keyword_density(text, ["state of the art"]) == pytest.approx(8 / 10)
+    assert keyword_density("", ["x"]) == 0
+    assert keyword_density("plain words", ["absent"]) == 0
+
+
+def test_sections_are_headings_outside_fences():
+    text = """# Title
+
+Body.
+
+## Steps ##
+1. one
+
+```sh
+# a comment
+```
+
+### Empty
+
+Limits
+------
+none
+
+> quoted
+---
+"""
+    assert sections(text) == [
+        Section(1, "Title", False),
+        Section(2, "Steps", False),
+        Section(3, "Empty", True),
+        Section(2, "Limits", False),
+    ]
+
+
+def test_a_heading_above_a_deeper_one_is_not_empty():
+    assert [s.empty for s in sections("# A\n\n## B\ntext\n## C\n# D\n")] == [
+        False,
+        False,
+        True,
+        True,
+    ]

@@ -1,0 +1,142 @@
+"""What the commands of a task see, as the task says it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kept.errors import SetupError, SpecError
+from kept.recipes import confine
+from kept.recipes.artifact import compile_task
+from kept.recipes.confine import Confinement
+from kept.sandbox import Command, Limits, abilities
+from kept.spec.files import read_artifacts
+from kept.spec.load import validate
+from kept.spec.source import read_source
+from kept.spec.task import TaskSpec
+from tests.spec.tasks import TASK, write_task
+
+
+def confined(folder: Path, sandbox: str = "{}", **commands: str) -> Confinement:
+    text = TASK
+    for name, command in commands.items():
+        text = text.replace(f'{name}: {{command: "true"}}', f"{name}: {{{command}}}")
+    path = write_task(folder, f"{text}sandbox: {sandbox}\n")
+    (folder / ".kept").mkdir(exist_ok=True)
+    source = read_source(path)
+    task = validate(source, TaskSpec)
+    source.check()
+    assert task is not None
+    return confine.confine(source, task, read_artifacts(source, task.artifacts.include, ()))
+
+
+def hidden(made: Confinement) -> set[str]:
+    tree = made.inside.tree
+    return {str(path.relative_to(tree)) for path in made.inside.hidden if path.is_relative_to(tree)}
+
+
+def write(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("text\n")
+
+
+def test_the_runner_does_not_see_what_the_scorer_is_made_of(tmp_path: Path):
+    write(tmp_path, "scripts/score.py", "scripts/run.py", "tests/hidden/a.py", "lib/own.py")
+    made = confined(
+        tmp_path,
+        runner="command: python scripts/run.py",
+        scorer="command: python scripts/score.py --tests tests/hidden --own lib/own.py",
+    )
+    assert hidden(made) == {".kept", "scripts/score.py", "tests/hidden", "lib/own.py"}
+    assert made.scorer(bare(tmp_path)).view == replace(made.inside, hidden=(tmp_path / ".kept",))
+
+
+def bare(folder: Path) -> Command:
+    return Command("true", folder)
+
+
+def test_words_of_a_command_are_looked_up_where_it_runs(tmp_path: Path):
+    write(tmp_path, "scripts/score.py", "score.py")
+    made = confined(tmp_path, scorer="command: python score.py, cwd: scripts")
+    assert "scripts/score.py" in hidden(made)
+
+
+def test_what_the_runner_itself_needs_is_not_hidden(tmp_path: Path):
+    write(tmp_path, "tool.py", "both/run.py", "both/score.py")
+    made = confined(
+        tmp_path,
+        runner="command: python tool.py both/run.py",
+        scorer="command: python tool.py both prompt.md",
+    )
+    assert hidden(made) == {".kept"}
+
+
+def test_the_history_of_the_repository_is_hidden_wherever_it_begins(tmp_path: Path):
+    (tmp_path / ".git").mkdir()
+    folder = tmp_path / "tasks" / "one"
+    folder.mkdir(parents=True)
+    assert tmp_path / ".git" in confined(folder).inside.hidden
+
+
+def test_cases_and_what_the_spec_lists_are_hidden(tmp_path: Path):
+    write(tmp_path, "gold/a.txt", "gold/b.txt", "notes.md")
+    made = confined(tmp_path, "{hidden: [gold, '*.md']}")
+    # prompt.md is the artifact
+    assert hidden(made) == {".kept", "gold", "notes.md"}
+
+
+def test_limits_and_variables_reach_the_command(tmp_path: Path):
+    made = confined(
+        tmp_path,
+        "{cpu_seconds: 5, memory_mb: 100, file_mb: 3, tree_mb: 4, processes: 9, env: [A_KEY]}",
+    )
+    command = made.runner(bare(tmp_path))
+    mib = 1024 * 1024
+    assert command.limits == Limits(5, 100 * mib, 3 * mib, 4 * mib, 9)
+    assert command.passed_on == ("A_KEY",)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "complaint"),
+    [
+        ("{walls: maybe}", "`auto`, `required` or `off` was expected"),
+        ("{network: wifi}", "`none`, `loopback` or `on` was expected"),
+        ("{netwrok: on}", "unknown key (hint: did you mean `network`?)"),
+        ("{env: [2BE]}", "`2BE` is not the name of a variable"),
+        ("{processes: 0}", "1 or more was expected"),
+        ("{hidden: [../x]}", "`../x` leaves the folder"),
+        ("{hidden: [nothing]}", "`nothing` matches nothing"),
+        ("{writable: [nothing]}", "there is no `"),
+    ],
+)
+def test_what_is_wrong_is_said(sandbox: str, complaint: str, tmp_path: Path):
+    with pytest.raises(SpecError) as error:
+        confined(tmp_path, sandbox)
+    assert complaint in str(error.value)
+
+
+def test_walls_that_are_required_and_cannot_be_had_stop_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    able = replace(abilities(), walls=False, overlay=False, group=None, why_not="no `bwrap` here")
+    monkeypatch.setattr(confine, "abilities", lambda: able)
+    with pytest.raises(SetupError, match="bwrap does not work here: no `bwrap` here"):
+        confined(tmp_path, "{walls: required}")
+    assert confined(tmp_path).warnings() == (
+        "commands run without walls round them: no `bwrap` here",
+    )
+    assert confined(tmp_path, "{walls: 'off'}").warnings() == ()
+    assert "network" in str(confined(tmp_path).facts()["not_enforced"])
+
+
+def test_mode_bits_of_artifacts_are_those_of_their_sources(tmp_path: Path):
+    path = write_task(tmp_path)
+    (tmp_path / "prompt.md").chmod(0o750)
+    assert confine.modes(tmp_path, {"prompt.md": ""}) == {"prompt.md": 0o750}
+    assert compile_task(path).plan.facts["sandbox"]
+
+
+def test_off_in_yaml_is_a_word(tmp_path: Path):
+    assert not confined(tmp_path, "{walls: off}").inside.walls
+    assert confined(tmp_path, "{network: on}").inside.network == "on"
