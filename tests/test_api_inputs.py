@@ -40,7 +40,8 @@ def evaluate(candidate: kept.Candidate, case: object = None) -> float:
 def test_what_cannot_work_is_refused_before_anything_runs(
     given: dict[str, Any], message: str, tmp_path: Path
 ):
-    good: dict[str, Any] = {"artifact": "seed", "proposers": ["other"], "home": tmp_path}
+    good: dict[str, Any] = {"artifact": "seed", "evaluate": evaluate, "proposers": ["other"]}
+    call: dict[str, Any] = {**good, "home": tmp_path, **given}
     with pytest.raises(kept.SetupError, match=message):
-        kept.optimize(**{"evaluate": evaluate, **good, **given})
+        kept.optimize(**call)
     assert not list(tmp_path.glob("runs/*"))

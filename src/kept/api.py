@@ -83,6 +83,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     split: str = "3:5:2",
     workers: int = 8,
     timeout: float | None = None,
+    usd_per_rollout: float | None = None,
     width: int | None = None,
     random_seed: int = 0,
     home: str | Path | None = None,
@@ -112,6 +113,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         split: shares of train, holdout and test cases.
         workers: evaluations in flight.
         timeout: seconds after which an evaluation counts as the candidate's failure.
+        usd_per_rollout: the most that one evaluation may cost, which is what it is charged with;
+            needed for `Budget(max_usd=…)`.
         width: steps open at once; by default enough to keep the workers busy.
         random_seed: for splits and for what proposers draw.
         home: the folder for runs; by default the `.kept` found from here upwards.
@@ -120,8 +123,17 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     """
     _check(artifact, evaluate, proposers)
     _check_words(gate, budget, direction)
+    if workers < 1 or (width is not None and width < 1):
+        raise SetupError("`workers` and `width` are 1 or more")
     case_set = _cases(cases, split, random_seed)
     made = tuple(_proposers(artifact_texts(artifact), proposers))
+    if len({proposer.name for proposer in made}) < len(made):
+        raise SetupError("two proposers have one name", hint="give each a `name` of its own")
+    if isinstance(budget, Budget) and budget.max_usd is not None and usd_per_rollout is None:
+        raise SetupError(
+            "a money budget needs to know what one evaluation can cost",
+            hint="pass usd_per_rollout=…, the most that one call of evaluate may cost",
+        )
     limits = Budget(max_iterations=budget) if isinstance(budget, int) else budget
     seed = Candidate(artifact_texts(artifact))
     plan = Plan(
@@ -139,8 +151,15 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         budget=limits,
         width=width or fill_width(workers, len(case_set.holdout)),
         workers=workers,
+        worst_usd=usd_per_rollout or 0.0,
         random_seed=random_seed,
-        inputs={"evaluate": _source_of(evaluate)},
+        inputs={
+            "evaluate": _source_of(evaluate),
+            "metric, direction or bounds": f"{metric} {direction} {bounds}",
+            "gate": repr(gate),
+            "proposers": " ".join(proposer.name for proposer in made),
+            "random_seed": str(random_seed),
+        },
     )
     return _run(plan, Home(Path(home)) if home else Home.find(Path.cwd()), resume, tuple(sinks))
 

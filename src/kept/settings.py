@@ -1,6 +1,7 @@
 """The only reader of the process environment."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +34,15 @@ def no_color() -> bool:
 def dumb_terminal() -> bool:
     """Whether `TERM` says that the cursor cannot be moved."""
     return os.environ.get("TERM", "dumb") in ("", "dumb", "unknown")
+
+
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
+
+
+def secrets() -> tuple[str, ...]:
+    """Values of variables whose names say that they are secret; longest first."""
+    found = {v for name, v in os.environ.items() if _SECRET.search(name) and len(v) >= 8}
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def child_environment(extra: Mapping[str, str], passed_on: tuple[str, ...] = ()) -> dict[str, str]:

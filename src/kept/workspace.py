@@ -78,7 +78,9 @@ class Workspace:
         if view is None:
             return await execute(command, self.variables())
         able = abilities()
-        if view.walls and able.walls and able.overlay:
+        # layers of an overlay cannot lie in one another
+        inside = self.folder.is_relative_to(view.tree)
+        if view.walls and able.walls and able.overlay and not inside:
             (self.folder / "tree").symlink_to(view.tree)
             (self.folder / "layers").mkdir()
             return await execute(command, self.variables(INSIDE), Site(self.folder))

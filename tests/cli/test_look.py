@@ -143,6 +143,7 @@ def test_diff_is_a_plain_unified_diff_when_nobody_watches():
     assert kept("diff", "--step", "0").stdout.splitlines()[-2:] == ["-good", "+no"]
 
 
+@pytest.mark.usefixtures("run")
 def test_diff_is_a_document_for_programs():
     told = json.loads(kept("diff", "--json").stdout)
     assert told["diff"] == kept("diff").stdout

@@ -112,7 +112,7 @@ def test_a_failure_of_the_candidate_counts_at_the_worst_value():
 
 def test_a_failure_without_a_worst_value_is_counted_but_not_summed_up():
     found = summed(FREE, ("a", 0, Outcome({"score": 1.0})), ("b", 0, Outcome(failure=CRASH)))
-    assert (found.loss, found.failed, found.unscored) == (-1.0, 1, 1)
+    assert (found.loss, found.failed, found.unscored) == (None, 1, 1)
     assert "b" not in found.cases
 
 

@@ -69,7 +69,8 @@ def test_the_reason_and_the_numbers_are_in_the_units_of_the_metric():
 def test_a_challenger_that_never_runs_is_a_crash(objective: Objective):
     verdict = judged(Strict(), [0.0, 0.0], [CRASH, CRASH], objective)
     assert verdict.outcome == "crash"
-    assert "it crashed" in verdict.reason
+    assert "it crashed" in verdict.words
+    assert "it crashed" not in verdict.reason
 
 
 def test_a_crash_comes_before_constraints():
@@ -205,8 +206,14 @@ def test_a_failure_without_a_worst_value_cannot_be_judged():
 
 def test_an_incumbent_that_fails_loses_to_a_challenger_that_does_not():
     for objective in (MAXIMIZE, BOUNDED):
-        assert judged(Strict(), [0.9, CRASH], [0.5, 0.5], objective).outcome == "keep"
         assert judged(Strict(), [CRASH, CRASH], [0.0, 0.1], objective).outcome == "keep"
+    assert judged(Strict(), [0.9, CRASH], [0.5, 0.5], BOUNDED).outcome == "keep"
+
+
+def test_one_failure_of_the_incumbent_does_not_make_a_worse_challenger_win():
+    # without bounds the failure has no value: the far better incumbent used to lose by it
+    verdict = judged(Strict(), [*[0.9] * 9, CRASH], [0.01] * 10, MAXIMIZE)
+    assert (verdict.outcome, verdict.code) == ("skip", "unscored")
 
 
 @pytest.mark.parametrize(("missing", "outcome"), [(1, "keep"), (2, "skip"), (10, "skip")])
@@ -220,7 +227,7 @@ def test_under_nine_answers_in_ten_it_cannot_tell(missing: int, outcome: str, si
     assert verdict.code == ("judged" if outcome == "keep" else "indecisive")
     if outcome == "skip":
         assert f"{missing} of 10 rollouts of the {side}" in verdict.reason
-        assert "503" in verdict.reason
+        assert "503" in verdict.words
 
 
 def test_what_is_missing_on_one_side_is_left_out_on_both():

@@ -115,7 +115,7 @@ def test_every_hack_is_refused_by_name_and_the_honest_change_is_kept(tmp_path: P
     assert told["b-stuffed"] == (
         "discard",
         "guard",
-        "guard stuffing: SKILL.md: `faithful`, `concise`, `complete` take 57% of the content"
+        "guard stuffing: SKILL.md: `faithful`, `concise`, `complete` take 56% of the content"
         " words, 25% allowed",
     )
     assert told["c-dropped"] == (
@@ -125,7 +125,7 @@ def test_every_hack_is_refused_by_name_and_the_honest_change_is_kept(tmp_path: P
     )
     outcome, code, reason = told["d-copied"]
     assert (outcome, code) == ("discard", "guard")
-    assert reason.startswith("guard copy: SKILL.md:14 holds text of the ")
+    assert reason.startswith("guard copy: SKILL.md:13 holds text of the ")
     assert reason.endswith(" case `r-5`")
     assert told["e-honest"][0] == "keep"
     assert best.texts["SKILL.md"] == HACKS["e-honest"]

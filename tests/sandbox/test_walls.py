@@ -83,6 +83,15 @@ def test_a_command_sees_the_candidate_laid_over_its_tree(tree: Path, layer: str)
     assert not (tree / "new").exists()
 
 
+def test_a_temporary_folder_in_the_tree_itself_does_no_harm(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tree / "sub"))
+    line = "sh run.sh; cat new/file.txt; ls sub; echo x > sub/data"
+    assert said(line, View(tree)) == "candidate\nnew\r\ndata\n"
+    assert [path.name for path in (tree / "sub").iterdir()] == ["data"]
+
+
 def test_mode_bits_of_an_artifact_are_kept(tree: Path, layer: str):
     assert said("./run.sh; $KEPT_CANDIDATE/run.sh", View(tree)) == "candidate\ncandidate\n"
 

@@ -6,6 +6,7 @@ status line below the steps.
 
 import sys
 import time
+from dataclasses import replace
 from types import TracebackType
 from typing import TextIO, cast
 
@@ -57,7 +58,8 @@ class Progress:
         self.state = state
         if isinstance(event, StepClosed):
             if not _says_the_same(state.closed):
-                self.closed(state.closed[-1])
+                # with what failed, which the state leaves out because proposers see it
+                self.closed(replace(state.closed[-1], verdict=event.verdict))
         elif isinstance(event, RunStarted | RunResumed):
             self.rollouts = state.spend.rollouts
             self.proposer_width = _longest(state)
@@ -168,7 +170,7 @@ def step_line(step: ClosedStep, proposer_width: int = 0) -> str:
 
 def step_words(step: ClosedStep) -> str:
     """Why the verdict, and what was proposed."""
-    words = one_line(step.verdict.reason, REASON_WIDTH)
+    words = one_line(step.verdict.words, REASON_WIDTH)
     if step.proposal and step.proposal.why:
         words += f"  ({one_line(step.proposal.why, WHY_WIDTH)})"
     return words

@@ -87,7 +87,12 @@ def case_text(case: Case) -> str:
     """The content of a case as one canonical string."""
     if isinstance(case.data, str):
         return case.data
-    return json.dumps(case.data, sort_keys=True, ensure_ascii=False, default=repr)
+    return json.dumps(case.data, sort_keys=True, ensure_ascii=False, default=_name_of)
+
+
+def _name_of(value: object) -> str:
+    # of an object that is no JSON, its type is all that is the same in every process
+    return type(value).__qualname__
 
 
 def split_cases(cases: Sequence[Case], ratio: Sequence[int], seed: int = 0) -> Cases:

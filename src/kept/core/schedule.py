@@ -27,6 +27,11 @@ def budget_stop(budget: Budget, state: State, elapsed: float) -> StopReason | No
     """Why no further step may open, None when one may."""
     if budget.max_iterations is not None and state.next_step >= budget.max_iterations:
         return StopReason("iterations", f"all {budget.max_iterations} iterations are used")
-    if budget.max_failures is not None and state.crashes >= budget.max_failures:
-        return StopReason("failures", f"{state.crashes} steps crashed, the limit")
-    return out_of_time(budget, elapsed)
+    return too_many_failures(budget, state) or out_of_time(budget, elapsed)
+
+
+def too_many_failures(budget: Budget, state: State) -> StopReason | None:
+    """Why a run that keeps crashing ends; None while it may go on."""
+    if budget.max_failures is None or state.crashes < budget.max_failures:
+        return None
+    return StopReason("failures", f"{state.crashes} steps crashed, the limit")

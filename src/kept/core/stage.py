@@ -84,7 +84,7 @@ def _told(step: StepRecords, objective: Objective) -> Iterator[tuple[str, str]]:
         means = (f"{name} {tally.mean:.6g}" for name, tally in evaluation.metrics.items())
         yield "score_candidate", ", ".join(means) or evaluation.first_failure
         yield "validate_constraints", _constraints(step.checked(objective))
-    yield "decide", f"{closed.verdict.outcome}: {closed.verdict.reason}"
+    yield "decide", f"{closed.verdict.outcome}: {closed.verdict.words}"
     yield "log_iteration", f"step {closed.step}"
 
 

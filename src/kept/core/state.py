@@ -130,6 +130,10 @@ def _resumed(state: State, event: RunResumed) -> State:
     )
 
 
+def _heard(state: State, t: float) -> tuple[float, float] | None:
+    return (state.sitting[0], t) if state.sitting else None
+
+
 def _length(sitting: tuple[float, float] | None) -> float:
     return max(0.0, sitting[1] - sitting[0]) if sitting else 0.0
 
@@ -151,6 +155,7 @@ def _opened(state: State, event: StepOpened) -> State:
     name = event.turn.proposer
     return replace(
         state,
+        sitting=_heard(state, event.t),
         next_step=event.step + 1,
         open=(*state.open, step),
         turns={**state.turns, name: state.turns.get(name, 0) + 1},
@@ -163,7 +168,8 @@ def _proposed(state: State, event: Proposed) -> State:
     if step.reply is not None:
         raise FoldError(f"step {event.step} was proposed twice")
     changed = replace(step, reply=event.reply, spend=event.spend)
-    return replace(state, open=(*state.open[:at], changed, *state.open[at + 1 :]))
+    others = (*state.open[:at], changed, *state.open[at + 1 :])
+    return replace(state, open=others, sitting=_heard(state, event.t))
 
 
 def _closed(state: State, event: StepClosed) -> State:
@@ -196,7 +202,7 @@ def _closed(state: State, event: StepClosed) -> State:
         memory=memory,
         spend=state.spend + event.spend,
         evaluations=_remembered(state, event, {state.seed, incumbent, best}),
-        sitting=(state.sitting[0], event.t) if state.sitting else None,
+        sitting=_heard(state, event.t),
     )
 
 
@@ -217,7 +223,8 @@ def _closed_step(step: OpenStep, event: StepClosed) -> ClosedStep:
         candidate=event.candidate,
         proposal=step.reply if isinstance(step.reply, Proposal) else None,
         reports=event.reports,
-        verdict=event.verdict,
+        # the state is what briefs are made of
+        verdict=replace(event.verdict, private="") if event.verdict.private else event.verdict,
         loss=next((e.loss for e in decided if e.purpose == "decide"), None),
     )
 

@@ -42,6 +42,13 @@ class Verdict:
     best: bool = False
     """Whether `best/` moves to this candidate."""
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])
+    private: str = ""
+    """What failed on a deciding case, for people: no proposer gets to see it."""
+
+    @property
+    def words(self) -> str:
+        """The reason with all that a person may know."""
+        return f"{self.reason}: {self.private}" if self.private else self.reason
 
 
 @dataclass(frozen=True, slots=True)

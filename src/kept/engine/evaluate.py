@@ -7,17 +7,21 @@ runner that is cancelled must leave nothing running.
 
 import asyncio
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.proposal import Ask
-from kept.core.rollout import Failure, Job, Pair, Rollout
+from kept.core.rollout import FREE, Failure, Job, Pair, Rollout, Usage
 from kept.core.score import Outcome, Score, usable
 from kept.engine.known import Known, answered
 from kept.engine.purse import OutOfBudget, Purse
 from kept.engine.scope import JournalScope
 from kept.errors import RunError
+
+LAST = 5.0
+"""Seconds that cancelled work gets to be gone."""
 
 BACKOFF = 0.5
 """Seconds before the second try of a rollout; doubles with each further one."""
@@ -28,17 +32,29 @@ Listener = Callable[[int, Job, Outcome], None]
 class _Order:
     """Someone waiting for a number of pairs."""
 
-    __slots__ = ("future", "left")
+    __slots__ = ("future", "left", "step")
 
-    def __init__(self, left: int) -> None:
+    def __init__(self, left: int, step: int) -> None:
         self.left = left
+        self.step = step
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class _Work:
     """One pair to be rolled out."""
 
-    __slots__ = ("called", "job", "orders", "started", "step", "task", "tries")
+    __slots__ = (
+        "called",
+        "job",
+        "orders",
+        "rollout",
+        "scope_usage",
+        "started",
+        "step",
+        "task",
+        "tries",
+        "usage",
+    )
 
     def __init__(self, job: Job, step: int, order: _Order) -> None:
         self.job = job
@@ -49,6 +65,9 @@ class _Work:
         self.tries = 1
         self.called = False
         """Whether calls were made through its scope."""
+        self.rollout: Rollout | None = None
+        self.usage: Usage = FREE
+        self.scope_usage: Usage = FREE
 
 
 class Evaluator:
@@ -72,6 +91,9 @@ class Evaluator:
         self._queued = 0
         self._growing = False
         self._closed = False
+        self._released = asyncio.Event()
+        self.wanted: Counter[str] = Counter()
+        """Candidates that someone waits for."""
         self.listener: Listener = _nobody
 
     async def answer(self, asks: Sequence[Ask], step: int) -> None:
@@ -81,8 +103,15 @@ class Evaluator:
         fresh = [job for job in wanted if job not in self._works]
         if not wanted:
             return
-        self._purse.reserve(len(fresh))
-        order = _Order(len(wanted))
+        await self._reserve(len(fresh))
+        # while waiting, others may have started, or finished, what is wanted here
+        wanted = list(dict.fromkeys(job for ask in asks for job in self._unknown(ask)))
+        started = [job for job in fresh if job in self._works or job not in wanted]
+        if started:
+            self._purse.release(len(started))
+        if not wanted:
+            return
+        order = _Order(len(wanted), step)
         for job in wanted:
             work = self._works.get(job)
             if work is not None:
@@ -92,11 +121,30 @@ class Evaluator:
             heapq.heappush(self._queue, (step, self._queued, work))
             self._queued += 1
         self._start_workers()
+        self.wanted.update(ask.candidate for ask in asks)
         try:
             await order.future
         except asyncio.CancelledError:
             self._abandon(order)
             raise
+        finally:
+            self.wanted.subtract(ask.candidate for ask in asks)
+
+    async def _reserve(self, rollouts: int) -> None:
+        """Set aside for so many rollouts; where they do not fit now, wait for what others hold.
+
+        Only when nobody holds anything is it certain that they do not fit at all.
+        """
+        while True:
+            try:
+                self._purse.reserve(rollouts)
+            except OutOfBudget as error:
+                if error.reason.kind == "minutes" or not self._purse.held:
+                    raise
+                self._released.clear()
+                await self._released.wait()
+            else:
+                return
 
     def outcomes(self, ask: Ask) -> list[tuple[Pair, Outcome]]:
         """What came of an Ask, in the order it was asked."""
@@ -119,7 +167,9 @@ class Evaluator:
         workers = list(self._workers)
         for task in workers:
             task.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        if workers:
+            # bounded: user code that swallows its cancellation must not keep us
+            await asyncio.wait(workers, timeout=LAST)
         self._works.clear()
 
     def _unknown(self, ask: Ask) -> list[Job]:
@@ -181,6 +231,10 @@ class Evaluator:
                     me.uncancel()
             except Exception as error:  # noqa: BLE001 # handed on to everyone who waits
                 self._fail(work, error)
+            except BaseException as error:
+                # whoever waits must not wait for a worker that is gone
+                self._fail(work, RunError(f"the runner raised {type(error).__name__}: {error}"))
+                raise
 
     async def _roll_out(self, work: _Work) -> None:
         work.started = self._clock.monotonic()
@@ -221,21 +275,33 @@ class Evaluator:
         candidate = self._known.candidate(job.candidate_id)
         case = self._cases[job.case_id]
         scope = JournalScope(self._journal, job)
-        rollout = await self._runner.run(job, candidate, case, scope)
-        if isinstance(rollout, Failure):
-            return self._outcome(work, scope, rollout, Rollout())
+        rollout = work.rollout
+        if rollout is None:
+            rollout = await self._runner.run(job, candidate, case, scope)
+            if rollout.usage is not FREE:
+                work.usage += rollout.usage
+            if isinstance(rollout, Failure):
+                return self._outcome(work, scope, rollout)
+            # kept, so that a scorer that has to try again does not have it run again
+            work.rollout = rollout
         score = await self._scorer.score(job, rollout, candidate, case, scope)
         if not isinstance(score, Failure):
             score = self._objective.fault(score.metrics) or usable(score)
-        return self._outcome(work, scope, score, rollout)
+        return self._outcome(work, scope, score)
 
-    def _outcome(
-        self, work: _Work, scope: JournalScope, end: Score | Failure, rollout: Rollout
-    ) -> Outcome:
-        trace = self._journal.put(rollout.trace) if rollout.trace else ""
-        # calls made through the scope were counted there; a runner with calls of its own reports
-        usage = scope.usage if scope.usage.calls else rollout.usage
-        work.called = work.called or scope.called
+    def _outcome(self, work: _Work, scope: JournalScope, end: Score | Failure) -> Outcome:
+        items = work.rollout.trace if work.rollout is not None else ()
+        trace = self._journal.put(items) if items else ""
+        # calls made through the scope are counted there, also those of earlier tries, which it
+        # replays; what a runner reports of calls of its own comes on top, try by try
+        usage = work.usage
+        if scope.called:
+            work.called = True
+            work.scope_usage = max(work.scope_usage, scope.usage, key=lambda u: (u.calls, u.usd))
+            usage = usage + work.scope_usage
+        if self._plan.worst_usd and not usage.usd:
+            # nothing told what it cost, so it is charged with what it may cost at most
+            usage = usage + Usage(usd=self._plan.worst_usd * work.tries)
         seconds = self._clock.monotonic() - work.started
         if isinstance(end, Failure):
             return Outcome({}, end, (), usage, seconds, work.tries, trace)
@@ -244,6 +310,9 @@ class Evaluator:
     def _finish(self, work: _Work, outcome: Outcome) -> None:
         """Journal first; then tell."""
         job, step = work.job, work.step
+        if work.orders and all(order.step != step for order in work.orders):
+            # the step that asked first is closed; one that joined it pays
+            step = work.orders[0].step
         self._journal.record(step, job, outcome)
         self._known.add(job, outcome)
         self._put_away(work)
@@ -265,6 +334,7 @@ class Evaluator:
         if self._works.get(work.job) is work:
             del self._works[work.job]
             self._purse.release(1)
+            self._released.set()
 
     def _abandon(self, order: _Order) -> None:
         for work in self._works.values():

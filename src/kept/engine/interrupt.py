@@ -24,9 +24,10 @@ class Interrupt:
         """Whether anyone asked."""
         return self._polite.done()
 
-    async def race(self, work: "asyncio.Future[Any]") -> None:
-        """Until the work is done or someone asks to stop."""
-        await asyncio.wait((work, self._polite), return_when=asyncio.FIRST_COMPLETED)
+    async def race(self, work: "asyncio.Future[Any]", seconds: float | None = None) -> None:
+        """Until the work is done, someone asks to stop, or time is up."""
+        both = (work, self._polite)
+        await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
     async def race_now(self, work: "asyncio.Future[Any]") -> None:
         """Until the work is done or someone insists; then the work is cancelled."""

@@ -85,7 +85,7 @@ class Judge:
         self, applied: Applied, incumbent: Candidate, proposal: Proposal, ground: Ground
     ) -> Verdict | None:
         """Why a candidate is not worth a rollout; None when it may be."""
-        took = sum(report.fate == "applied" for report in applied.reports)
+        took = {n for n, report in enumerate(applied.reports) if report.fate == "applied"}
         rebased = ground.incumbent != ground.made_for
         if applied.candidate.id == incumbent.id:
             if rebased:

@@ -9,15 +9,15 @@ are judged again against the new incumbent.
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from kept.core.budget import Spend, StopReason
+from kept.core.budget import Spend, StopReason, out_of_time
 from kept.core.event import Event, RunStopped, StepClosed, StepOpened
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Sink
 from kept.core.rollout import Job
-from kept.core.schedule import budget_stop
+from kept.core.schedule import budget_stop, too_many_failures
 from kept.core.score import Outcome
 from kept.core.state import OpenStep, State, advance
-from kept.engine.evaluate import Evaluator
+from kept.engine.evaluate import LAST, Evaluator
 from kept.engine.interrupt import Interrupt
 from kept.engine.judge import Ground, Judge, Judged, duplicate
 from kept.engine.known import Known
@@ -28,6 +28,9 @@ from kept.gates.common import MIN_COVERAGE
 
 GRACE = 30.0
 """Seconds that what is in flight gets to finish when a run stops."""
+
+IDLE = 100
+"""Steps in a row without a proposal that mean there will be none."""
 
 OUTAGE = 3
 """Undecided steps in a row that mean the evaluator is down."""
@@ -75,7 +78,8 @@ class Loop:
                 ended = await self._first_verdict()
                 if isinstance(ended, Judged):
                     self._close(ended)
-                    ended = outage(self.state)
+                    down = outage(self.state, ended.verdict.words)
+                    ended = down or too_many_failures(self._plan.budget, self.state)
                 if ended is not None:
                     reason = ended
                     break
@@ -95,7 +99,7 @@ class Loop:
         state = self.state
         self._known.save(self._plan.seed)
         self._evaluator.listener = self._heard
-        self._proposing.remember(state)
+        self._proposing.remember(state, self._opened)
         if state.next_step == 0:
             return
         elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
@@ -115,6 +119,7 @@ class Loop:
         """Open steps up to the width; the reason when no more may open."""
         while len(self.state.open) < self._plan.width:
             stop = budget_stop(self._plan.budget, self.state, self._elapsed())
+            stop = stop or self._purse.used_up()
             turn = stop or self._plan.schedule.next(self.state)
             if isinstance(turn, StopReason):
                 return turn
@@ -152,9 +157,13 @@ class Loop:
         """What the oldest open step came to, or why the run must stop before it does."""
         task = self._tasks[self.state.open[0].step]
         if not task.done():
-            await self.interrupt.race(task)
+            await self.interrupt.race(task, self._time_left())
         if self.interrupt.asked:
             return StopReason("interrupted", "stopped on request")
+        if not task.done():
+            late = out_of_time(self._plan.budget, self._elapsed())
+            assert late is not None, "only an interrupt or the clock ends the wait"
+            return late
         try:
             return task.result()
         except OutOfBudget as error:
@@ -201,7 +210,7 @@ class Loop:
     def _forget(self) -> None:
         """Let go of candidates that are out of play."""
         state = self.state
-        alive = {state.seed, state.incumbent, state.best}
+        alive = {state.seed, state.incumbent, state.best, *+self._evaluator.wanted}
         for step in state.open:
             alive.add(self._opened[step.step].incumbent)
             alive.update(self._judge.attempts.get(step.step, ()))
@@ -216,13 +225,19 @@ class Loop:
             await self.interrupt.race_now(asyncio.gather(*drains))
         for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        if self._tasks:
+            # bounded, as for the workers; what was cut off is asked again by the next sitting
+            await asyncio.wait(self._tasks.values(), timeout=LAST)
         await self._evaluator.close()
         await self._plan.runner.close()
         await self._plan.scorer.close()
 
     def _step(self, number: int) -> OpenStep:
         return next(step for step in self.state.open if step.step == number)
+
+    def _time_left(self) -> float | None:
+        minutes = self._plan.budget.max_minutes
+        return None if minutes is None else max(0.0, minutes * 60 - self._elapsed())
 
     def _elapsed(self) -> float:
         return self.state.elapsed + self._clock.monotonic() - self._began
@@ -238,14 +253,18 @@ class Loop:
             sink.on_rollout(job, outcome)
 
 
-def outage(state: State) -> StopReason | None:
+def outage(state: State, words: str) -> StopReason | None:
     """The reason to stop when the evaluator seems to be down; None while it answers."""
     last = state.closed[-OUTAGE:]
     seed = state.evaluations.get(state.seed, ())
     if last and all(step.verdict.code == "indecisive" for step in last):
         never_ran = len(state.closed) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
         if len(last) == OUTAGE or never_ran:
-            return StopReason("error", f"the evaluator does not answer: {last[-1].verdict.reason}")
+            return StopReason("error", f"the evaluator does not answer: {words}")
+    idle = state.closed[-IDLE:]
+    if len(idle) == IDLE and all(step.verdict.code == "nothing proposed" for step in idle):
+        message = f"{IDLE} steps in a row proposed nothing: {idle[-1].verdict.reason}"
+        return StopReason("nothing left to propose", message)
     if len(last) == OUTAGE and all(step.verdict.code == "proposer failed" for step in last):
         return StopReason("error", f"{OUTAGE} times in a row, {last[-1].verdict.reason}")
     # when neither the seed nor anything else runs, it is hardly the candidates' doing

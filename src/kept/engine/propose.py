@@ -1,6 +1,7 @@
 """From a brief to a reply: calling a proposer, answering what it asks, telling what came of it."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -38,30 +39,37 @@ class Proposing:
         self._evaluator = evaluator
         self._clock = clock
         self._replies: dict[int, Reply] = {}
+        self._first_open = 0
+        self._widest = plan.width
         self._told: dict[int, asyncio.Event] = {}
         self._flying = 0
         self._idle = asyncio.Event()
 
-    def remember(self, state: State) -> None:
+    def remember(self, state: State, opened: Mapping[int, State]) -> None:
         """Take up replies of earlier sittings that later steps may still want to see."""
-        for closed in state.closed[-2 * self._plan.width :]:
+        # however wide an earlier sitting was, an open step looks back to its oldest elder at most
+        seen = [elder.step for then in opened.values() for elder in then.open]
+        for closed in state.closed[min(seen, default=len(state.closed)) :]:
             if closed.proposal is not None:
                 self._replies[closed.step] = closed.proposal
-            self._event(closed.step).set()
+        self._first_open = len(state.closed)
+        self._widest = max(self._widest, len(state.open))
         for step in state.open:
             if step.reply is not None:
                 self.heard(step.step, step.reply)
 
     def heard(self, number: int, reply: Reply) -> None:
-        """A step's reply is in the journal: those behind it may look at it."""
+        """A step's reply is in the journal: those behind it may look at it, its calls are done."""
+        self._journal.forget_calls(f"propose/{number}")
         self._replies[number] = reply
         self._event(number).set()
 
     def forget(self, closed: int) -> None:
-        """A step closed; nobody looks back further than two widths."""
-        for number in [n for n in self._told if n < closed - 2 * self._plan.width]:
-            del self._told[number]
-            self._replies.pop(number, None)
+        """A step closed; nobody opened from now on looks back to it."""
+        self._first_open = closed + 1
+        self._told.pop(closed, None)
+        for number in [n for n in self._replies if n < closed - 2 * self._widest]:
+            del self._replies[number]
 
     async def drain(self, seconds: float) -> None:
         """Wait a bounded time for proposers that are at work."""
@@ -78,7 +86,8 @@ class Proposing:
         open_proposals: list[Proposal] = []
         if proposer.serial:
             for elder in elders:
-                await self._event(elder).wait()
+                if elder >= self._first_open:
+                    await self._event(elder).wait()
                 reply = self._replies.get(elder)
                 if isinstance(reply, Proposal):
                     open_proposals.append(reply)
@@ -106,6 +115,9 @@ class Proposing:
             if not isinstance(reply, Ask):
                 break
             self._check(reply, proposer)
+            if any(answer.ask == reply for answer in brief.answers):
+                reply = Failure("harness", "infrastructure", "it asked for the same thing twice")
+                break
             await self._evaluator.answer([reply], brief.step)
             brief = replace(brief, answers=(*brief.answers, self._answer(reply)))
         usage = scope.usage

@@ -4,10 +4,12 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, is_dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from kept.core.ports import Journal, Priced
 from kept.core.rollout import FREE, Failure, Job, Usage
+from kept.errors import RunError
 
 R = TypeVar("R", bound=Priced)
 
@@ -74,8 +76,21 @@ class JournalScope:
             self._parent._count(usage)
 
 
+def _plain(value: object) -> object:
+    if isinstance(value, set | frozenset):
+        return sorted(cast("set[Any]", value), key=repr)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Path):
+        return str(value)
+    raise RunError(
+        f"a request holds a {type(value).__qualname__}, which cannot be told from another",
+        hint="make requests of texts, numbers, lists and mappings",
+    )
+
+
 def request_key(request: object) -> str:
     """A hash of a request; equal requests have equal keys."""
     plain = asdict(request) if is_dataclass(request) and not isinstance(request, type) else request
-    text = json.dumps(plain, sort_keys=True, ensure_ascii=False, default=repr)
+    text = json.dumps(plain, sort_keys=True, ensure_ascii=False, default=_plain)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]

@@ -36,16 +36,25 @@ def not_comparable(
             return Verdict(
                 "skip",
                 f"cannot tell: {evaluation.missing} of {evaluation.asked} rollouts of the {who} "
-                f"have no answer ({evaluation.first_failure})",
+                "have no answer",
+                private=evaluation.first_failure,
                 code="indecisive",
             )
     if challenger.failed and challenger.failed + challenger.missing == challenger.asked:
-        return Verdict("crash", f"every rollout failed: {challenger.first_failure}")
+        return Verdict("crash", "every rollout failed", private=challenger.first_failure)
+    if other.unscored and other.failed + other.missing < other.asked:
+        return Verdict(
+            "skip",
+            f"cannot tell: {other.unscored} of {other.asked} rollouts of the {name} failed and the "
+            "metric has no declared bounds to count them by",
+            code="unscored",
+        )
     if challenger.unscored:
         return Verdict(
             "skip",
             f"{challenger.unscored} of {challenger.asked} rollouts failed and the metric has no "
-            f"declared bounds to count them by ({challenger.first_failure})",
+            "declared bounds to count them by",
+            private=challenger.first_failure,
             code="unscored",
         )
     return None

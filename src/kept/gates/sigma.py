@@ -39,6 +39,9 @@ class Sigma:
             return verdict
         if broken := broken_constraint(new, view.objective):
             return Verdict("discard", f"constraint broken: {broken}", code="constraint")
+        if not old.repeats:
+            why = "the incumbent fails; the challenger runs"
+            return Verdict("keep", why, private=old.first_failure, best=True)
         train = self._train(view)
         if train["gain"] < train["noise_bar"] or train["gain"] <= 0:
             how = "is below" if train["gain"] > 0 else "does not exceed zero, let alone"
@@ -68,6 +71,9 @@ class Sigma:
         old, new = view.incumbent.known["decide"], view.challenger.known["decide"]
         if verdict := not_comparable(new, old):
             return verdict
+        if not old.repeats:
+            why = "the incumbent fails on holdout; the challenger runs"
+            return Verdict("keep", why, private=old.first_failure, best=True, numbers=train)
         (old_mean, old_std), (new_mean, new_std) = both_sweeps(old, new, view.objective.worst_loss)
         bar = self.accept_sigma * sqrt(new_std**2 + old_std**2)
         regression = new_mean - old_mean

@@ -36,8 +36,8 @@ def _compare(old: Evaluation, new: Evaluation, objective: Objective) -> Verdict:
     assert new_loss is not None, "a challenger without a loss is not comparable"
     measured = objective.value(new_loss)
     if old_loss is None:
-        why = f"the incumbent fails ({old.first_failure}); the challenger scores {measured:.6g}"
-        return Verdict("keep", why, best=True)
+        why = f"the incumbent fails; the challenger scores {measured:.6g}"
+        return Verdict("keep", why, private=old.first_failure, best=True)
     gain = old_loss - new_loss
     numbers = {"incumbent": objective.value(old_loss), "challenger": measured, "gain": gain}
     change = f"`{objective.metric}` {objective.value(old_loss):.6g} → {measured:.6g}"

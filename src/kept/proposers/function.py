@@ -12,6 +12,7 @@ from kept.core.edit import Write
 from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure
+from kept.threads import call_apart
 
 
 class FunctionProposer:
@@ -26,9 +27,14 @@ class FunctionProposer:
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """What the function says, as edits."""
-        answer = self._function(brief, scope) if self._takes_scope else self._function(brief)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        args = (brief, scope) if self._takes_scope else (brief,)
+        if inspect.iscoroutinefunction(self._function):
+            answer = await self._function(*args)
+        else:
+            # in a thread: a model called in here would hold up every rollout in flight
+            answer = await call_apart(self._function, *args)
+            if inspect.isawaitable(answer):
+                answer = await answer
         if isinstance(answer, Proposal | Note | Skip | Ask | Failure):
             return answer
         if answer is None:
@@ -39,6 +45,9 @@ class FunctionProposer:
                 return _strange(answer)
             return Proposal((Write(path, answer),))
         if isinstance(answer, Mapping):
+            texts = cast("Mapping[str, object]", answer)
+            if not all(isinstance(text, str) for text in texts.values()):
+                return _strange(texts)
             texts = cast("Mapping[str, str]", answer)
             return Proposal(tuple(Write(path, text) for path, text in texts.items()))
         return _strange(answer)

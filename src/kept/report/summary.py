@@ -143,10 +143,12 @@ def summary(run: Run) -> Summary:
 def step_lines(run: Run) -> tuple[StepLine, ...]:
     """Every closed step, in order."""
     objective = objective_of(run.state)
-    return tuple(_row(step, objective) for step in run.state.closed)
+    # the reasons of the index, which say what failed; those of the state are what proposers see
+    words = {row.step: row.reason for row in run.steps}
+    return tuple(_row(step, objective, words[step.step]) for step in run.state.closed)
 
 
-def _row(step: ClosedStep, objective: Objective) -> StepLine:
+def _row(step: ClosedStep, objective: Objective, words: str) -> StepLine:
     verdict = step.verdict
     loss = None if verdict.outcome == "crash" else step.loss
     return StepLine(
@@ -155,7 +157,7 @@ def _row(step: ClosedStep, objective: Objective) -> StepLine:
         proposer=step.turn.proposer,
         outcome=verdict.outcome,
         code=verdict.code,
-        reason=verdict.reason,
+        reason=words,
         why=step.proposal.why if step.proposal else "",
         value=None if loss is None else objective.value(loss),
         numbers=verdict.numbers,

@@ -15,9 +15,12 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
-from kept.runners.threads import Threads
+from kept.threads import Threads
 
 Evaluate = Callable[..., Any]
+
+LONGEST = 1000
+"""Characters of an exception that are written down."""
 
 _PASSING = (408, 409, 425, 429)
 """HTTP answers, besides 5xx, that say `later`."""
@@ -69,15 +72,19 @@ class FunctionRunner:
             if self._threads is None:
                 return await self._function(*args)
             return await self._threads.call(self._function, *args)
-        except SystemExit as error:
-            # a task that lets it through takes the event loop with it, and so the whole run
-            raise RuntimeError(f"SystemExit: {error}") from error
         except asyncio.CancelledError as error:
             me = asyncio.current_task()
             if me is None or me.cancelling():
                 raise
             # nobody cancelled us: something that the function waits for was cancelled
             raise RuntimeError(f"CancelledError: {error}") from error
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except Exception:
+            raise
+        except BaseException as error:
+            # a task that lets it through takes the event loop with it, and so the whole run
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
     async def close(self) -> None:
         """End the threads; one that is still in the user's code cannot be stopped, only left."""
@@ -88,6 +95,8 @@ class FunctionRunner:
         if type(answer) is float:
             return Rollout(metrics={self._metric: answer})
         info: object = None
+        if isinstance(answer, Failure):
+            return answer
         if isinstance(answer, tuple):
             pair = cast("tuple[object, ...]", answer)
             if len(pair) != 2:
@@ -107,8 +116,8 @@ class FunctionRunner:
 
 def failure_of(error: Exception) -> Failure:
     """Whose fault an exception is: an outage is nobody's, anything else the candidate's."""
-    message = f"{type(error).__name__}: {error}"
-    detail = "".join(traceback.format_exception(error)[-3:])
+    message = f"{type(error).__name__}: {error}"[:LONGEST]
+    detail = "".join(traceback.format_exception(error)[-3:])[-4 * LONGEST :]
     status = getattr(error, "status_code", None) or getattr(error, "status", None)
     if isinstance(status, int) and (status in _PASSING or status >= 500):
         kind = "rate_limit" if status == 429 else "server"
@@ -149,5 +158,8 @@ def _strange(answer: object) -> Failure:
 def _trace(info: object) -> tuple[TraceItem, ...]:
     if info is None:
         return ()
-    text = info if isinstance(info, str) else json.dumps(info, ensure_ascii=False, default=repr)
+    try:
+        text = info if isinstance(info, str) else json.dumps(info, ensure_ascii=False, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(info)
     return (TraceItem("info", text),)

@@ -49,7 +49,7 @@ async def execute(
                 strays.kill_strays(mark)
     if status and not timed_out and not status.ended:
         said = err.text().strip() or f"exit {running.code}"
-        message = f"cannot build the sandbox: {said.splitlines()[-1]}"
+        message = f"cannot build the sandbox: {said.splitlines()[0]}"
         return Failure("harness", "infrastructure", message, said)
     return Exit(running.code, out.text(), err.text(), timed_out)
 

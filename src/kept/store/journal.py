@@ -21,11 +21,12 @@ from typing import TypeVar
 import msgspec
 
 from kept.core.artifact import Candidate
-from kept.core.event import Event, StepClosed
+from kept.core.event import Event, Proposed, StepClosed
 from kept.core.ports import Priced
 from kept.core.rollout import Failure, Job, TraceItem
 from kept.core.score import Outcome
-from kept.errors import JournalError
+from kept.errors import JournalError, RunError
+from kept.settings import secrets
 from kept.store import wire
 from kept.store.appender import Appender
 from kept.store.lock import Lock
@@ -56,7 +57,15 @@ class RunJournal:
                 hint="make the folder writable, or point KEPT_HOME at one that is",
             ) from error
         self.folder = folder
+        self._secrets = tuple(wire.encode(value)[1:-1] for value in secrets())
         self._lock = Lock(folder)
+        try:
+            self._open(folder)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, folder: Path) -> None:
         self._spine = Appender(folder / "journal.jsonl")
         self._rollouts = Appender(folder / "rollouts.jsonl")
         mend_steps(folder)
@@ -87,14 +96,21 @@ class RunJournal:
         """Write one event."""
         if self._sync_error is not None:
             raise self._sync_error
-        line = wire.encode(event) + b"\n"
+        line = self._clean(wire.encode(event)) + b"\n"
+        if isinstance(event, Proposed) or b":null" in line:
+            check_readable(line)
         at = self._spine.write(line)
         if isinstance(event, StepClosed):
             self._steps.write(wire.encode(row_of(event, at, len(line))) + b"\n")
 
     def record(self, step: int, job: Job, outcome: Outcome) -> None:
         """Write one finished pair."""
-        self._rollouts.write(wire.encode_rollout(step, job, outcome) + b"\n")
+        line = wire.encode_rollout(step, job, outcome)
+        if self._secrets:
+            line = self._clean(line)
+        if b":null" in line:
+            check_readable(line)
+        self._rollouts.write(line + b"\n")
 
     def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
         """Every recorded outcome of these candidates, oldest first."""
@@ -109,7 +125,7 @@ class RunJournal:
 
     def record_call(self, scope: str, key: str, reply: Priced | Failure) -> None:
         """Write one reply that arrived."""
-        raw = wire.encode(reply)
+        raw = self._clean(wire.encode(reply))
         failed = isinstance(reply, Failure)
         row = wire.CallLine(scope, key, msgspec.Raw(raw), failed)
         self._calls[scope][key].append(row)
@@ -159,7 +175,7 @@ class RunJournal:
 
     def put(self, value: object) -> str:
         """Store a value as JSON."""
-        return self._pack.put(wire.encode(value))
+        return self._pack.put(self._clean(wire.encode(value)))
 
     def trace(self, address: str) -> tuple[TraceItem, ...]:
         """A trace that was stored."""
@@ -201,8 +217,29 @@ class RunJournal:
         for part in (self._pack, self._rollouts, self._spine):
             part.sync()
 
+    def _clean(self, data: bytes) -> bytes:
+        """What is written, without the secrets of our environment."""
+        for secret in self._secrets:
+            if secret in data:
+                data = data.replace(secret, b"[secret]")
+        return data
+
     def _put_text(self, text: str) -> str:
         return self._pack.put(text.encode("utf-8", "surrogateescape"))
+
+
+def check_readable(line: bytes) -> None:
+    """Refuse to write what could not be read back: a number that JSON has no word for, say."""
+    try:
+        if b'"kind":"rollout"' in line[:20]:
+            wire.decode_line(line)
+        else:
+            wire.decode_event(line)
+    except ValueError as error:
+        raise RunError(
+            f"this cannot be written down: {error}",
+            hint="a proposer, a runner or a scorer returned a value of the wrong kind",
+        ) from error
 
 
 def load_candidate(pack: Pack, id_: str) -> Candidate:

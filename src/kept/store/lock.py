@@ -6,6 +6,7 @@ run locks nobody out.
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from kept.errors import JournalError, LockedError
@@ -24,7 +25,7 @@ class Lock:
                 hint="make the folder writable, or point KEPT_HOME at one that is",
             ) from error
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(self._fd)
         except BlockingIOError as error:
             pid = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(self._fd)
@@ -40,6 +41,18 @@ class Lock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _take(fd: int) -> None:
+    """Lock; a reader that looks whether anyone writes holds it for an instant, so try again."""
+    for wait in (0.005, 0.02, 0.05, 0.1):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(wait)
+        else:
+            return
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def holder(folder: Path) -> int | None:

@@ -51,7 +51,7 @@ class ResultsFile(View):
             "run": step.started.run_id,
             "iteration": closed.step,
             "decision": verdict.outcome,
-            "reason": verdict.reason,
+            "reason": verdict.words,
             "code": verdict.code,
         }
         if verdict.outcome == "crash":

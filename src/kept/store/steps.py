@@ -47,7 +47,7 @@ def row_of(event: StepClosed, at: int, size: int) -> StepRow:
         event.candidate,
         next((e.loss for e in own if e.purpose == "decide"), None),
         event.spend.rollouts,
-        event.verdict.reason,
+        event.verdict.words,
     )
 
 

@@ -13,6 +13,16 @@ from typing import Any
 _Call = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]"]
 
 
+async def call_apart(function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401 # the function's
+    """Call a function in a thread of its own."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    work = threading.Thread(
+        target=_answer, args=(function, args, future), name="kept-propose", daemon=True
+    )
+    work.start()
+    return await future
+
+
 class Threads:
     """At most so many threads at work for someone, started as they are needed.
 
