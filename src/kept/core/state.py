@@ -243,7 +243,8 @@ def _remembered(
 
 
 def _place(state: State, number: int) -> int:
-    for at, step in enumerate(state.open):
-        if step.step == number:
-            return at
-    raise FoldError(f"step {number} is not open")
+    # open steps are numbered without a gap: they open in order and close in order
+    at = number - state.open[0].step if state.open else -1
+    if not 0 <= at < len(state.open):
+        raise FoldError(f"step {number} is not open")
+    return at

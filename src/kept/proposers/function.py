@@ -5,6 +5,7 @@ nothing to propose.
 """
 
 import inspect
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -13,6 +14,9 @@ from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure
 from kept.threads import call_apart
+
+QUICK = 0.005
+"""Seconds within which a function may hold up the event loop."""
 
 
 class FunctionProposer:
@@ -24,6 +28,29 @@ class FunctionProposer:
         self._function = function
         self._takes_scope = len(inspect.signature(function).parameters) >= 2
         self.name = name or getattr(function, "__name__", "function")
+        # a cache of what was seen, and no memory: it changes where the function runs, not what
+        # it answers
+        self._first = True
+        self._slowest = float("inf")
+
+    async def _call(self, args: tuple[object, ...]) -> Any:  # noqa: ANN401 # the function's
+        """Call a plain function: in a thread, unless it has always been quick.
+
+        One that asks a model would hold up every rollout in flight; for one that draws a number, a
+        thread costs more than all the rest of its step.
+        """
+        if self._slowest > QUICK:
+            return await call_apart(self._timed, *args)
+        return self._timed(*args)
+
+    def _timed(self, *args: object) -> Any:  # noqa: ANN401 # the function's
+        began = time.perf_counter()
+        try:
+            return self._function(*args)
+        finally:
+            took = time.perf_counter() - began
+            self._slowest = took if self._first else max(self._slowest, took)
+            self._first = False
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """What the function says, as edits."""
@@ -31,8 +58,7 @@ class FunctionProposer:
         if inspect.iscoroutinefunction(self._function):
             answer = await self._function(*args)
         else:
-            # in a thread: a model called in here would hold up every rollout in flight
-            answer = await call_apart(self._function, *args)
+            answer = await self._call(args)
             if inspect.isawaitable(answer):
                 answer = await answer
         if isinstance(answer, Proposal | Note | Skip | Ask | Failure):

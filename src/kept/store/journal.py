@@ -101,7 +101,7 @@ class RunJournal:
             check_readable(line)
         at = self._spine.write(line)
         if isinstance(event, StepClosed):
-            self._steps.write(wire.encode(row_of(event, at, len(line))) + b"\n")
+            self._steps.write(self._clean(wire.encode(row_of(event, at, len(line)))) + b"\n")
 
     def record(self, step: int, job: Job, outcome: Outcome) -> None:
         """Write one finished pair."""
