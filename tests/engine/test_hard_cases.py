@@ -14,10 +14,14 @@ from kept.core.ports import Scope
 from kept.core.proposal import Ask
 from kept.core.rollout import Failure, Job, Pair, Rollout, Usage
 from kept.core.score import Score
-from kept.runs import resume, start
+from kept.runs import Watch, resume, start
 from kept.store.home import Home
+from kept.testing import FakeClock
 from tests.engine.test_cut_and_resume import cut, finish
 from tests.engine.worlds import make_plan
+
+WATCH = Watch(clock=FakeClock())
+"""Nobody waits for the pauses between tries."""
 
 
 def outcomes(result: kept.Result) -> list[str]:
@@ -138,7 +142,7 @@ def test_a_scorer_that_is_down_does_not_have_the_paid_runner_run_again(tmp_path:
     plan, _, _ = make_plan(1, 2, 3)
     paid = PaidRunner(0.5)
     plan = replace(plan, runner=paid, scorer=paid, workers=1)
-    _, state = asyncio.run(start(plan, Home(tmp_path)))
+    _, state = asyncio.run(start(plan, Home(tmp_path), WATCH))
     assert paid.runs == state.spend.rollouts
     assert state.spend.usd == pytest.approx(0.5 * paid.runs, rel=0.1)
 
@@ -147,10 +151,10 @@ def test_a_number_that_cannot_be_written_down_stops_the_run_and_breaks_no_journa
     plan = replace(make_plan(1, 2, 3)[0], workers=1)
     broken = PaidRunner(float("nan"))
     with pytest.raises(kept.RunError, match="cannot be written down"):
-        asyncio.run(start(replace(plan, runner=broken, scorer=broken), Home(tmp_path)))
+        asyncio.run(start(replace(plan, runner=broken, scorer=broken), Home(tmp_path), WATCH))
     (folder,) = (tmp_path / "runs").iterdir()
     sound = PaidRunner(0.1)
-    _, state = asyncio.run(resume(replace(plan, runner=sound, scorer=sound), folder))
+    _, state = asyncio.run(resume(replace(plan, runner=sound, scorer=sound), folder, WATCH))
     assert state.stopped is not None
     assert state.stopped.kind == "iterations"
 
