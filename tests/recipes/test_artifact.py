@@ -98,7 +98,9 @@ id: my-task
 description: What it is for.
 """
     (tmp_path / "notes.md").write_text("not mine")
-    plan = plan_of(write_task(tmp_path, text), "workers=2", "budget.max_usd=1")
+    plan = plan_of(
+        write_task(tmp_path, text), "workers=2", "budget.max_usd=1", "budget.usd_per_rollout=0.1"
+    )
     assert dict(plan.seed.texts) == {"prompt.md": "seed\n"}
     assert plan.rules.max_files == 2
     assert plan.objective == Objective(
@@ -115,7 +117,8 @@ description: What it is for.
     assert (plan.budget.max_rollouts, plan.budget.max_usd) == (7, 1)
     assert plan.facts["id"] == "my-task"
     assert plan.facts["description"] == "What it is for."
-    assert plan.facts["set"] == ["workers=2", "budget.max_usd=1"]
+    assert plan.worst_usd == 0.1
+    assert plan.facts["set"] == ["workers=2", "budget.max_usd=1", "budget.usd_per_rollout=0.1"]
 
 
 def test_two_proposers_of_one_kind_have_names_of_their_own(tmp_path: Path):

@@ -283,7 +283,7 @@ def test_a_spec_elsewhere_is_named_by_its_whole_path(
     [
         ("budget.max_iterations=x", "--set budget.max_iterations=x budget.max_iterations: the text `x`, where a whole number was expected"),
         ("budget={max_iterations: 0}", "--set budget={max_iterations: 0} budget.max_iterations: the number 0, where 1 or more was expected"),
-        ("budget.max=3", "--set budget.max=3 budget.max: unknown key (hint: known keys: max_iterations, max_failures, max_minutes, max_usd, max_rollouts)"),
+        ("budget.max=3", "--set budget.max=3 budget.max: unknown key (hint: known keys: max_iterations, max_failures, max_minutes, max_usd, usd_per_rollout, max_rollouts)"),
         ("proposers.0.files=[gone/*]", "--set proposers.0.files=[gone/*] proposers[0].files[0]: `gone/*` matches nothing in FOLDER"),
         ("proposers.7.files=[x]", "--set proposers.7.files=[x] proposers[7].files: there is no place for such a value"),
         ("gate.name=x", "--set gate.name=x gate: a mapping, where `strict` was expected"),

@@ -101,6 +101,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         gate=Strict(),
         guards=make_guards(task.guards, files.cases, demos="demos" in files.proposing.kinds),
         budget=_budget(task),
+        worst_usd=task.budget.usd_per_rollout or 0.0,
         width=task.width or fill_width(workers, len(files.cases.holdout)),
         workers=workers,
         inputs={
@@ -169,7 +170,7 @@ def _objective(task: TaskSpec) -> Objective:
 
 
 def _budget(task: TaskSpec) -> Budget:
-    limits = task.budget.model_dump()
+    limits = task.budget.model_dump(exclude={"usd_per_rollout"})
     if task.policy.on_failure == "stop":
         limits["max_failures"] = 1
     return Budget(**limits)

@@ -149,12 +149,17 @@ class BudgetSpec(Model):
     max_failures: Count | None = None
     max_minutes: Annotated[Finite, Field(gt=0)] | None = None
     max_usd: Annotated[Finite, Field(ge=0)] | None = None
+    usd_per_rollout: Annotated[Finite, Field(ge=0)] | None = None
+    """The most that one rollout may cost, which is what it is charged with."""
     max_rollouts: Count | None = None
 
     @model_validator(mode="after")
     def _some_limit(self) -> "BudgetSpec":
-        if all(value is None for _, value in self):
-            raise ValueError(f"no limit; give one of {', '.join(type(self).model_fields)}")
+        limits = [name for name in type(self).model_fields if name.startswith("max_")]
+        if all(getattr(self, name) is None for name in limits):
+            raise ValueError(f"no limit; give one of {', '.join(limits)}")
+        if self.max_usd is not None and self.usd_per_rollout is None:
+            raise ValueError("`max_usd` needs `usd_per_rollout`: the most that one may cost")
         return self
 
 
