@@ -95,7 +95,7 @@ def test_every_case_of_the_demo_asks_for_what_is_in_its_message():
 
 @pytest.mark.slow
 def test_the_demo_shows_keeps_discards_and_a_crash(ended: tuple[Path, Path, State, float]):
-    _, _, state, seconds = ended
+    _, folder, state, seconds = ended
     steps = {
         (step.proposal.why if step.proposal else "").rpartition("/")[2]: step.verdict
         for step in state.closed
@@ -112,7 +112,9 @@ def test_the_demo_shows_keeps_discards_and_a_crash(ended: tuple[Path, Path, Stat
         "8-by-context.txt": "keep",
     }
     assert steps["1-tidied.txt"].reason.startswith("tied")
-    assert "redact.txt:4: not a pattern" in steps["4-half-a-group.txt"].reason
+    run = Run(folder)
+    assert any("redact.txt:4: not a pattern" in row.reason for row in run.steps)
+    run.close()
     assert seconds < 60
 
 

@@ -13,6 +13,7 @@ from kept.errors import SpecError
 from kept.recipes.artifact import compile_task
 from kept.runs import start
 from kept.store.home import Home
+from kept.store.reader import Run
 
 HERE = Path(__file__).parent
 RUN = """\
@@ -105,7 +106,9 @@ def test_the_seeds_example_decides_as_the_seed_says(task: Path):
         ("discard", "constraint"),
         ("discard", "over limit"),
     ]
-    reasons = [step.verdict.reason for step in closed]
+    run = Run(folder)
+    reasons = [row.reason for row in run.steps if row.candidate]
+    run.close()
     assert "the skill cannot be loaded" in reasons[0]
     assert reasons[1] == "constraint broken: violation_count <= 0: it is 1"
     assert reasons[2] == "strictly better: `score` 1 → 2"
