@@ -275,3 +275,11 @@ def test_the_minimal_example_runs_from_start_to_end(tmp_path: Path):
     assert isinstance(events[0], RunStarted)
     first = next(event for event in events if isinstance(event, StepClosed))
     assert first.evaluations[0].metrics["words"].n == 1
+
+
+def test_variables_that_were_set_are_not_written_down(tmp_path: Path):
+    task = write_task(tmp_path)
+    plan = plan_of(task, "workers=2", "runner.env.API_KEY=sk-canary-0123")
+    assert plan.facts["set"] == ["workers=2"]
+    assert plan.facts["set_again"] == ["runner.env.API_KEY"]
+    assert "sk-canary" not in repr(plan.facts) + repr(plan.inputs)

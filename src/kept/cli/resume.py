@@ -35,9 +35,23 @@ def resume(
     past = open_run(run)
     spec, before = _spec_of(past)
     past.close()
+    _check_again(past, settings)
     plan = compiled(spec, (*before, *settings))
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     return resume_run(plan, past.folder, how)
+
+
+def _check_again(run: "Run", settings: tuple[str, ...]) -> None:
+    """Ask for what the run was given and did not write down."""
+    from kept.errors import SetupError
+
+    started = run.state.started
+    wanted = started.facts.get("set_again") if started else None
+    given = {setting.partition("=")[0] for setting in settings}
+    for key in cast("list[str]", wanted or []):
+        if key not in given:
+            message = f"run {run.id} was started with --set {key}=…, which is not written down"
+            raise SetupError(message, hint=f"give --set {key}=… again")
 
 
 def _spec_of(run: "Run") -> tuple[Path, tuple[str, ...]]:

@@ -96,7 +96,7 @@ class Purse:
         if self._budget.max_rollouts is not None or self._budget.max_usd is not None:
             held = Reservation(self._rollouts, (self._rollouts + self._tries) * self._worst)
             worst = Reservation(rollouts, (rollouts + tries) * self._worst)
-            reason = refusal(self._budget, self.spent, held, worst)
+            reason = refusal(self._budget, self._used(), held, worst)
             if reason is not None:
                 raise OutOfBudget(reason)
         self._rollouts += rollouts
@@ -104,7 +104,17 @@ class Purse:
 
     def used_up(self) -> StopReason | None:
         """Why nothing more may begin; None while at least one rollout may."""
-        return refusal(self._budget, self.spent, Reservation(), Reservation(1, self._worst))
+        if self._budget.max_rollouts is None and self._budget.max_usd is None:
+            return None
+        return refusal(self._budget, self._used(), Reservation(), Reservation(1, self._worst))
+
+    def _used(self) -> Spend:
+        """What limits are set on, of all that was used: looked at with every Ask, so no more."""
+        meters = self.meters.values()
+        return Spend(
+            rollouts=self._before.rollouts + sum(meter.rollouts for meter in meters),
+            usd=self._before.usd + sum(meter.usd for meter in meters),
+        )
 
     @property
     def held(self) -> int:

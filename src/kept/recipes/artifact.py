@@ -111,7 +111,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         },
         facts={
             "spec": str(path.resolve()),
-            "set": list(overrides),
+            **_recorded(overrides),
             "id": task.id or source.folder.name,
             "description": task.description,
             "source": str(source.folder.resolve()),
@@ -167,6 +167,13 @@ def _objective(task: TaskSpec) -> Objective:
         ),
         spec.tie_tolerance,
     )
+
+
+def _recorded(overrides: Sequence[str]) -> dict[str, object]:
+    """What was set besides, for a resume; of variables only the names, for they may be secrets."""
+    hidden = [given for given in overrides if ".env" in given.partition("=")[0]]
+    shown = [given for given in overrides if given not in hidden]
+    return {"set": shown, "set_again": [given.partition("=")[0] for given in hidden]}
 
 
 def _budget(task: TaskSpec) -> Budget:

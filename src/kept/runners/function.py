@@ -78,11 +78,9 @@ class FunctionRunner:
                 raise
             # nobody cancelled us: something that the function waits for was cancelled
             raise RuntimeError(f"CancelledError: {error}") from error
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except Exception:
-            raise
         except BaseException as error:
+            if isinstance(error, Exception | KeyboardInterrupt | GeneratorExit):
+                raise
             # a task that lets it through takes the event loop with it, and so the whole run
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
