@@ -1,6 +1,5 @@
 """Who is next, and when nobody is."""
 
-from dataclasses import replace
 
 from kept.core.budget import Budget, StopReason
 from kept.core.proposal import Turn
@@ -29,24 +28,24 @@ def test_proposers_take_turns_in_the_order_they_were_named():
 
 
 def test_one_that_has_run_dry_is_left_out():
-    state = replace(begun(), exhausted=frozenset({"b"}))
+    state = begun()._replace(exhausted=frozenset({"b"}))
     assert turns(RoundRobin(("b", "a")), state, 2) == [("a", 0), ("a", 1)]
 
 
 def test_one_that_fell_behind_catches_up():
-    state = replace(begun(), turns={"a": 3, "b": 1})
+    state = begun()._replace(turns={"a": 3, "b": 1})
     assert turns(RoundRobin(("a", "b")), state, 3) == [("b", 1), ("b", 2), ("a", 3)]
 
 
 def test_when_all_have_run_dry_there_is_nothing_left():
-    state = replace(begun(), exhausted=frozenset({"a", "b"}))
+    state = begun()._replace(exhausted=frozenset({"a", "b"}))
     stop = RoundRobin(("a", "b")).next(state)
     assert isinstance(stop, StopReason)
     assert stop.kind == "nothing left to propose"
 
 
 def test_a_budget_stops_at_its_iterations_failures_and_minutes():
-    state = replace(begun(), next_step=5, crashes=2)
+    state = begun()._replace(next_step=5, crashes=2)
 
     def kind(budget: Budget, elapsed: float = 0.0) -> str | None:
         stop = budget_stop(budget, state, elapsed)

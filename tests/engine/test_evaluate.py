@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -12,7 +12,7 @@ from kept.core.artifact import Candidate
 from kept.core.budget import Budget, Spend
 from kept.core.case import Case
 from kept.core.plan import Plan
-from kept.core.ports import Scope
+from kept.core.ports import ModelReply, Scope
 from kept.core.proposal import Ask
 from kept.core.rollout import Failure, Job, Pair, Purpose, Rollout, Usage
 from kept.core.score import Outcome
@@ -478,3 +478,100 @@ def test_a_runner_that_makes_a_scene_when_cancelled_does_not_upset_the_purse(sce
     desk = at_a_desk(abandon, made, budget=Budget(max_rollouts=4), workers=2)
     # an answer that came after all was paid for, and counts
     assert desk.purse.spent.rollouts == (2 if scene == "answers" else 0)
+
+
+def test_what_is_left_of_a_budget_goes_to_the_elder_step_however_late_it_asks():
+    async def race(desk: Desk) -> None:
+        younger = asyncio.create_task(desk.answer(ask(4, purpose="screen"), step=1))
+        await desk.runner.clock.sleep(5)
+        await desk.answer(ask(4), step=0)
+        desk.evaluator.opened(1)
+        with pytest.raises(OutOfBudget):
+            await younger
+
+    desk = at_a_desk(race, budget=Budget(max_rollouts=6))
+    assert {job.purpose for job in desk.runner.log} == {"decide"}
+
+
+def test_a_younger_step_waits_for_no_elder_while_there_is_room_for_both():
+    async def race(desk: Desk) -> None:
+        await desk.answer(ask(4, purpose="screen"), step=1)
+        await desk.answer(ask(4), step=0)
+
+    assert len(at_a_desk(race, budget=Budget(max_rollouts=8)).runner.log) == 8
+
+
+def test_an_elder_that_closes_without_asking_gives_its_room_back():
+    async def race(desk: Desk) -> None:
+        younger = asyncio.create_task(desk.answer(ask(4), step=1))
+        await asyncio.sleep(0.01)
+        assert desk.runner.log == []
+        desk.evaluator.opened(1)
+        await younger
+
+    assert len(at_a_desk(race, budget=Budget(max_rollouts=4)).runner.log) == 4
+
+
+class Counting(MemoryJournal):
+    """A journal that counts its writes, and cannot write one of the cases."""
+
+    def __init__(self, unwritable: str = "") -> None:
+        super().__init__()
+        self.writes: list[int] = []
+        self.unwritable = unwritable
+
+    def record(self, rows: Sequence[tuple[int, Job, Outcome]]) -> None:
+        if any(job.case_id == self.unwritable for _, job, _ in rows):
+            raise RunError("this cannot be written down")
+        self.writes.append(len(rows))
+        super().record(rows)
+
+
+def counted(journal: Counting, use: Callable[[Desk], Awaitable[None]], seconds: float) -> None:
+    async def whole() -> None:
+        runner = ScriptedEvaluator(quality=half, seconds=lambda job: seconds)
+        plan = replace(small_plan(runner), cases=small_cases(train=2, holdout=64), workers=8)
+        desk = Desk(runner, plan, journal)
+        await use(desk)
+        await desk.evaluator.close()
+
+    asyncio.run(whole())
+
+
+def test_results_of_one_moment_are_written_together():
+    journal = Counting()
+    counted(journal, lambda desk: desk.answer(ask(64)), 1.0)
+    assert journal.writes == [8] * 8
+
+
+def test_a_result_that_cannot_be_written_takes_no_other_with_it():
+    async def use(desk: Desk) -> None:
+        with pytest.raises(RunError, match="cannot be written"):
+            await desk.answer(ask(8))
+
+    journal = Counting("holdout-3")
+    counted(journal, use, 1.0)
+    written = {record.job.case_id for record in journal.rollouts}
+    assert written == {f"holdout-{n}" for n in range(8)} - {"holdout-3"}
+
+
+def test_calls_of_a_rollout_that_was_cancelled_are_on_the_bill():
+    class Calling(ScriptedEvaluator):
+        async def run(
+            self, job: Job, candidate: Candidate, case: Case, scope: Scope
+        ) -> Rollout | Failure:
+            async def reply() -> ModelReply:
+                return ModelReply("hm", Usage(calls=1, usd=0.25))
+
+            await scope.call({"prompt": case.id}, ModelReply, reply)
+            return await super().run(job, candidate, case, scope)
+
+    async def abandon(desk: Desk) -> None:
+        task = asyncio.create_task(desk.answer(ask(2)))
+        await desk.runner.clock.sleep(0.5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(0)
+
+    desk = at_a_desk(abandon, Calling(quality=half, seconds=lambda job: 1.0))
+    assert (desk.purse.spent.cancelled, desk.purse.spent.usd) == (2, 0.5)

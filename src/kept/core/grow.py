@@ -23,7 +23,8 @@ class Log(Sequence[T]):
     def add(self, item: T) -> "Log[T]":
         """The sequence with one more item at its end."""
         grown: Log[T] = Log.__new__(Log)  # pyright: ignore[reportUnknownVariableType] # T is erased here
-        fresh = self._size == len(self._items)
+        # an empty one may be anybody's default, so it shares nothing
+        fresh = 0 < self._size == len(self._items)
         grown._items = self._items if fresh else self._items[: self._size]
         grown._items.append(item)
         grown._size = self._size + 1
@@ -73,7 +74,7 @@ class Seen:
         if item in self:
             return self
         grown = Seen()
-        fresh = self._size == len(self._order)
+        fresh = 0 < self._size == len(self._order)
         grown._order = self._order if fresh else {member: at for at, member in enumerate(self)}
         grown._order[item] = self._size
         grown._size = self._size + 1

@@ -161,8 +161,8 @@ class Journal(Protocol):
         """Write one event."""
         ...
 
-    def record(self, step: int, job: Job, outcome: Outcome) -> None:
-        """Write one finished pair."""
+    def record(self, rows: Sequence[tuple[int, Job, Outcome]]) -> None:
+        """Write finished pairs, each with the step that pays for it; all of them or none."""
         ...
 
     def tail(self, start: int) -> Sequence[tuple[int, Job, Outcome]]:

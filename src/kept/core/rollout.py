@@ -85,14 +85,13 @@ _NO_METRICS: Mapping[str, float] = {}
 _NO_FILES: Mapping[str, bytes] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
-    """What a runner brought back from one execution."""
+class Rollout(NamedTuple):
+    """What a runner brought back from one execution; a tuple, as there are so many of them."""
 
     output: str = ""
-    metrics: Mapping[str, float] = field(default_factory=lambda: _NO_METRICS)
+    metrics: Mapping[str, float] = _NO_METRICS
     """Measures the runner took itself; a scorer adds to them."""
-    files: Mapping[str, bytes] = field(default_factory=lambda: _NO_FILES)
+    files: Mapping[str, bytes] = _NO_FILES
     """What the execution left in its output folder."""
     trace: tuple[TraceItem, ...] = ()
     usage: Usage = FREE

@@ -4,8 +4,8 @@ Live run, resume, report and page all call `advance`. The state is small: it nev
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import assert_never
+from dataclasses import replace
+from typing import Any, NamedTuple, assert_never
 
 from kept.core.budget import Spend, StopReason
 from kept.core.event import (
@@ -21,13 +21,15 @@ from kept.core.grow import Log, Seen
 from kept.core.proposal import ClosedStep, Note, Proposal, Reply, Skip, Turn
 from kept.core.score import Evaluation
 
+NOTHING = Spend()
+_NONE: Mapping[str, Any] = {}
+
 
 class FoldError(ValueError):
     """An event that cannot follow the ones before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenStep:
+class OpenStep(NamedTuple):
     """A step without a verdict."""
 
     step: int
@@ -38,12 +40,11 @@ class OpenStep:
     rebases: int = 0
     reply: Reply | None = None
     """None while the proposer is at work."""
-    spend: Spend = field(default_factory=Spend)
+    spend: Spend = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """Where a run stands."""
+class State(NamedTuple):
+    """Where a run stands; a tuple, because a new one is made with every event."""
 
     started: RunStarted | None = None
     incumbent: str = ""
@@ -53,10 +54,10 @@ class State:
     next_step: int = 0
     open: tuple[OpenStep, ...] = ()
     """In step order."""
-    closed: Log[ClosedStep] = field(default_factory=Log[ClosedStep])
-    judged: Seen = field(default_factory=Seen)
+    closed: Log[ClosedStep] = Log[ClosedStep]()
+    judged: Seen = Seen()
     """Ids of the candidates that have had a verdict."""
-    turns: Mapping[str, int] = field(default_factory=dict[str, int])
+    turns: Mapping[str, int] = _NONE
     """Steps opened by proposer."""
     exhausted: frozenset[str] = frozenset()
     """Proposers that have no more to give."""
@@ -65,15 +66,13 @@ class State:
     dry: int = 0
     """Steps closed since the last keep."""
     memory: tuple[Note, ...] = ()
-    spend: Spend = field(default_factory=Spend)
+    spend: Spend = NOTHING
     """Of closed steps."""
     elapsed: float = 0.0
     """Wall time of past sittings; a killed one counts up to its last event."""
     sitting: tuple[float, float] | None = None
     """When the present sitting began and when it was last heard of."""
-    evaluations: Mapping[str, tuple[Evaluation, ...]] = field(
-        default_factory=dict[str, tuple[Evaluation, ...]]
-    )
+    evaluations: Mapping[str, tuple[Evaluation, ...]] = _NONE
     """Latest tallies of the seed, the incumbent and the best."""
     stopped: StopReason | None = None
 
@@ -88,7 +87,7 @@ class State:
 
     def settled(self) -> "State":
         """The state without what may differ between two sittings of the same run."""
-        return replace(self, spend=Spend(), elapsed=0.0, sitting=None, started=None)
+        return self._replace(spend=Spend(), elapsed=0.0, sitting=None, started=None)
 
 
 def advance(state: State, event: Event) -> State:
@@ -101,13 +100,13 @@ def advance(state: State, event: Event) -> State:
                 raise FoldError("a second `run_started`")
             sitting = (event.t, event.t)
             seed = event.seed
-            return replace(state, started=event, incumbent=seed, best=seed, sitting=sitting)
+            return state._replace(started=event, incumbent=seed, best=seed, sitting=sitting)
         case RunResumed():
             return _resumed(state, event)
         case RunStopped():
             began = state.sitting[0] if state.sitting else event.t
             elapsed = state.elapsed + max(0.0, event.t - began)
-            return replace(state, stopped=event.reason, elapsed=elapsed, sitting=None)
+            return state._replace(stopped=event.reason, elapsed=elapsed, sitting=None)
         case StepOpened():
             return _opened(state, event)
         case Proposed():
@@ -121,8 +120,7 @@ def advance(state: State, event: Event) -> State:
 def _resumed(state: State, event: RunResumed) -> State:
     assert state.started is not None, "the first event is `run_started`"
     facts = {**state.started.facts, **event.facts}
-    return replace(
-        state,
+    return state._replace(
         started=replace(state.started, facts=facts),
         stopped=None,
         elapsed=state.elapsed + _length(state.sitting),
@@ -153,8 +151,7 @@ def _opened(state: State, event: StepOpened) -> State:
         raise FoldError(f"step {event.step} opened on {event.incumbent}, not on the incumbent")
     step = OpenStep(event.step, event.turn, event.incumbent, event.rollouts_at)
     name = event.turn.proposer
-    return replace(
-        state,
+    return state._replace(
         sitting=_heard(state, event.t),
         next_step=event.step + 1,
         open=(*state.open, step),
@@ -167,9 +164,9 @@ def _proposed(state: State, event: Proposed) -> State:
     step = state.open[at]
     if step.reply is not None:
         raise FoldError(f"step {event.step} was proposed twice")
-    changed = replace(step, reply=event.reply, spend=event.spend)
+    changed = step._replace(reply=event.reply, spend=event.spend)
     others = (*state.open[:at], changed, *state.open[at + 1 :])
-    return replace(state, open=others, sitting=_heard(state, event.t))
+    return state._replace(open=others, sitting=_heard(state, event.t))
 
 
 def _closed(state: State, event: StepClosed) -> State:
@@ -184,13 +181,12 @@ def _closed(state: State, event: StepClosed) -> State:
     best = event.candidate if verdict.best and event.candidate else state.best
     memory = (*state.memory, step.reply) if isinstance(step.reply, Note) else state.memory
     spent_out = isinstance(step.reply, Skip) and step.reply.exhausted
-    return replace(
-        state,
+    return state._replace(
         incumbent=incumbent,
         best=best,
         best_step=event.step if best != state.best else state.best_step,
         # a keep moves the ground under every open step: each is judged anew against it
-        open=tuple(replace(s, incumbent=incumbent, rebases=s.rebases + 1) for s in rest)
+        open=tuple(s._replace(incumbent=incumbent, rebases=s.rebases + 1) for s in rest)
         if kept
         else tuple(rest),
         closed=state.closed.add(_closed_step(step, event)),

@@ -1,23 +1,23 @@
 """Rollouts: candidates × cases × repeats on a pool of workers.
 
 Pairs that are known are served from memory; pairs under way are joined, not started twice. A result
-is in the journal before anyone hears of it. Work that nobody waits for any more is cancelled, and a
-runner that is cancelled must leave nothing running.
+is in the journal before anyone hears of it; results that arrive in the same moment are written
+together. Work that nobody waits for any more is cancelled, and a runner that is cancelled must
+leave nothing running.
 """
 
 import asyncio
-import heapq
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.proposal import Ask
-from kept.core.rollout import FREE, Failure, Job, Pair, Rollout, Usage
+from kept.core.rollout import FREE, Failure, Job, Pair, Usage
 from kept.core.score import Outcome, Score, usable
 from kept.engine.known import Known, answered
 from kept.engine.purse import OutOfBudget, Purse
 from kept.engine.scope import JournalScope
+from kept.engine.work import Order, Queue, Work
 from kept.errors import RunError
 
 LAST = 5.0
@@ -26,48 +26,13 @@ LAST = 5.0
 BACKOFF = 0.5
 """Seconds before the second try of a rollout; doubles with each further one."""
 
+MOMENT = 0.001
+"""Seconds for which a result may wait for others to be written with it."""
+
+BATCH = 64
+"""Results that are written together at most."""
+
 Listener = Callable[[int, Job, Outcome], None]
-
-
-class _Order:
-    """Someone waiting for a number of pairs."""
-
-    __slots__ = ("future", "left", "step")
-
-    def __init__(self, left: int, step: int) -> None:
-        self.left = left
-        self.step = step
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-
-class _Work:
-    """One pair to be rolled out."""
-
-    __slots__ = (
-        "called",
-        "job",
-        "orders",
-        "rollout",
-        "scope_usage",
-        "started",
-        "step",
-        "task",
-        "tries",
-        "usage",
-    )
-
-    def __init__(self, job: Job, step: int, order: _Order) -> None:
-        self.job = job
-        self.step = step
-        self.orders = [order]
-        self.task: asyncio.Task[None] | None = None
-        self.started = 0.0
-        self.tries = 1
-        self.called = False
-        """Whether calls were made through its scope."""
-        self.rollout: Rollout | None = None
-        self.usage: Usage = FREE
-        self.scope_usage: Usage = FREE
 
 
 class Evaluator:
@@ -85,71 +50,110 @@ class Evaluator:
         self._known = known
         self._purse = purse
         self._clock = clock
-        self._queue: list[tuple[int, int, _Work]] = []
-        self._works: dict[Job, _Work] = {}
+        self._queue = Queue()
+        self._works: dict[Job, Work] = {}
+        self._done: list[Work] = []
+        """What ended in this moment, to be written and told."""
+        self._orders: set[Order] = set()
         self._workers: set[asyncio.Task[None]] = set()
-        self._queued = 0
         self._growing = False
         self._closed = False
         self._released = asyncio.Event()
-        self.wanted: Counter[str] = Counter()
-        """Candidates that someone waits for."""
+        self._first_open = 0
+        self._asked: set[int] = set()
+        """Open steps whose gate has asked."""
+        self._largest = 0
+        """Rollouts that one Order asked for at most."""
         self.listener: Listener = _nobody
+
+    @property
+    def wanted(self) -> set[str]:
+        """Candidates that someone waits for."""
+        return {id_ for order in self._orders for id_ in order.candidates}
+
+    def opened(self, first: int) -> None:
+        """Hear which step is now the oldest that is open."""
+        self._first_open = first
+        self._asked = {step for step in self._asked if step >= first}
+        self._released.set()
 
     async def answer(self, asks: Sequence[Ask], step: int) -> None:
         """Have every pair of these Asks known; raises `OutOfBudget` where they do not fit."""
-        # each once: a pair that is named twice is rolled out, and set aside for, once
-        wanted = list(dict.fromkeys(job for ask in asks for job in self._unknown(ask)))
+        wanted = self._unknown(asks)
+        if not wanted:
+            return
         fresh = [job for job in wanted if job not in self._works]
-        if not wanted:
-            return
-        await self._reserve(len(fresh))
-        # while waiting, others may have started, or finished, what is wanted here
-        wanted = list(dict.fromkeys(job for ask in asks for job in self._unknown(ask)))
-        started = [job for job in fresh if job in self._works or job not in wanted]
-        if started:
+        if await self._reserve(len(fresh), step):
+            # while waiting, others may have started, or finished, what is wanted here
+            wanted = self._unknown(asks)
+            started = [job for job in fresh if job in self._works or job not in wanted]
             self._purse.release(len(started))
-        if not wanted:
-            return
-        order = _Order(len(wanted), step)
-        for job in wanted:
+            if not wanted:
+                return
+        if any(ask.purpose not in ("feedback", "probe") for ask in asks):
+            self._heard_from(step)
+        await self._wait(self._order(wanted, step, {ask.candidate for ask in asks}))
+
+    def _order(self, wanted: Mapping[Job, Pair], step: int, candidates: set[str]) -> Order:
+        """Join what is under way, and queue the rest."""
+        order = Order(len(wanted), step, candidates)
+        new: list[Work] = []
+        for job, pair in wanted.items():
             work = self._works.get(job)
             if work is not None:
                 work.orders.append(order)
-                continue
-            work = self._works[job] = _Work(job, step, order)
-            heapq.heappush(self._queue, (step, self._queued, work))
-            self._queued += 1
+            else:
+                work = self._works[job] = Work(job, pair, step, order)
+                new.append(work)
+        self._queue.put(step, new)
         self._start_workers()
-        self.wanted.update(ask.candidate for ask in asks)
+        return order
+
+    async def _wait(self, order: Order) -> None:
+        self._orders.add(order)
         try:
             await order.future
         except asyncio.CancelledError:
             self._abandon(order)
             raise
         finally:
-            self.wanted.subtract(ask.candidate for ask in asks)
+            self._orders.discard(order)
 
-    async def _reserve(self, rollouts: int) -> None:
-        """Set aside for so many rollouts; where they do not fit now, wait for what others hold.
+    async def _reserve(self, rollouts: int, step: int) -> bool:
+        """Set aside for so many rollouts, and tell whether that took waiting.
 
-        Only when nobody holds anything is it certain that they do not fit at all.
+        Where they do not fit now, wait for what others hold: only when nobody holds anything is it
+        certain that they do not fit at all. A step leaves room for its elders that have yet to ask,
+        so that what is left of a budget goes to steps in their order, whoever is quicker.
         """
+        waited = False
+        self._largest = max(self._largest, rollouts)
         while True:
+            elders = self._silent_elders(step) if self._purse.limited else 0
             try:
-                self._purse.reserve(rollouts)
+                self._purse.reserve(rollouts, leave=elders * self._largest)
             except OutOfBudget as error:
-                if error.reason.kind == "minutes" or not self._purse.held:
+                if error.reason.kind == "minutes" or not (self._purse.held or elders):
+                    self._heard_from(step)
                     raise
+                waited = True
                 self._released.clear()
                 await self._released.wait()
             else:
-                return
+                return waited
+
+    def _heard_from(self, step: int) -> None:
+        """No room needs to be left for this step any more."""
+        self._asked.add(step)
+        self._released.set()
+
+    def _silent_elders(self, step: int) -> int:
+        return sum(elder not in self._asked for elder in range(self._first_open, step))
 
     def outcomes(self, ask: Ask) -> list[tuple[Pair, Outcome]]:
         """What came of an Ask, in the order it was asked."""
-        row = self._known.of(ask.candidate)
-        return [(pair, row[ask.purpose, pair]) for pair in ask.pairs]
+        row = self._known.of(ask.candidate, ask.purpose)
+        return [(pair, row[pair]) for pair in ask.pairs]
 
     def pause(self) -> None:
         """Start nothing more; what is in flight goes on."""
@@ -159,6 +163,7 @@ class Evaluator:
         """Wait a bounded time for what is in flight; workers end when paused."""
         if self._workers:
             await asyncio.wait(set(self._workers), timeout=seconds)
+        self._write()
 
     async def close(self) -> None:
         """Cancel what is left and wait until it is gone."""
@@ -170,16 +175,20 @@ class Evaluator:
         if workers:
             # bounded: user code that swallows its cancellation must not keep us
             await asyncio.wait(workers, timeout=LAST)
+        self._write()
         self._works.clear()
 
-    def _unknown(self, ask: Ask) -> list[Job]:
-        row = self._known.of(ask.candidate)
-        candidate, purpose = ask.candidate, ask.purpose
-        return [
-            Job(candidate, pair[0], pair[1], purpose)
-            for pair in ask.pairs
-            if (known := row.get((purpose, pair))) is None or not answered(known)
-        ]
+    def _unknown(self, asks: Sequence[Ask]) -> dict[Job, Pair]:
+        """What is asked for and not known, each once."""
+        found: dict[Job, Pair] = {}
+        for ask in asks:
+            candidate, purpose = ask.candidate, ask.purpose
+            row = self._known.of(candidate, purpose)
+            for pair in ask.pairs:
+                known = row.get(pair)
+                if known is None or not answered(known):
+                    found[Job(candidate, pair[0], pair[1], purpose)] = pair
+        return found
 
     def _start_workers(self) -> None:
         """Start a worker if there is none, and more as long as those at work have to wait.
@@ -214,8 +223,7 @@ class Evaluator:
     async def _worker(self) -> None:
         me = asyncio.current_task()
         assert me is not None
-        while self._queue and not self._closed:
-            _, _, work = heapq.heappop(self._queue)
+        while not self._closed and (work := self._queue.take()) is not None:
             if self._works.get(work.job) is not work:
                 continue
             work.task = me
@@ -236,17 +244,14 @@ class Evaluator:
                 self._fail(work, RunError(f"the runner raised {type(error).__name__}: {error}"))
                 raise
 
-    async def _roll_out(self, work: _Work) -> None:
+    async def _roll_out(self, work: Work) -> None:
         work.started = self._clock.monotonic()
         outcome = await self._attempt(work)
         if outcome.failure is not None and outcome.failure.retryable:
             outcome = await self._retry(work, outcome)
         self._finish(work, outcome)
-        # what is settled will not be run again; what an outage left open may be, up to the miss
-        if work.called and answered(outcome):
-            self._journal.forget_calls(work.job.scope)
 
-    async def _retry(self, work: _Work, outcome: Outcome) -> Outcome:
+    async def _retry(self, work: Work, outcome: Outcome) -> Outcome:
         """Try again, as long as that is allowed and may help."""
         try:
             while outcome.failure is not None and outcome.failure.retryable:
@@ -270,11 +275,11 @@ class Evaluator:
             return False
         return True
 
-    async def _attempt(self, work: _Work) -> Outcome:
+    async def _attempt(self, work: Work) -> Outcome:
         job = work.job
         candidate = self._known.candidate(job.candidate_id)
         case = self._cases[job.case_id]
-        scope = JournalScope(self._journal, job)
+        work.scope = scope = JournalScope(self._journal, job)
         rollout = work.rollout
         if rollout is None:
             rollout = await self._runner.run(job, candidate, case, scope)
@@ -289,7 +294,7 @@ class Evaluator:
             score = self._objective.fault(score.metrics) or usable(score)
         return self._outcome(work, scope, score)
 
-    def _outcome(self, work: _Work, scope: JournalScope, end: Score | Failure) -> Outcome:
+    def _outcome(self, work: Work, scope: JournalScope, end: Score | Failure) -> Outcome:
         items = work.rollout.trace if work.rollout is not None else ()
         trace = self._journal.put(items) if items else ""
         # calls made through the scope are counted there, also those of earlier tries, which it
@@ -302,41 +307,74 @@ class Evaluator:
         if self._plan.worst_usd and not usage.usd:
             # nothing told what it cost, so it is charged with what it may cost at most
             usage = usage + Usage(usd=self._plan.worst_usd * work.tries)
-        seconds = self._clock.monotonic() - work.started
+        work.ended = self._clock.monotonic()
+        seconds = work.ended - work.started
         if isinstance(end, Failure):
             return Outcome({}, end, (), usage, seconds, work.tries, trace)
         return Outcome(end.metrics, None, end.findings, usage, seconds, work.tries, trace)
 
-    def _finish(self, work: _Work, outcome: Outcome) -> None:
+    def _finish(self, work: Work, outcome: Outcome) -> None:
+        """Have it written with whatever else ends in this moment, as each write has its price."""
+        work.outcome = outcome
+        done = self._done
+        done.append(work)
+        if len(done) == 1:
+            asyncio.get_running_loop().call_soon(self._write)
+        elif len(done) >= BATCH or work.ended - done[0].ended >= MOMENT:
+            self._write()
+
+    def _write(self) -> None:
         """Journal first; then tell."""
-        job, step = work.job, work.step
-        if work.orders and all(order.step != step for order in work.orders):
-            # the step that asked first is closed; one that joined it pays
-            step = work.orders[0].step
-        self._journal.record(step, job, outcome)
-        self._known.add(job, outcome)
+        done, self._done = self._done, []
+        if done:
+            self._write_together(done)
+
+    def _write_together(self, done: Sequence[Work]) -> None:
+        rows = [(w.payer, w.job, w.outcome) for w in done if w.outcome is not None]
+        try:
+            self._journal.record(rows)
+        except Exception as error:  # noqa: BLE001 # handed on to everyone who waits
+            if len(done) == 1:
+                self._fail(done[0], error)
+                return
+            # one that cannot be written must not take the others with it
+            for work in done:
+                self._write_together([work])
+            return
+        for work, (step, _, outcome) in zip(done, rows, strict=True):
+            try:
+                self._tell(work, step, outcome)
+            except Exception as error:  # noqa: BLE001 # a listener's, and handed on likewise
+                self._fail(work, error)
+
+    def _tell(self, work: Work, step: int, outcome: Outcome) -> None:
+        job = work.job
+        self._known.of(job.candidate_id, job.purpose)[work.pair] = outcome
         self._put_away(work)
         self._purse.meter(step).add(outcome)
         self.listener(step, job, outcome)
+        # what is settled will not be run again; what an outage left open may be, up to the miss
+        if work.called and answered(outcome):
+            self._journal.forget_calls(job.scope)
         for order in work.orders:
             order.left -= 1
             if order.left == 0 and not order.future.done():
                 order.future.set_result(None)
 
-    def _fail(self, work: _Work, error: Exception) -> None:
+    def _fail(self, work: Work, error: Exception) -> None:
         self._put_away(work)
         for order in work.orders:
             if not order.future.done():
                 order.future.set_exception(error)
 
-    def _put_away(self, work: _Work) -> None:
+    def _put_away(self, work: Work) -> None:
         # once: a runner that answers or raises after it was cancelled is put away already
         if self._works.get(work.job) is work:
             del self._works[work.job]
             self._purse.release(1)
             self._released.set()
 
-    def _abandon(self, order: _Order) -> None:
+    def _abandon(self, order: Order) -> None:
         for work in self._works.values():
             if order in work.orders:
                 work.orders.remove(order)
@@ -345,11 +383,11 @@ class Evaluator:
 
     def _sweep(self) -> None:
         """Cancel the work that nobody waits for."""
-        for work in [work for work in self._works.values() if not work.orders]:
+        for work in [w for w in self._works.values() if not w.orders and w.outcome is None]:
             self._put_away(work)
             if work.task is not None:
                 work.task.cancel()
-                self._purse.meter(work.step).cancelled += 1
+                self._purse.meter(work.step).cancel(work.scope.usage if work.scope else FREE)
 
 
 def _nobody(step: int, job: Job, outcome: Outcome) -> None:

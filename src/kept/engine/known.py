@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from kept.core.artifact import Candidate
 from kept.core.ports import Journal
-from kept.core.rollout import Job, Pair, Purpose
+from kept.core.rollout import Pair, Purpose
 from kept.core.score import Outcome
 
-Row = dict[tuple[Purpose, Pair], Outcome]
+Row = dict[Pair, Outcome]
 
 
 class Known:
@@ -19,7 +19,7 @@ class Known:
 
     def __init__(self, journal: Journal, elsewhere: Iterable[str] = ()) -> None:
         self._journal = journal
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, dict[Purpose, Row]] = {}
         self._candidates: dict[str, Candidate] = {}
         self.elsewhere = set(elsewhere)
         """Candidates that may have outcomes in the journal only."""
@@ -37,20 +37,27 @@ class Known:
             self._journal.save(candidate)
             self._candidates[candidate.id] = candidate
 
-    def of(self, candidate: str) -> Row:
-        """What is known of a candidate."""
-        row = self._rows.get(candidate)
+    def of(self, candidate: str, purpose: Purpose) -> Row:
+        """What is known of a candidate for one purpose."""
+        rows = self._rows.get(candidate) or self._recall(candidate)
+        row = rows.get(purpose)
         if row is None:
-            row = self._rows[candidate] = {}
-            if candidate in self.elsewhere:
-                for job, outcome in self._journal.outcomes([candidate]):
-                    if answered(outcome):
-                        row[job.purpose, Pair(job.case_id, job.repeat)] = outcome
+            row = rows[purpose] = {}
         return row
 
-    def add(self, job: Job, outcome: Outcome) -> None:
-        """A pair was finished."""
-        self.of(job.candidate_id)[job.purpose, Pair(job.case_id, job.repeat)] = outcome
+    def count(self, candidate: str) -> int:
+        """Pairs of a candidate that are known, whatever they were for."""
+        rows = self._rows.get(candidate) or self._recall(candidate)
+        return sum(len(row) for row in rows.values())
+
+    def _recall(self, candidate: str) -> dict[Purpose, Row]:
+        rows = self._rows.setdefault(candidate, {})
+        if candidate in self.elsewhere:
+            for job, outcome in self._journal.outcomes([candidate]):
+                if answered(outcome):
+                    pair = Pair(job.case_id, job.repeat)
+                    rows.setdefault(job.purpose, {})[pair] = outcome
+        return rows
 
     def keep_only(self, candidates: set[str]) -> None:
         """Forget the others; the journal still has them."""

@@ -102,6 +102,7 @@ class Loop:
         self._proposing.remember(state, self._opened)
         if state.next_step == 0:
             return
+        self._evaluator.opened(len(state.closed))
         elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
         if state.open:
             waiting = {step.step for step in state.open}
@@ -192,6 +193,7 @@ class Loop:
         )
         self._journal.sync()
         del self._tasks[step.step], self._opened[step.step]
+        self._evaluator.opened(step.step + 1)
         self._proposing.forget(step.step)
         if self.state.incumbent != step.incumbent:
             for later in self.state.open:
@@ -204,13 +206,13 @@ class Loop:
     def _settle(self, step: OpenStep, candidate: str | None) -> Spend:
         """What a step used, and how much of it to no use."""
         tried = set(self._judge.attempts.pop(step.step, ())) - {candidate}
-        moot = sum(len(self._known.of(id_)) for id_ in tried if id_ != self.state.incumbent)
+        moot = sum(self._known.count(id_) for id_ in tried if id_ != self.state.incumbent)
         return self._purse.close(step.step, moot) + step.spend
 
     def _forget(self) -> None:
         """Let go of candidates that are out of play."""
         state = self.state
-        alive = {state.seed, state.incumbent, state.best, *+self._evaluator.wanted}
+        alive = {state.seed, state.incumbent, state.best, *self._evaluator.wanted}
         for step in state.open:
             alive.add(self._opened[step.step].incumbent)
             alive.update(self._judge.attempts.get(step.step, ()))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kept.core.budget import Budget, Reservation, Spend, StopReason, out_of_time, refusal
-from kept.core.rollout import FREE
+from kept.core.rollout import FREE, Usage
 from kept.core.score import Outcome
 
 
@@ -44,12 +44,19 @@ class Meter:
         self.rollouts += 1
         self.retries += outcome.tries - 1
         self.seconds += outcome.seconds
-        usage = outcome.usage
-        if usage is not FREE:
-            self.calls += usage.calls
-            self.tokens_in += usage.tokens_in
-            self.tokens_out += usage.tokens_out
-            self.usd += usage.usd
+        if outcome.usage is not FREE:
+            self._use(outcome.usage)
+
+    def cancel(self, usage: Usage) -> None:
+        """Count a rollout that was stopped in flight, after calls that are to be paid for."""
+        self.cancelled += 1
+        self._use(usage)
+
+    def _use(self, usage: Usage) -> None:
+        self.calls += usage.calls
+        self.tokens_in += usage.tokens_in
+        self.tokens_out += usage.tokens_out
+        self.usd += usage.usd
 
     def spend(self, moot: int = 0) -> Spend:
         """What was counted so far, so many of it to no use."""
@@ -86,15 +93,22 @@ class Purse:
         """All that was used."""
         return sum((meter.spend() for meter in self.meters.values()), self._before)
 
-    def reserve(self, rollouts: int, tries: int = 0) -> None:
+    @property
+    def limited(self) -> bool:
+        """Whether anything but time limits the rollouts."""
+        return self._budget.max_rollouts is not None or self._budget.max_usd is not None
+
+    def reserve(self, rollouts: int, tries: int = 0, leave: int = 0) -> None:
         """Set aside the worst case of so many rollouts, or raise `OutOfBudget`.
 
-        Further tries of a rollout cost money again, but are no rollouts of their own.
+        Further tries of a rollout cost money again, but are no rollouts of their own. So many
+        rollouts as there are to leave must fit besides.
         """
         if late := out_of_time(self._budget, self._elapsed()):
             raise OutOfBudget(late)
-        if self._budget.max_rollouts is not None or self._budget.max_usd is not None:
-            held = Reservation(self._rollouts, (self._rollouts + self._tries) * self._worst)
+        if self.limited:
+            others = self._rollouts + leave
+            held = Reservation(others, (others + self._tries) * self._worst)
             worst = Reservation(rollouts, (rollouts + tries) * self._worst)
             reason = refusal(self._budget, self._used(), held, worst)
             if reason is not None:
@@ -104,7 +118,7 @@ class Purse:
 
     def used_up(self) -> StopReason | None:
         """Why nothing more may begin; None while at least one rollout may."""
-        if self._budget.max_rollouts is None and self._budget.max_usd is None:
+        if not self.limited:
             return None
         return refusal(self._budget, self._used(), Reservation(), Reservation(1, self._worst))
 

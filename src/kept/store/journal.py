@@ -103,14 +103,17 @@ class RunJournal:
         if isinstance(event, StepClosed):
             self._steps.write(self._clean(wire.encode(row_of(event, at, len(line)))) + b"\n")
 
-    def record(self, step: int, job: Job, outcome: Outcome) -> None:
-        """Write one finished pair."""
+    def record(self, rows: Sequence[tuple[int, Job, Outcome]]) -> None:
+        """Write finished pairs, in one go."""
+        self._rollouts.write(b"".join([self._line(*row) for row in rows]))
+
+    def _line(self, step: int, job: Job, outcome: Outcome) -> bytes:
         line = wire.encode_rollout(step, job, outcome)
         if self._secrets:
             line = self._clean(line)
         if b":null" in line:
             check_readable(line)
-        self._rollouts.write(line + b"\n")
+        return line + b"\n"
 
     def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
         """Every recorded outcome of these candidates, oldest first."""

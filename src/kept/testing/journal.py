@@ -76,9 +76,10 @@ class MemoryJournal:
         """Write one event."""
         self.records.append(event)
 
-    def record(self, step: int, job: Job, outcome: Outcome) -> None:
-        """Write one finished pair."""
-        self._write(RolloutRecord(step, job, outcome))
+    def record(self, rows: Sequence[tuple[int, Job, Outcome]]) -> None:
+        """Write finished pairs."""
+        for row in rows:
+            self._write(RolloutRecord(*row))
 
     def tail(self, start: int) -> Sequence[tuple[int, Job, Outcome]]:
         """Step, job and outcome of every rollout behind an offset; calls are at hand again."""

@@ -75,10 +75,9 @@ class JournalSuite:
     def test_the_rollouts_behind_an_offset_come_back(self) -> None:
         """Those before it do not."""
         journal = self.make_journal()
-        journal.record(0, job("a"), OUTCOMES[0])
+        journal.record([(0, job("a"), OUTCOMES[0])])
         start = journal.rollouts_size
-        for number, outcome in enumerate(OUTCOMES):
-            journal.record(number, job("b", number), outcome)
+        journal.record([(n, job("b", n), outcome) for n, outcome in enumerate(OUTCOMES)])
         assert journal.rollouts_size > start
         journal = self.reopen(journal)
         assert [tuple(row) for row in journal.tail(start)] == [
@@ -93,8 +92,7 @@ class JournalSuite:
         quoting = Outcome(failure=Failure("crash", "candidate", 'said "candidate":"ab" and died'))
         written = [(job("ab", n), outcome) for n, outcome in enumerate(OUTCOMES)]
         for at, (mine, outcome) in enumerate(written):
-            journal.record(at, mine, outcome)
-            journal.record(at, job("abc", at), quoting)
+            journal.record([(at, mine, outcome), (at, job("abc", at), quoting)])
         journal = self.reopen(journal)
         assert list(journal.outcomes(["ab"])) == written
         assert len(journal.outcomes(["ab", "abc"])) == 2 * len(written)

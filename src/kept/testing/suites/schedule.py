@@ -1,6 +1,5 @@
 """What every schedule must do, whatever it plans."""
 
-from dataclasses import replace
 
 from kept.core.budget import Spend, StopReason
 from kept.core.event import Proposed, RunStarted, StepClosed, StepOpened
@@ -60,7 +59,7 @@ class ScheduleSuite:
 
     def test_a_stop_has_its_reason(self) -> None:
         """When every proposer has run dry, there is nothing left to plan."""
-        dry = replace(self.start(), exhausted=frozenset(self.proposers()))
+        dry = self.start()._replace(exhausted=frozenset(self.proposers()))
         stop = self.make_schedule().next(dry)
         assert isinstance(stop, StopReason), f"a turn, though nobody has more to give: {stop}"
         assert stop.message, "a stop says why"
@@ -68,7 +67,7 @@ class ScheduleSuite:
     def test_who_has_run_dry_gets_no_turn(self) -> None:
         """The others go on."""
         for name in self.proposers():
-            dry = replace(self.start(), exhausted=frozenset({name}))
+            dry = self.start()._replace(exhausted=frozenset({name}))
             turn = self.make_schedule().next(dry)
             assert isinstance(turn, StopReason) or turn.proposer != name
 

@@ -1,0 +1,99 @@
+"""What is to be rolled out, and who waits for it."""
+
+import asyncio
+import heapq
+
+from kept.core.rollout import FREE, Job, Pair, Rollout, Usage
+from kept.core.score import Outcome
+from kept.engine.scope import JournalScope
+
+
+class Order:
+    """Someone waiting for a number of pairs."""
+
+    __slots__ = ("candidates", "future", "left", "step")
+
+    def __init__(self, left: int, step: int, candidates: set[str]) -> None:
+        self.left = left
+        self.step = step
+        self.candidates = candidates
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Work:
+    """One pair to be rolled out."""
+
+    __slots__ = (
+        "called",
+        "ended",
+        "job",
+        "orders",
+        "outcome",
+        "pair",
+        "rollout",
+        "scope",
+        "scope_usage",
+        "started",
+        "step",
+        "task",
+        "tries",
+        "usage",
+    )
+
+    def __init__(self, job: Job, pair: Pair, step: int, order: Order) -> None:
+        self.job = job
+        self.pair = pair
+        self.step = step
+        self.orders = [order]
+        self.task: asyncio.Task[None] | None = None
+        self.started = 0.0
+        self.ended = 0.0
+        self.tries = 1
+        self.scope: JournalScope | None = None
+        """Of the try that is under way."""
+        self.called = False
+        """Whether calls were made through its scopes."""
+        self.rollout: Rollout | None = None
+        self.usage: Usage = FREE
+        self.scope_usage: Usage = FREE
+        self.outcome: Outcome | None = None
+        """Set when it is done, a moment before it is written and told."""
+
+    @property
+    def payer(self) -> int:
+        """The step that pays for it: the one that asked first, or one that joined and is left."""
+        steps = [order.step for order in self.orders]
+        return self.step if self.step in steps or not steps else steps[0]
+
+
+class Queue:
+    """Work that waits for a worker: that of elder steps first, then in the order it came."""
+
+    def __init__(self) -> None:
+        self._batches: list[tuple[int, int, list[Work]]] = []
+        self._count = 0
+
+    def put(self, step: int, works: list[Work]) -> None:
+        """Add what one Order brought."""
+        works.reverse()  # taken from the end
+        heapq.heappush(self._batches, (step, self._count, works))
+        self._count += 1
+
+    def take(self) -> Work | None:
+        """The next one."""
+        while self._batches:
+            works = self._batches[0][2]
+            if works:
+                return works.pop()
+            heapq.heappop(self._batches)
+        return None
+
+    def clear(self) -> None:
+        """Drop all of it."""
+        self._batches.clear()
+
+    def __len__(self) -> int:
+        return sum(len(works) for _, _, works in self._batches)
+
+    def __bool__(self) -> bool:
+        return any(works for _, _, works in self._batches)
