@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from kept.core.edit import Append, Delete, InsertAfter, Replace, SetValue, Write
     from kept.core.guard import Guard, LengthGuard, SectionsGuard, StuffingGuard
     from kept.core.objective import Constraint, Objective, TieBreaker
+    from kept.core.ports import Gate, Proposer, Runner, Scope, Scorer, Sink
     from kept.core.proposal import Ask, Brief, Note, Proposal, Skip
-    from kept.core.rollout import Failure, Rollout
+    from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
     from kept.core.score import Evaluation, Finding, Score
     from kept.core.verdict import Verdict
     from kept.errors import JournalError, KeptError, RunError, SetupError, SpecError
@@ -36,7 +37,8 @@ _HOMES = {
     "core.guard": ("Guard", "LengthGuard", "SectionsGuard", "StuffingGuard"),
     "core.objective": ("Constraint", "Objective", "TieBreaker"),
     "core.proposal": ("Ask", "Brief", "Note", "Proposal", "Skip"),
-    "core.rollout": ("Failure", "Rollout"),
+    "core.ports": ("Gate", "Proposer", "Runner", "Scope", "Scorer", "Sink"),
+    "core.rollout": ("Failure", "Job", "Pair", "Rollout", "TraceItem", "Usage"),
     "core.score": ("Evaluation", "Finding", "Score"),
     "core.verdict": ("Verdict",),
     "errors": ("JournalError", "KeptError", "RunError", "SetupError", "SpecError"),
@@ -61,14 +63,18 @@ __all__ = [
     "Failure",
     "Finding",
     "Follow",
+    "Gate",
     "Guard",
     "InsertAfter",
+    "Job",
     "JournalError",
     "KeptError",
     "LengthGuard",
     "Note",
     "Objective",
+    "Pair",
     "Proposal",
+    "Proposer",
     "Region",
     "Replace",
     "Result",
@@ -76,12 +82,16 @@ __all__ = [
     "Rules",
     "Run",
     "RunError",
+    "Runner",
+    "Scope",
     "Score",
+    "Scorer",
     "SectionsGuard",
     "Selection",
     "SetValue",
     "SetupError",
     "Sigma",
+    "Sink",
     "Skip",
     "SpecError",
     "Spend",
@@ -89,6 +99,8 @@ __all__ = [
     "Strict",
     "StuffingGuard",
     "TieBreaker",
+    "TraceItem",
+    "Usage",
     "Verdict",
     "Write",
     "__version__",

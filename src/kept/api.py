@@ -4,10 +4,12 @@ import asyncio
 import hashlib
 import inspect
 import logging
+import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -65,7 +67,8 @@ class Result:
 
     def _tried(self) -> str:
         state = self.state
-        return f"{len(state.closed)} steps, {state.keeps} kept, {state.spend.rollouts} rollouts"
+        proposals = sum(not step.verdict.idle for step in state.closed)
+        return f"{proposals} proposals, {state.keeps} kept, {state.spend.rollouts} rollouts"
 
 
 def optimize(  # noqa: PLR0913 # one function is the whole API; all but three have defaults
@@ -212,6 +215,8 @@ async def _sit(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
 
 def _in_thread(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
     done: list[Ended | BaseException] = []
+    stops: list[Callable[[], None]] = []
+    watch = replace(watch, on_start=stops.append)
 
     def work() -> None:
         try:
@@ -220,11 +225,30 @@ def _in_thread(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
             done.append(error)
 
     thread = threading.Thread(target=work, name="kept-run")
-    thread.start()
-    thread.join()
+    with _ctrl_c(stops):
+        thread.start()
+        thread.join()
     if isinstance(done[0], BaseException):
         raise done[0]
     return done[0]
+
+
+@contextmanager
+def _ctrl_c(stops: Sequence[Callable[[], None]]) -> Generator[None]:
+    """Have Ctrl-C stop the run in good order, where the event loop around us would swallow it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals go to the main thread
+        return
+
+    def ask(number: int, frame: object) -> None:
+        for stop in stops:
+            stop()
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _check(artifact: object, evaluate: object, proposers: object) -> None:

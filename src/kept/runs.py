@@ -1,11 +1,13 @@
 """Starting a run and going on with one: a plan, a folder, and the loop between them."""
 
 import asyncio
+import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from kept._version import __version__
 from kept.core.event import RunResumed, RunStarted
@@ -32,6 +34,8 @@ class Watch:
     """Whether Ctrl-C and SIGTERM stop it in good order; only the main thread may ask for this."""
     on_signal: Callable[[], None] | None = None
     """Told of each such signal, so that a person hears that it was heard."""
+    on_start: Callable[[Callable[[], None]], None] | None = None
+    """Given what asks the sitting to stop, from whatever thread."""
 
 
 class Ended(NamedTuple):
@@ -76,7 +80,7 @@ async def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Ended:
                 f"{folder / 'journal.jsonl'} is empty: the run ended before it began",
                 hint="start it again; nothing was spent",
             )
-        check_drift(started.inputs, inputs_of(plan), folder.name)
+        check_drift(started.inputs, inputs_of(plan), folder.name, start_command(plan.facts))
         event = RunResumed(version=__version__, facts=facts_of(plan), t=watch.clock.time())
         return Ended(folder, await _sit(plan, journal, past, event, watch))
     finally:
@@ -105,6 +109,8 @@ async def _sit(
         if watch.on_signal is not None:
             watch.on_signal()
 
+    if watch.on_start is not None:
+        watch.on_start(lambda: _ask(running, interrupt))
     if watch.signals:
         for number in (signal.SIGINT, signal.SIGTERM):
             running.add_signal_handler(number, interrupt)
@@ -116,14 +122,33 @@ async def _sit(
                 running.remove_signal_handler(number)
 
 
-def check_drift(then: Mapping[str, str], now: Mapping[str, str], run: str) -> None:
-    """Refuse to go on with a run whose inputs are not what they were."""
+def _ask(running: asyncio.AbstractEventLoop, interrupt: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # it is over
+        running.call_soon_threadsafe(interrupt)
+
+
+def check_drift(then: Mapping[str, str], now: Mapping[str, str], run: str, anew: str = "") -> None:
+    """Refuse to go on with a run whose inputs are not what they were; `anew` starts another."""
     drifted = sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
     if drifted:
         raise JournalError(
             f"cannot resume {run}: {', '.join(drifted)} changed since it started",
-            hint="put that back as it was, or start a new run",
+            hint="put that back as it was, or start a new run" + (f": `{anew}`" if anew else ""),
         )
+
+
+def start_command(facts: Mapping[str, object]) -> str:
+    """The command line that starts another run of the same spec; empty for a run without one."""
+    spec = facts.get("spec")
+    if not spec:
+        return ""
+    path, here = Path(str(spec)), Path.cwd()
+    words = ["kept", "optimize", str(path.relative_to(here) if path.is_relative_to(here) else path)]
+    # of what was not written down only the names are known
+    hidden = [f"{key}=…" for key in cast("list[str]", facts.get("set_again") or [])]
+    for given in (*cast("list[str]", facts.get("set") or []), *hidden):
+        words += ["--set", given]
+    return shlex.join(words)
 
 
 def inputs_of(plan: Plan) -> dict[str, str]:

@@ -10,6 +10,11 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from kept.errors import RunError
+
+HANGING = 256
+"""Calls that may hang at once: each holds a thread that nothing can end."""
+
 _Call = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]"]
 
 
@@ -32,6 +37,7 @@ class Threads:
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._limit = most + HANGING
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._started = 0
         self._calling = 0
@@ -42,6 +48,11 @@ class Threads:
         """Call a function in a thread."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         with self._lock:
+            if self._most >= self._limit:
+                raise RunError(
+                    f"{HANGING} calls of {getattr(function, '__qualname__', function)} hang",
+                    hint="give what it waits for a time limit of its own: a thread cannot be ended",
+                )
             self._calling += 1
             start = self._started < min(self._most, self._calling)
             self._started += start

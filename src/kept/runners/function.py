@@ -15,6 +15,7 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.errors import KeptError
 from kept.threads import Threads
 
 Evaluate = Callable[..., Any]
@@ -63,6 +64,8 @@ class FunctionRunner:
                     message = f"no answer within {self._timeout:g} s"
                     return Failure("timeout", "candidate", message)
                 answer = work.result()
+        except KeptError:
+            raise
         except Exception as error:  # noqa: BLE001 # the port wrapper: a user's exception is a value
             return failure_of(error)
         return self._rollout(answer)

@@ -48,6 +48,8 @@ def swap_best(folder: Path, candidate: Candidate) -> None:
         fresh = folder / ".best.link"
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(Path(".best") / candidate.id)
+        if link.is_dir() and not link.is_symlink():
+            shutil.rmtree(link)  # the run was copied by something that follows links
         fresh.replace(link)
         for old in shelf.iterdir():
             if old.name != candidate.id:

@@ -113,6 +113,12 @@ class Run:
         """Let go of the files."""
         self._pack.close()
 
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 class Past(NamedTuple):
     """What a journal comes to."""
