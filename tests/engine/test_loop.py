@@ -276,6 +276,29 @@ def test_a_run_whose_evaluator_never_answers_stops_after_the_first_step():
     assert "503" in state.stopped.message
 
 
+def test_one_rollout_shows_that_the_measure_is_broken():
+    broken = Failure("harness", "infrastructure", "the scorer printed no JSON")
+    runner = ScriptedEvaluator(quality=POOL.quality, fails=lambda job: broken)
+    plan = replace(plan_of(adding(GOOD, GOOD * 2), runner), width=4, workers=8)
+    state = run(replace(plan, budget=Budget(max_iterations=9)))
+    assert len(runner.log) == 1
+    assert state.stopped is not None
+    assert state.stopped.kind == "error"
+    assert "printed no JSON" in state.stopped.message
+
+
+def test_the_first_rollout_is_alone_and_the_others_are_not():
+    def seconds(job: Job) -> float:
+        return 1.0
+
+    runner = ScriptedEvaluator(quality=POOL.quality, seconds=seconds)
+    plan = replace(plan_of(adding(GOOD), runner), width=1, workers=64)
+    cases = len(plan.cases.holdout)
+    run(replace(plan, budget=Budget(max_iterations=1)))
+    assert len(runner.log) == 2 * cases
+    assert runner.clock.monotonic() == 2.0, "one, and then all the others at once"
+
+
 def test_what_an_outage_left_undecided_may_be_proposed_again():
     def plan(away: bool) -> Plan:
         runner = evaluator()

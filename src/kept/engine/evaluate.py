@@ -9,13 +9,14 @@ leave nothing running.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from kept.core.budget import StopReason
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.proposal import Ask
 from kept.core.rollout import FREE, Failure, Job, Pair, Usage
 from kept.core.score import Outcome, Score, usable
 from kept.engine.known import Known, answered
-from kept.engine.purse import OutOfBudget, Purse
+from kept.engine.purse import Halt, OutOfBudget, Purse
 from kept.engine.scope import JournalScope
 from kept.engine.work import Order, Queue, Work
 from kept.errors import RunError
@@ -56,6 +57,8 @@ class Evaluator:
         """What ended in this moment, to be written and told."""
         self._orders: set[Order] = set()
         self._workers: set[asyncio.Task[None]] = set()
+        self._most = plan.workers
+        self._untried = False
         self._growing = False
         self._closed = False
         self._released = asyncio.Event()
@@ -76,6 +79,11 @@ class Evaluator:
         self._first_open = first
         self._asked = {step for step in self._asked if step >= first}
         self._released.set()
+
+    def try_one_first(self) -> None:
+        """Do a single rollout before all others: where nothing works, one shows it."""
+        self._untried = True
+        self._most = 1
 
     async def answer(self, asks: Sequence[Ask], step: int) -> None:
         """Have every pair of these Asks known; raises `OutOfBudget` where they do not fit."""
@@ -198,14 +206,14 @@ class Evaluator:
         """
         if not self._workers:
             self._start_worker()
-        if not self._growing and len(self._workers) < self._plan.workers:
+        if not self._growing and len(self._workers) < self._most:
             self._growing = True
             asyncio.get_running_loop().call_soon(self._grow)
 
     def _grow(self) -> None:
         self._growing = False
         if self._queue and not self._closed:
-            room = self._plan.workers - len(self._workers)
+            room = self._most - len(self._workers)
             for _ in range(min(len(self._queue), room, max(1, len(self._workers)))):
                 self._start_worker()
             self._start_workers()
@@ -318,10 +326,10 @@ class Evaluator:
         work.outcome = outcome
         done = self._done
         done.append(work)
-        if len(done) == 1:
-            asyncio.get_running_loop().call_soon(self._write)
-        elif len(done) >= BATCH or work.ended - done[0].ended >= MOMENT:
+        if self._untried or len(done) >= BATCH or work.ended - done[0].ended >= MOMENT:
             self._write()
+        elif len(done) == 1:
+            asyncio.get_running_loop().call_soon(self._write)
 
     def _write(self) -> None:
         """Journal first; then tell."""
@@ -346,6 +354,20 @@ class Evaluator:
                 self._tell(work, step, outcome)
             except Exception as error:  # noqa: BLE001 # a listener's, and handed on likewise
                 self._fail(work, error)
+            if self._untried:
+                self._tried(outcome)
+
+    def _tried(self, outcome: Outcome) -> None:
+        """The very first result is in: let the others begin, or spare them."""
+        self._untried = False
+        self._most = self._plan.workers
+        failure = outcome.failure
+        if failure is None or failure.kind != "harness":
+            self._start_workers()
+            return
+        broken = StopReason("error", f"the evaluator does not answer: {failure.message}")
+        for work in list(self._works.values()):
+            self._fail(work, Halt(broken))
 
     def _tell(self, work: Work, step: int, outcome: Outcome) -> None:
         job = work.job

@@ -22,7 +22,7 @@ from kept.engine.interrupt import Interrupt
 from kept.engine.judge import Ground, Judge, Judged, duplicate
 from kept.engine.known import Known
 from kept.engine.propose import Proposing
-from kept.engine.purse import OutOfBudget, Purse
+from kept.engine.purse import Halt, Purse
 from kept.errors import KeptError
 from kept.gates.common import MIN_COVERAGE
 
@@ -100,6 +100,8 @@ class Loop:
         self._known.save(self._plan.seed)
         self._evaluator.listener = self._heard
         self._proposing.remember(state, self._opened)
+        if not state.closed:
+            self._evaluator.try_one_first()
         if state.next_step == 0:
             return
         self._evaluator.opened(len(state.closed))
@@ -167,7 +169,7 @@ class Loop:
             return late
         try:
             return task.result()
-        except OutOfBudget as error:
+        except Halt as error:
             return error.reason
 
     def _close(self, judged: Judged) -> None:

@@ -7,12 +7,16 @@ from kept.core.rollout import FREE, Usage
 from kept.core.score import Outcome
 
 
-class OutOfBudget(Exception):
-    """An Ask whose worst case does not fit; carries the reason to stop."""
+class Halt(Exception):
+    """An Ask that will not be answered; carries the reason to stop."""
 
     def __init__(self, reason: StopReason) -> None:
         super().__init__(reason.message)
         self.reason = reason
+
+
+class OutOfBudget(Halt):
+    """An Ask whose worst case does not fit."""
 
 
 class Meter:
