@@ -16,7 +16,8 @@ from kept.core.ports import ModelReply, Scope
 from kept.core.proposal import Ask
 from kept.core.rollout import Failure, Job, Pair, Purpose, Rollout, Usage
 from kept.core.score import Outcome
-from kept.engine.evaluate import BACKOFF, Evaluator
+from kept.engine.attempt import BACKOFF
+from kept.engine.evaluate import Evaluator
 from kept.engine.known import Known
 from kept.engine.purse import OutOfBudget, Purse
 from kept.errors import RunError

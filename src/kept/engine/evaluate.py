@@ -13,19 +13,16 @@ from kept.core.budget import StopReason
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.proposal import Ask
-from kept.core.rollout import FREE, Failure, Job, Pair, Usage
-from kept.core.score import Outcome, Score, usable
+from kept.core.rollout import FREE, Job, Pair
+from kept.core.score import Outcome
+from kept.engine.attempt import Attempts
 from kept.engine.known import Known, answered
 from kept.engine.purse import Halt, OutOfBudget, Purse
-from kept.engine.scope import JournalScope
 from kept.engine.work import Order, Queue, Work
 from kept.errors import RunError
 
 LAST = 5.0
 """Seconds that cancelled work gets to be gone."""
-
-BACKOFF = 0.5
-"""Seconds before the second try of a rollout; doubles with each further one."""
 
 MOMENT = 0.001
 """Seconds for which a result may wait for others to be written with it."""
@@ -43,14 +40,10 @@ class Evaluator:
         self, plan: Plan, journal: Journal, known: Known, purse: Purse, clock: Clock
     ) -> None:
         self._plan = plan
-        self._runner = plan.runner
-        self._scorer = plan.scorer
-        self._cases = plan.cases.by_id
-        self._objective = plan.objective
         self._journal = journal
         self._known = known
         self._purse = purse
-        self._clock = clock
+        self._attempts = Attempts(plan, journal, known, purse, clock)
         self._queue = Queue()
         self._works: dict[Job, Work] = {}
         self._done: list[Work] = []
@@ -165,7 +158,7 @@ class Evaluator:
 
     def pause(self) -> None:
         """Start nothing more; what is in flight goes on."""
-        self._closed = True
+        self._closed = self._attempts.closed = True
 
     async def drain(self, seconds: float) -> None:
         """Wait a bounded time for what is in flight; workers end when paused."""
@@ -175,7 +168,7 @@ class Evaluator:
 
     async def close(self) -> None:
         """Cancel what is left and wait until it is gone."""
-        self._closed = True
+        self.pause()
         self._queue.clear()
         workers = list(self._workers)
         for task in workers:
@@ -236,7 +229,7 @@ class Evaluator:
                 continue
             work.task = me
             try:
-                await self._roll_out(work)
+                self._finish(work, await self._attempts.outcome(work))
             except asyncio.CancelledError:
                 # Unless it is closing time, it was for this pair's sake only: nobody waits for it.
                 if not me.cancelling():
@@ -251,75 +244,6 @@ class Evaluator:
                 # whoever waits must not wait for a worker that is gone
                 self._fail(work, RunError(f"the runner raised {type(error).__name__}: {error}"))
                 raise
-
-    async def _roll_out(self, work: Work) -> None:
-        work.started = self._clock.monotonic()
-        outcome = await self._attempt(work)
-        if outcome.failure is not None and outcome.failure.retryable:
-            outcome = await self._retry(work, outcome)
-        self._finish(work, outcome)
-
-    async def _retry(self, work: Work, outcome: Outcome) -> Outcome:
-        """Try again, as long as that is allowed and may help."""
-        try:
-            while outcome.failure is not None and outcome.failure.retryable:
-                if not self._may_retry(work.tries):
-                    break
-                work.tries += 1
-                await self._clock.sleep(BACKOFF * 2 ** (work.tries - 2))
-                outcome = await self._attempt(work)
-        finally:
-            # all at once: what earlier tries cost is counted only when the last one is done
-            self._purse.release(0, work.tries - 1)
-        return outcome
-
-    def _may_retry(self, tries: int) -> bool:
-        """Whether another try is allowed, with its worst case set aside if so."""
-        if tries > self._plan.retries or self._closed:
-            return False
-        try:
-            self._purse.reserve(0, tries=1)
-        except OutOfBudget:
-            return False
-        return True
-
-    async def _attempt(self, work: Work) -> Outcome:
-        job = work.job
-        candidate = self._known.candidate(job.candidate_id)
-        case = self._cases[job.case_id]
-        work.scope = scope = JournalScope(self._journal, job)
-        rollout = work.rollout
-        if rollout is None:
-            rollout = await self._runner.run(job, candidate, case, scope)
-            if rollout.usage is not FREE:
-                work.usage += rollout.usage
-            if isinstance(rollout, Failure):
-                return self._outcome(work, scope, rollout)
-            # kept, so that a scorer that has to try again does not have it run again
-            work.rollout = rollout
-        score = await self._scorer.score(job, rollout, candidate, case, scope)
-        if not isinstance(score, Failure):
-            score = self._objective.fault(score.metrics) or usable(score)
-        return self._outcome(work, scope, score)
-
-    def _outcome(self, work: Work, scope: JournalScope, end: Score | Failure) -> Outcome:
-        items = work.rollout.trace if work.rollout is not None else ()
-        trace = self._journal.put(items) if items else ""
-        # calls made through the scope are counted there, also those of earlier tries, which it
-        # replays; what a runner reports of calls of its own comes on top, try by try
-        usage = work.usage
-        if scope.called:
-            work.called = True
-            work.scope_usage = max(work.scope_usage, scope.usage, key=lambda u: (u.calls, u.usd))
-            usage = usage + work.scope_usage
-        if self._plan.worst_usd and not usage.usd:
-            # nothing told what it cost, so it is charged with what it may cost at most
-            usage = usage + Usage(usd=self._plan.worst_usd * work.tries)
-        work.ended = self._clock.monotonic()
-        seconds = work.ended - work.started
-        if isinstance(end, Failure):
-            return Outcome({}, end, (), usage, seconds, work.tries, trace)
-        return Outcome(end.metrics, None, end.findings, usage, seconds, work.tries, trace)
 
     def _finish(self, work: Work, outcome: Outcome) -> None:
         """Have it written with whatever else ends in this moment, as each write has its price."""

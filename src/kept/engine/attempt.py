@@ -1,0 +1,102 @@
+"""One rollout: run, score, and try again where that is allowed and may help."""
+
+from kept.core.plan import Plan
+from kept.core.ports import Clock, Journal
+from kept.core.rollout import FREE, Failure, Usage
+from kept.core.score import Outcome, Score, usable
+from kept.engine.known import Known
+from kept.engine.purse import OutOfBudget, Purse
+from kept.engine.scope import JournalScope
+from kept.engine.work import Work
+
+BACKOFF = 0.5
+"""Seconds before the second try of a rollout; doubles with each further one."""
+
+
+class Attempts:
+    """Has work done, and tells how it ended."""
+
+    def __init__(
+        self, plan: Plan, journal: Journal, known: Known, purse: Purse, clock: Clock
+    ) -> None:
+        self._plan = plan
+        self._runner = plan.runner
+        self._scorer = plan.scorer
+        self._cases = plan.cases.by_id
+        self._objective = plan.objective
+        self._journal = journal
+        self._known = known
+        self._purse = purse
+        self._clock = clock
+        self.closed = False
+        """Whether nothing is tried again."""
+
+    async def outcome(self, work: Work) -> Outcome:
+        """How a rollout ended, after as many tries as it took."""
+        work.started = self._clock.monotonic()
+        outcome = await self._attempt(work)
+        if outcome.failure is not None and outcome.failure.retryable:
+            outcome = await self._retry(work, outcome)
+        return outcome
+
+    async def _retry(self, work: Work, outcome: Outcome) -> Outcome:
+        """Try again, as long as that is allowed and may help."""
+        try:
+            while outcome.failure is not None and outcome.failure.retryable:
+                if not self._may_retry(work.tries):
+                    break
+                work.tries += 1
+                await self._clock.sleep(BACKOFF * 2 ** (work.tries - 2))
+                outcome = await self._attempt(work)
+        finally:
+            # all at once: what earlier tries cost is counted only when the last one is done
+            self._purse.release(0, work.tries - 1)
+        return outcome
+
+    def _may_retry(self, tries: int) -> bool:
+        """Whether another try is allowed, with its worst case set aside if so."""
+        if tries > self._plan.retries or self.closed:
+            return False
+        try:
+            self._purse.reserve(0, tries=1)
+        except OutOfBudget:
+            return False
+        return True
+
+    async def _attempt(self, work: Work) -> Outcome:
+        job = work.job
+        candidate = self._known.candidate(job.candidate_id)
+        case = self._cases[job.case_id]
+        work.scope = scope = JournalScope(self._journal, job)
+        rollout = work.rollout
+        if rollout is None:
+            rollout = await self._runner.run(job, candidate, case, scope)
+            if rollout.usage is not FREE:
+                work.usage += rollout.usage
+            if isinstance(rollout, Failure):
+                return self._outcome(work, scope, rollout)
+            # kept, so that a scorer that has to try again does not have it run again
+            work.rollout = rollout
+        score = await self._scorer.score(job, rollout, candidate, case, scope)
+        if not isinstance(score, Failure):
+            score = self._objective.fault(score.metrics) or usable(score)
+        return self._outcome(work, scope, score)
+
+    def _outcome(self, work: Work, scope: JournalScope, end: Score | Failure) -> Outcome:
+        items = work.rollout.trace if work.rollout is not None else ()
+        trace = self._journal.put(items) if items else ""
+        # calls made through the scope are counted there, also those of earlier tries, which it
+        # replays; what a runner reports of calls of its own comes on top, try by try
+        usage = work.usage
+        if scope.called:
+            work.called = True
+            work.scope_usage = max(work.scope_usage, scope.usage, key=lambda u: (u.calls, u.usd))
+            usage = usage + work.scope_usage
+        if self._plan.worst_usd and not usage.usd:
+            # nothing told what it cost, so it is charged with what it may cost at most
+            usage = usage + Usage(usd=self._plan.worst_usd * work.tries)
+        work.ended = self._clock.monotonic()
+        seconds = work.ended - work.started
+        if isinstance(end, Failure):
+            return Outcome({}, end, (), usage, seconds, work.tries, trace)
+        return Outcome(end.metrics, None, end.findings, usage, seconds, work.tries, trace)
