@@ -1,0 +1,259 @@
+"""Drives a real gate through one run, as `kept.engine.judge` does, with draws instead of rollouts.
+
+Proposals come without end; a run is over when an Ask no longer fits into its budget. What one
+purpose drew is never used for another, and a pair that was paid for is not paid for again.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from bench.gates.arms import Arm
+from bench.gates.ground import MISSING, Candidate, Ground
+from bench.gates.tallies import OBJECTIVE, Drawn, Layout, evaluation, layout_of
+from kept.core.ports import Gate
+from kept.core.proposal import Ask
+from kept.core.rollout import Pair, Purpose
+from kept.core.score import Evaluation
+from kept.core.verdict import Side, Verdict, View
+from kept.errors import RunError
+from kept.gates.common import passes
+
+MOST = 20_000
+"""Proposals of a run: a gate that decides without looking must end too."""
+
+Asked = dict[tuple[str, Purpose], tuple[Pair, ...]]
+
+
+@runtime_checkable
+class Chooses(Protocol):
+    """A rule with a pool, which says whom the next proposal is made for."""
+
+    def parent(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What became of one run; gains are true ones, on fresh cases."""
+
+    final: float
+    """Gain of the last incumbent over the seed."""
+    best: float
+    """Gain of what stands in `best/`."""
+    promoted: bool
+    """Whether that is another than the seed."""
+    claimed: float
+    """The gain that the run would report."""
+    effects: tuple[float, ...]
+    """Of every keep, against the incumbent that it replaced."""
+    proposals: int
+    """That got a verdict."""
+    rollouts: int
+    looks: int
+    """How often the gate was asked."""
+    seconds: float = field(compare=False)
+    """That the gate took for them."""
+
+
+@dataclass(slots=True)
+class State:
+    """Where a run stands; what `kept.core.state` folds out of a journal."""
+
+    seed: Candidate
+    incumbent: Candidate
+    best: Candidate
+    verdicts: list[Verdict] = field(default_factory=list[Verdict])
+    effects: list[float] = field(default_factory=list[float])
+
+    @property
+    def keeps(self) -> int:
+        return len(self.effects)
+
+
+class OutOfBudget(Exception):
+    """An Ask does not fit any more."""
+
+
+class Drive:
+    """One arm on one ground."""
+
+    def __init__(self, arm: Arm, ground: Ground) -> None:
+        self._arm, self._ground = arm, ground
+        self._gate: Gate = arm.make(ground.first.key)
+        self._pool = self._gate if isinstance(self._gate, Chooses) else None
+        train, holdout, test = ground.split
+        names = ground.names
+        self._train, self._holdout = names[:train], names[train : train + holdout]
+        self._test = passes(names[train + holdout :], arm.test_repeats) if test else ()
+        self._limit = ground.budget - (2 * len(self._test) if arm.claim == "test" else 0)
+        self._state = State(ground.first, ground.first, ground.first)
+        self._alive = {ground.first.id: ground.first}
+        self._drawn: dict[tuple[str, Purpose], Drawn] = {}
+        self._sums: dict[tuple[str, Purpose, tuple[Pair, ...]], Evaluation] = {}
+        self._rollouts = self._looks = 0
+        self._seconds = 0.0
+
+    def run(self) -> Run:
+        """From the seed until the budget is used up."""
+        for number in range(MOST):
+            parent = self._parent()
+            challenger = self._ground.challenger(parent, number)
+            self._alive[challenger.id] = challenger
+            try:
+                verdict = self._judge(challenger, parent, number)
+            except OutOfBudget:
+                break
+            self._close(challenger, parent, verdict)
+        return self._result()
+
+    def _parent(self) -> Candidate:
+        if self._pool is None:
+            return self._state.incumbent
+        name = self._pool.parent()
+        return self._alive[name] if name else self._state.seed
+
+    def _judge(self, challenger: Candidate, incumbent: Candidate, number: int) -> Verdict:
+        """The dialogue with the gate, as in `kept.engine.judge`."""
+        asked: Asked = {}
+        known: dict[tuple[str, Purpose], Evaluation] = {}
+        while True:
+            view = self._view_of(challenger, incumbent, known, number)
+            began = time.perf_counter()
+            answer = self._gate.decide(view)
+            self._seconds += time.perf_counter() - began
+            self._looks += 1
+            if isinstance(answer, Verdict):
+                return answer
+            fresh = _note_asked(asked, answer)
+            if not fresh:
+                raise RunError(f"the gate `{self._gate.name}` asked for nothing new")
+            self._roll_out(fresh)
+            for key in fresh:
+                known[key] = self._sum_up(*key, asked[key])
+
+    def _view_of(
+        self,
+        challenger: Candidate,
+        incumbent: Candidate,
+        known: dict[tuple[str, Purpose], Evaluation],
+        number: int,
+    ) -> View:
+        """What the gate may look at; what `View` gets later is filled in here.
+
+        At hand for that: `self._state` with every verdict so far and the keeps among them, and
+        `self._ground.cites(number)`, the train cases that the proposal means to fix.
+        """
+        return View(
+            challenger=_side(challenger.id, known),
+            incumbent=_side(incumbent.id, known),
+            best=_side(self._state.best.id, known),
+            train=self._train,
+            holdout=self._holdout,
+            objective=OBJECTIVE,
+        )
+
+    def _roll_out(self, asked: Asked) -> None:
+        """All at once: what comes first among them makes no difference."""
+        jobs = [(key, self._drawn_of(*key), self._layout(pairs)) for key, pairs in asked.items()]
+        work = [(key, drawn, drawn.open(layout.flat)) for key, drawn, layout in jobs]
+        cost = sum(len(flat) for _, _, flat in work)
+        if self._rollouts + cost > self._limit:
+            raise OutOfBudget
+        for (candidate, purpose), drawn, flat in work:
+            drawn.roll_out(self._ground, self._alive[candidate], purpose, flat, self._rollouts)
+        self._rollouts += cost
+
+    def _drawn_of(self, candidate: str, purpose: Purpose) -> Drawn:
+        return self._drawn.setdefault((candidate, purpose), Drawn())
+
+    def _layout(self, pairs: tuple[Pair, ...]) -> Layout:
+        return layout_of(pairs, self._ground.names)
+
+    def _sum_up(self, candidate: str, purpose: Purpose, pairs: tuple[Pair, ...]) -> Evaluation:
+        key = (candidate, purpose, pairs)
+        found = self._sums.get(key)
+        if found is None:
+            drawn = self._drawn_of(candidate, purpose)
+            found = evaluation(candidate, purpose, self._layout(pairs), drawn)
+            if not found.missing:
+                self._sums[key] = found
+        return found
+
+    def _close(self, challenger: Candidate, parent: Candidate, verdict: Verdict) -> None:
+        """A keep moves the incumbent; `best` moves by the verdict's word."""
+        state = self._state
+        state.verdicts.append(verdict)
+        if verdict.outcome == "keep":
+            truth = self._ground.truth
+            state.effects.append(truth(challenger) - truth(parent))
+            state.incumbent = challenger
+        if verdict.best:
+            state.best = challenger
+        if self._pool is None:
+            self._forget()
+
+    def _forget(self) -> None:
+        """What is out of play is never asked for again."""
+        state = self._state
+        alive = {one.id: one for one in (state.seed, state.incumbent, state.best)}
+        if len(self._alive) > len(alive):
+            self._alive = alive
+            self._drawn = {key: row for key, row in self._drawn.items() if key[0] in alive}
+            self._sums = {key: row for key, row in self._sums.items() if key[0] in alive}
+
+    def _result(self) -> Run:
+        state, truth = self._state, self._ground.truth
+        if self._pool is not None:
+            # the run returns its best; there is no incumbent beside it
+            state.incumbent = state.best
+        claimed = self._claim() if state.best is not state.seed else 0.0
+        base = truth(state.seed)
+        return Run(
+            final=truth(state.incumbent) - base,
+            best=truth(state.best) - base,
+            promoted=state.best is not state.seed,
+            claimed=claimed,
+            effects=tuple(state.effects),
+            proposals=len(state.verdicts),
+            rollouts=self._rollouts,
+            looks=self._looks,
+            seconds=self._seconds,
+        )
+
+    def _claim(self) -> float:
+        """The best against the seed, by the rollouts that the arm reports."""
+        purpose = self._arm.claim
+        sides = (self._state.seed.id, self._state.best.id)
+        if purpose == "test":
+            self._limit = self._ground.budget
+            self._roll_out({(side, purpose): self._test for side in sides})
+        was, now = (self._loss(side, purpose) for side in sides)
+        return was - now
+
+    def _loss(self, side: str, purpose: Purpose) -> float:
+        """Over all that was drawn for a purpose: the mean over cases of each case's mean."""
+        drawn = self._drawn_of(side, purpose)
+        names = self._ground.names
+        flat = [int(n) for n in ((drawn.states > 0) & (drawn.states != MISSING)).nonzero()[0]]
+        pairs = tuple(Pair(names[n % len(names)], n // len(names)) for n in flat)
+        return evaluation(side, purpose, self._layout(pairs), drawn).loss or 0.0
+
+
+def _side(id_: str, known: dict[tuple[str, Purpose], Evaluation]) -> Side:
+    return Side(id_, {purpose: e for (owner, purpose), e in known.items() if owner == id_})
+
+
+def _note_asked(asked: Asked, asks: tuple[Ask, ...]) -> Asked:
+    """Add Asks to what a step has asked; the pairs among them that are new to the step."""
+    fresh: Asked = {}
+    for ask in asks:
+        key = (ask.candidate, ask.purpose)
+        before = asked.get(key)
+        if before is None:
+            asked[key] = fresh[key] = ask.pairs
+            continue
+        seen = set(before)
+        if more := tuple(pair for pair in ask.pairs if pair not in seen):
+            asked[key] = before + more
+            fresh[key] = fresh.get(key, ()) + more
+    return fresh
