@@ -41,6 +41,12 @@ class Arm:
     """Which rollouts of the seed and of the best say by how much it is better, in its report."""
     test_repeats: int = 3
     """Of the sealed test, for an arm that claims by it; set aside before the first proposal."""
+    pairs: bool = False
+    """Whether the gate looks at pairs, and not at tallies alone."""
+    pool: tuple[float, int] = (0.0, 0)
+    """When near misses are put together: what they are worth, or how many they are."""
+    reserve: int = 0
+    """Passes over the deciding cases, of both sides, set aside for the promotion at the end."""
     most_runs: int | None = None
     """A cell, half of what the others have or less: for a slow arm, and for those that are there to
     show that the bench works."""
@@ -57,7 +63,14 @@ def race_arms(name: str = RACE) -> list[Arm]:
     module: Any = import_module(name)
     presets: Mapping[str, Gate] = getattr(module, "PRESETS", None) or {"balanced": module.Race()}
     return [
-        Arm("race" if preset == "balanced" else f"race {preset}", _same(gate), claim="test")
+        Arm(
+            "race" if preset == "balanced" else f"race {preset}",
+            _same(gate),
+            claim="test",
+            pairs=True,
+            pool=(0.5, 8),
+            reserve=16,
+        )
         for preset, gate in presets.items()
     ]
 

@@ -5,12 +5,15 @@ purpose drew is never used for another, and a pair that was paid for is not paid
 """
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from bench.gates.arms import Arm
 from bench.gates.ground import MISSING, Candidate, Ground
 from bench.gates.tallies import OBJECTIVE, Drawn, Layout, evaluation, layout_of
+from kept.core.ledger import Ledger
+from kept.core.pool import NearMiss, Pool, raced, ripe
 from kept.core.ports import Gate
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
@@ -22,6 +25,10 @@ from kept.gates.common import passes
 MOST = 20_000
 """Proposals of a run: a gate that decides without looking must end too."""
 
+LATE = 700
+"""Rollouts before the end at which what is in the pool is raced, ripe or not."""
+
+Decide = Callable[[View], Verdict | tuple[Ask, ...]]
 Asked = dict[tuple[str, Purpose], tuple[Pair, ...]]
 
 
@@ -30,6 +37,13 @@ class Chooses(Protocol):
     """A rule with a pool, which says whom the next proposal is made for."""
 
     def parent(self) -> str | None: ...
+
+
+@runtime_checkable
+class Proves(Protocol):
+    """A gate that keeps what leads apart from what is proven."""
+
+    def prove(self, view: View) -> Verdict | tuple[Ask, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +78,8 @@ class State:
     best: Candidate
     verdicts: list[Verdict] = field(default_factory=list[Verdict])
     effects: list[float] = field(default_factory=list[float])
+    ledger: Ledger = field(default_factory=Ledger)
+    pool: Pool = ()
 
     @property
     def keeps(self) -> int:
@@ -86,6 +102,9 @@ class Drive:
         self._train, self._holdout = names[:train], names[train : train + holdout]
         self._test = passes(names[train + holdout :], arm.test_repeats) if test else ()
         self._limit = ground.budget - (2 * len(self._test) if arm.claim == "test" else 0)
+        self._reserve = 2 * arm.reserve * len(self._holdout)
+        self._limit -= self._reserve
+        self._pools = arm.pool[1] > 0
         self._state = State(ground.first, ground.first, ground.first)
         self._alive = {ground.first.id: ground.first}
         self._drawn: dict[tuple[str, Purpose], Drawn] = {}
@@ -95,16 +114,50 @@ class Drive:
 
     def run(self) -> Run:
         """From the seed until the budget is used up."""
-        for number in range(MOST):
+        number = 0
+        while number < MOST:
             parent = self._parent()
-            challenger = self._ground.challenger(parent, number)
+            members = self._ripe()
+            challenger = self._ground.merged(parent, members or (number,))
             self._alive[challenger.id] = challenger
             try:
-                verdict = self._judge(challenger, parent, number)
+                verdict = self._judge(challenger, parent, number, members)
             except OutOfBudget:
                 break
             self._close(challenger, parent, verdict)
+            self._note(verdict, number, members)
+            number += not members
+        self._promote()
         return self._result()
+
+    def _ripe(self) -> tuple[int, ...]:
+        """What is to be raced as one; nothing while the pool grows."""
+        pool = self._state.pool
+        late = self._rollouts >= self._limit - LATE
+        if not pool or not (late or ripe(pool, *self._arm.pool)):
+            return ()
+        return tuple(miss.step for miss in sorted(pool, key=lambda miss: -miss.estimate))
+
+    def _note(self, verdict: Verdict, number: int, members: tuple[int, ...]) -> None:
+        """What the verdict does to the ledger and to the pool."""
+        state, kept = self._state, verdict.outcome == "keep"
+        if "alpha" in verdict.numbers:
+            state.ledger = state.ledger.add(kept)
+        if members:
+            gain = verdict.numbers.get("gain", 0.0)
+            state.pool = raced(state.pool, members, kept, gain)
+        elif verdict.code == "near miss":
+            state.pool = (*state.pool, NearMiss(number, verdict.numbers["estimate"]))
+
+    def _promote(self) -> None:
+        """At the end, with what was set aside: is what leads better for new cases?"""
+        state, gate = self._state, self._gate
+        if not isinstance(gate, Proves) or state.incumbent is state.best:
+            return
+        self._limit += self._reserve
+        verdict = self._dialogue(gate.prove, state.incumbent, state.best)
+        if verdict.best:
+            state.best = state.incumbent
 
     def _parent(self) -> Candidate:
         if self._pool is None:
@@ -112,14 +165,23 @@ class Drive:
         name = self._pool.parent()
         return self._alive[name] if name else self._state.seed
 
-    def _judge(self, challenger: Candidate, incumbent: Candidate, number: int) -> Verdict:
+    def _judge(
+        self, challenger: Candidate, incumbent: Candidate, number: int, members: tuple[int, ...]
+    ) -> Verdict:
+        cites = () if members else self._ground.cites(number)
+        extra = {"cites": cites, "merged": bool(members), "pools": self._pools}
+        return self._dialogue(self._gate.decide, challenger, incumbent, **extra)
+
+    def _dialogue(
+        self, ask: Decide, challenger: Candidate, incumbent: Candidate, **extra: object
+    ) -> Verdict:
         """The dialogue with the gate, as in `kept.engine.judge`."""
         asked: Asked = {}
         known: dict[tuple[str, Purpose], Evaluation] = {}
         while True:
-            view = self._view_of(challenger, incumbent, known, number)
+            view = self._view_of(challenger, incumbent, known, asked, extra)
             began = time.perf_counter()
-            answer = self._gate.decide(view)
+            answer = ask(view)
             self._seconds += time.perf_counter() - began
             self._looks += 1
             if isinstance(answer, Verdict):
@@ -136,21 +198,32 @@ class Drive:
         challenger: Candidate,
         incumbent: Candidate,
         known: dict[tuple[str, Purpose], Evaluation],
-        number: int,
+        asked: Asked,
+        extra: dict[str, object],
     ) -> View:
-        """What the gate may look at; what `View` gets later is filled in here.
-
-        At hand for that: `self._state` with every verdict so far and the keeps among them, and
-        `self._ground.cites(number)`, the train cases that the proposal means to fix.
-        """
+        """What the gate may look at; what `View` gets later is filled in here."""
         return View(
-            challenger=_side(challenger.id, known),
-            incumbent=_side(incumbent.id, known),
-            best=_side(self._state.best.id, known),
+            challenger=self._side(challenger.id, known, asked),
+            incumbent=self._side(incumbent.id, known, asked),
+            best=self._side(self._state.best.id, known, asked),
             train=self._train,
             holdout=self._holdout,
             objective=OBJECTIVE,
+            ledger=self._state.ledger,
+            **extra,  # pyright: ignore[reportArgumentType] # by name
         )
+
+    def _side(self, id_: str, known: dict[tuple[str, Purpose], Evaluation], asked: Asked) -> Side:
+        mine: dict[Purpose, Evaluation] = {
+            purpose: e for (owner, purpose), e in known.items() if owner == id_
+        }
+        if not self._arm.pairs:
+            return Side(id_, mine)
+        losses: dict[Purpose, Mapping[Pair, float]] = {
+            purpose: self._drawn_of(id_, purpose).answered(asked[id_, purpose], self._layout)
+            for purpose in mine
+        }
+        return Side(id_, mine, losses)
 
     def _roll_out(self, asked: Asked) -> None:
         """All at once: what comes first among them makes no difference."""
@@ -237,10 +310,6 @@ class Drive:
         flat = [int(n) for n in ((drawn.states > 0) & (drawn.states != MISSING)).nonzero()[0]]
         pairs = tuple(Pair(names[n % len(names)], n // len(names)) for n in flat)
         return evaluation(side, purpose, self._layout(pairs), drawn).loss or 0.0
-
-
-def _side(id_: str, known: dict[tuple[str, Purpose], Evaluation]) -> Side:
-    return Side(id_, {purpose: e for (owner, purpose), e in known.items() if owner == id_})
 
 
 def _note_asked(asked: Asked, asks: tuple[Ask, ...]) -> Asked:

@@ -130,6 +130,12 @@ class Ground:
         key = mixed(incumbent.key, number)
         return Candidate(f"{key:016x}", key, edits, logits, self._odds(logits))
 
+    def merged(self, incumbent: Candidate, numbers: tuple[int, ...]) -> Candidate:
+        """A candidate with several more edits."""
+        for number in numbers:
+            incumbent = self.challenger(incumbent, number)
+        return incumbent
+
     def cites(self, number: int) -> tuple[str, ...]:
         """The train cases that a proposal means to fix."""
         block, at = divmod(number, BLOCK)

@@ -1,5 +1,6 @@
 """Evaluations out of arrays, equal to what `summarize` of the core makes of the same rollouts."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -94,6 +95,14 @@ class Drawn:
             ended = ground.draw(candidate, purpose, mine, count, at)
             self.losses[mine], self.states[mine] = ended
         self.tries[flat] += 1
+
+    def answered(
+        self, pairs: tuple[Pair, ...], layout: "Callable[[tuple[Pair, ...]], Layout]"
+    ) -> dict[Pair, float]:
+        """The loss of every pair that has an answer."""
+        flat = layout(pairs).flat
+        losses, there = self.losses[flat].tolist(), (self.states[flat] != MISSING).tolist()
+        return {pair: loss for pair, loss, known in zip(pairs, losses, there, strict=True) if known}
 
     def _grow(self, size: int) -> None:
         if size > len(self.losses):

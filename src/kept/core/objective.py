@@ -80,6 +80,14 @@ class Objective:
         low, high = self.bounds
         return -low if self.direction == "maximize" else high
 
+    @property
+    def scale(self) -> float | None:
+        """The length of the metric's scale; None where it has no ends."""
+        if self.bounds is None:
+            return None
+        low, high = self.bounds
+        return (high - low) or 1.0
+
     def value(self, loss: float) -> float:
         """A loss back in the metric's own units."""
         # not `-loss`: that makes −0 of a loss of 0

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kept.core.ledger import Ledger
 from kept.core.objective import Objective
-from kept.core.rollout import Purpose
+from kept.core.rollout import Pair, Purpose
 from kept.core.score import Evaluation
 
 VerdictKind = Literal["keep", "discard", "crash", "skip"]
@@ -22,12 +23,21 @@ VerdictCode = Literal[
     "over limit",
     "guard",
     "constraint",
+    "near miss",
+    "promoted",
+    "not promoted",
+    "claim",
+    "unaffordable",
     "indecisive",
     "unscored",
     "proposer failed",
     "note",
     "nothing proposed",
 ]
+
+
+IDLE: tuple[VerdictCode, ...] = ("nothing proposed", "note")
+"""Codes of steps without a proposal: they are turns, and not attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,11 @@ class Verdict:
     """What failed on a deciding case, for people: no proposer gets to see it."""
 
     @property
+    def idle(self) -> bool:
+        """Whether nothing was put forward: the turn of a dry proposer, or a note."""
+        return self.code in IDLE
+
+    @property
     def words(self) -> str:
         """The reason with all that a person may know."""
         return f"{self.reason}: {self.private}" if self.private else self.reason
@@ -57,6 +72,10 @@ class Side:
 
     id: str
     known: Mapping[Purpose, Evaluation] = field(default_factory=dict[Purpose, Evaluation])
+    losses: Mapping[Purpose, Mapping[Pair, float]] = field(
+        default_factory=dict[Purpose, Mapping[Pair, float]]
+    )
+    """Of every pair that has an answer; a candidate's own failure stands at the worst value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +89,12 @@ class View:
     holdout: tuple[str, ...]
     objective: Objective
     simplifies: bool = False
+    cites: tuple[str, ...] = ()
+    """Train cases that the proposal means to fix."""
+    merged: bool = False
+    """Whether it puts together what other steps proposed."""
+    pools: bool = False
+    """Whether near misses are put together later: what is promising need not be tested alone."""
+    ledger: Ledger = field(default_factory=Ledger)
+    test: tuple[str, ...] = ()
+    """Sealed: asked for by `claim` alone."""

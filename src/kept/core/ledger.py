@@ -1,0 +1,58 @@
+"""How much error each test of a run may risk.
+
+Online control of false discoveries (LORD++): a run starts with a little wealth, every test is given
+a share of what is left of it, and every keep earns some back. The levels follow from counts of
+tests and keeps alone, never from what a test measured.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+FIRST = 0.8
+"""Share of α that a run may spend before its first keep."""
+
+PATIENCE = 10
+"""Tests after which a run without a keep begins to save."""
+
+HASTE = 5
+"""The same after a keep: what was earned is spent soon, while there is more to be found."""
+
+_POWER = 1.6
+_TERMS = 4000
+
+
+class Ledger(NamedTuple):
+    """What α was spent on, by closed steps alone."""
+
+    tests: int = 0
+    keeps: tuple[int, ...] = ()
+    """How many tests there had been at each keep, that one included."""
+    promotions: int = 0
+    """Promotions that were asked for."""
+
+    def add(self, kept: bool) -> "Ledger":
+        """One more test."""
+        tests = self.tests + 1
+        return self._replace(tests=tests, keeps=(*self.keeps, tests) if kept else self.keeps)
+
+
+def level(ledger: Ledger, alpha: float) -> float:
+    """What the next test may risk."""
+    nth = ledger.tests + 1
+    total = alpha * FIRST * _share(nth, PATIENCE)
+    for at, kept in enumerate(ledger.keeps):
+        earned = alpha * (1 - FIRST) if at == 0 else alpha
+        total += earned * _share(nth - kept, HASTE)
+    return total
+
+
+def _share(nth: int, delay: int) -> float:
+    """Of one unit spread over all tests to come, what the nth gets."""
+    return (nth + delay) ** -_POWER / _total(delay)
+
+
+@lru_cache(maxsize=8)
+def _total(delay: int) -> float:
+    head = sum((nth + delay) ** -_POWER for nth in range(1, _TERMS))
+    # the rest, from above: shares must not sum up to more than one
+    return head + (_TERMS - 1 + delay) ** (1 - _POWER) / (_POWER - 1)

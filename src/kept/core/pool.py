@@ -1,0 +1,35 @@
+"""Near misses: proposals that look good, and are too small to be proven one by one.
+
+Put together they may be large enough, and what is large is cheap to prove. The pool holds which
+steps they came from and what each is thought to be worth, in standard deviations of one draw.
+"""
+
+from typing import NamedTuple
+
+
+class NearMiss(NamedTuple):
+    """A step whose proposal is worth a race together with others."""
+
+    step: int
+    estimate: float
+
+
+Pool = tuple[NearMiss, ...]
+
+
+def ripe(pool: Pool, goal: float, most: int) -> bool:
+    """Whether the pool is worth a race: enough together, or enough of them."""
+    return sum(miss.estimate for miss in pool) >= goal or len(pool) >= most
+
+
+def raced(pool: Pool, members: tuple[int, ...], kept: bool, gain: float) -> Pool:
+    """The pool after some of it were raced as one.
+
+    Where they fell short of proof and yet gained, the better half gets another chance.
+    """
+    mine = [miss for miss in pool if miss.step in members]
+    others = tuple(miss for miss in pool if miss.step not in members)
+    if kept or gain <= 0 or len(mine) < 2:
+        return others
+    mine.sort(key=lambda miss: (-miss.estimate, miss.step))
+    return (*others, *mine[: len(mine) // 2])

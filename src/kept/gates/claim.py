@@ -1,0 +1,88 @@
+"""What holds for cases nobody has seen: the case is the unit, repeats only sharpen its mean."""
+
+from collections.abc import Sequence
+from math import atan, pi, sqrt
+from statistics import NormalDist
+from typing import NamedTuple
+
+from kept.core.rollout import Purpose
+from kept.core.verdict import Side, View
+from kept.gates.pairing import by_case
+
+SURE = 0.95
+
+
+class Interval(NamedTuple):
+    """A mean gain over cases and where the true one lies, with a chance of 95 %."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3f} ({self.low:+.3f} … {self.high:+.3f})"
+
+
+def case_gains(view: View, purpose: Purpose, other: Side) -> list[float]:
+    """The gain of every case that both sides answered, in the metric's own units."""
+    new, old = (by_case(side.losses.get(purpose, {}), None) for side in (view.challenger, other))
+    return [old[case] - loss for case, loss in new.items() if case in old]
+
+
+def interval(found: Sequence[float]) -> Interval:
+    """The mean with its interval, by Student's t."""
+    mean, error = _mean_and_error(found)
+    half = student(1 - (1 - SURE) / 2, len(found) - 1) * error if len(found) > 1 else float("inf")
+    return Interval(mean, mean - half, mean + half)
+
+
+def risk_of(found: Sequence[float]) -> float:
+    """The chance of such a mean if there were no gain; one-sided."""
+    if len(found) < 2:
+        return 1.0
+    mean, error = _mean_and_error(found)
+    if error == 0:
+        # no spread at all: each case is a coin that fell the same way
+        return 0.5 ** len(found) if mean > 0 else 1.0
+    return 1 - student_chance(mean / error, len(found) - 1)
+
+
+def _mean_and_error(found: Sequence[float]) -> tuple[float, float]:
+    n = len(found)
+    mean = sum(found) / n if n else 0.0
+    if n < 2:
+        return mean, 0.0
+    return mean, sqrt(sum((one - mean) ** 2 for one in found) / (n - 1) / n)
+
+
+def student(chance: float, freedom: int) -> float:
+    """The value below which Student's t lies with this chance, found by halving."""
+    low, high = 0.0, 1000.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_chance(middle, freedom) < chance else (low, middle)
+    return high
+
+
+def student_chance(t: float, freedom: int) -> float:
+    """The chance that Student's t lies below a value, by the exact sums for whole degrees."""
+    if freedom > 300:
+        return NormalDist().cdf(t)
+    angle_tan = t / sqrt(freedom)
+    cos2 = 1 / (1 + angle_tan**2)
+    sin = angle_tan * sqrt(cos2)
+    if freedom % 2:
+        term, total = sqrt(cos2), 0.0
+        if freedom > 1:
+            total = term
+            for k in range(2, freedom - 1, 2):
+                term *= cos2 * k / (k + 1)
+                total += term
+        inside = 2 / pi * (atan(angle_tan) + sin * total)
+    else:
+        term = total = 1.0
+        for k in range(1, freedom - 1, 2):
+            term *= cos2 * k / (k + 1)
+            total += term
+        inside = sin * total
+    return (1 + inside) / 2

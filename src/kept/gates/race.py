@@ -1,0 +1,171 @@
+"""The race: keep only what is real.
+
+Four questions, each with draws of its own. Screen: is it worth paying for, on train cases, those
+that the proposal cites first; it can only drop. Keep: is it better on the deciding cases beyond
+noise, by bets that stay valid however often one looks. Promote: is all that was kept better for
+cases nobody has seen. Claim: by how much, on the sealed test. What passes the screen but is too
+small to be proven alone is a near miss: several of them are put together and raced as one.
+"""
+
+from dataclasses import dataclass
+from math import exp, log
+
+from kept.core.ledger import level
+from kept.core.proposal import Ask
+from kept.core.verdict import Side, Verdict, View
+from kept.gates.bets import evidence
+from kept.gates.claim import Interval, case_gains, interval, risk_of
+from kept.gates.common import broken_constraint, not_comparable
+from kept.gates.pairing import Gains, draws, gains, missing_asks, shuffled
+from kept.gates.screen import Screen
+
+BLOCK = 25
+"""Draws after which a race first looks whether to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Screen, race, promote, claim."""
+
+    alpha: float = 0.05
+    """Chance that a run keeps anything that is not better, and share of its keeps that are not."""
+    promote_alpha: float = 0.05
+    """The same for what is promoted, with the case as the unit."""
+    screen: Screen = Screen()  # noqa: RUF009 # frozen
+    aim: float = 0.24
+    """The gain that a race looks for, in standard deviations of one draw: 0.12 of pass or fail."""
+    patience: float = 0.7
+    """A race ends when such a gain has become less likely than none by this much (natural log)."""
+    most: int = 24
+    """Passes over the deciding cases, at most."""
+    promote_passes: tuple[int, ...] = (8, 16)
+    """When a promotion looks."""
+    claim_passes: int = 3
+    name: str = "race"
+
+    def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """Screen it, then race it; a merger of what was screened is raced at once."""
+        if view.train and not view.merged:
+            told = self.screen.look(view)
+            if told is not None:
+                return told
+        return self._race(view)
+
+    def _race(self, view: View) -> Verdict | tuple[Ask, ...]:
+        cases = shuffled(view.holdout)
+        tenure = len(view.ledger.keeps)
+        for size in looks(len(cases), self.most):
+            mine = draws(cases, size, tenure)
+            theirs = draws(cases, max(size, min(2, self.most) * len(cases)), tenure)
+            if size < len(cases):
+                theirs = mine
+            asks = missing_asks(((view.incumbent, theirs), (view.challenger, mine)), "decide")
+            if asks:
+                return asks
+            if told := self._look(view, size):
+                return told
+        raise AssertionError("the last look decides")
+
+    def _look(self, view: View, size: int) -> Verdict | None:
+        """A verdict after so many draws; None when more are needed."""
+        old, new = view.incumbent.known["decide"], view.challenger.known["decide"]
+        if new.asked > size:
+            return None  # looked at before
+        if verdict := not_comparable(new, old):
+            return verdict
+        shown = gains(view, "decide")
+        whole = size % len(view.holdout) == 0
+        won = evidence(shown.pairs)
+        risk = level(view.ledger, self.alpha)
+        numbers = {
+            "gain": shown.mean,
+            "evidence": won,
+            "alpha": risk,
+            "challenger_rollouts": float(shown.answers[0]),
+            "incumbent_rollouts": float(shown.answers[1]),
+        }
+        odds = f"odds {exp(min(won, 700)):.3g} of {1 / risk:.3g} needed"
+        words = f"gain {shown.mean:+.3f} on {size} draws, {odds}"
+        if whole and won >= -log(risk):
+            if broken := broken_constraint(new, view.objective):
+                return Verdict("discard", f"constraint broken: {broken}", code="constraint")
+            return Verdict("keep", f"better: {words}", numbers=numbers)
+        if self._hopeless(shown):
+            return Verdict("discard", f"not better: {words}", numbers=numbers)
+        if whole and (size >= self.most * len(view.holdout) or repeats_agree(view.incumbent)):
+            return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
+        return None
+
+    def _hopeless(self, shown: Gains) -> bool:
+        """Whether the gain that is looked for has become unlikely."""
+        noise = shown.spread**2 * (1 / shown.answers[0] + 1 / shown.answers[1])
+        if noise == 0:
+            return shown.mean <= 0
+        aim = self.aim * shown.spread
+        return (shown.mean * aim - aim * aim / 2) / noise < -self.patience
+
+    def prove(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """Whether the incumbent (here the challenger) is better than the best for new cases."""
+        cases, tenure = shuffled(view.holdout), view.ledger.promotions
+        risk = self.promote_alpha / 2 ** (view.ledger.promotions + 1) / len(self.promote_passes)
+        known = view.challenger.known.get("promote")
+        for passes in self.promote_passes:
+            pairs = draws(cases, passes * len(cases), tenure)
+            sides = ((view.incumbent, pairs), (view.challenger, pairs))
+            if asks := missing_asks(sides, "promote"):
+                # a look that was not enough, or the first
+                enough = known is not None and self._proof(view, risk).best
+                return self._proof(view, risk) if enough else asks
+        return self._proof(view, risk)
+
+    def _proof(self, view: View, risk: float) -> Verdict:
+        found = case_gains(view, "promote", view.incumbent)
+        chance, shown = risk_of(found), interval(found)
+        numbers = _figures(shown, chance, risk)
+        words = f"{shown} for cases alike, p = {chance:.2g} of {risk:.2g} needed"
+        if chance <= risk:
+            return Verdict("skip", f"proven: {words}", "promoted", best=True, numbers=numbers)
+        return Verdict("skip", f"leading, not proven: {words}", "not promoted", numbers=numbers)
+
+    def claim(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """By how much the best (here the challenger) beats the seed (the incumbent)."""
+        pairs = draws(view.test, self.claim_passes * len(view.test), 0)
+        sides = ((view.incumbent, pairs), (view.challenger, pairs))
+        if asks := missing_asks(sides, "test"):
+            return asks
+        shown = interval(case_gains(view, "test", view.incumbent))
+        words = f"on {len(view.test)} cases that nothing was tuned on: {shown}"
+        return Verdict("skip", words, code="claim", numbers=_figures(shown))
+
+
+def _figures(shown: Interval, chance: float = 0.0, risk: float = 0.0) -> dict[str, float]:
+    figures = {"gain": shown.mean, "low": shown.low, "high": shown.high}
+    return {**figures, "p": chance, "alpha_promote": risk} if risk else figures
+
+
+def looks(cases: int, most: int) -> list[int]:
+    """After how many draws a race looks: often at first, then ever more seldom."""
+    early = [size for size in (BLOCK, 2 * BLOCK, 4 * BLOCK, 8 * BLOCK) if size < cases * 0.8]
+    passes: list[int] = []
+    at = 0
+    while at < most:
+        at = min(most, at + max(1, at // 4))
+        passes.append(at * cases)
+    return [*early, *passes]
+
+
+def repeats_agree(side: Side) -> bool:
+    """Whether every case gave the same answer each time: more of the same would show nothing."""
+    seen: dict[str, set[float]] = {}
+    counts: dict[str, int] = {}
+    for pair, loss in side.losses.get("decide", {}).items():
+        seen.setdefault(pair.case, set()).add(loss)
+        counts[pair.case] = counts.get(pair.case, 0) + 1
+    return bool(seen) and all(len(v) == 1 and counts[case] > 1 for case, v in seen.items())
+
+
+PRESETS = {
+    "fast": Race(most=12, patience=0.5, promote_passes=(6, 12)),
+    "balanced": Race(),
+    "careful": Race(alpha=0.02, promote_alpha=0.02, patience=1.2, most=40),
+}
