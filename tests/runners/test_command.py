@@ -103,7 +103,9 @@ def test_a_timeout_is_the_candidates(tmp_path: Path):
     assert failure == Failure("timeout", "candidate", "no end after 0.2 seconds", "slow\n")
 
 
-@pytest.mark.parametrize("line", ["no-such-command-at-all", "./not-executable"])
+@pytest.mark.parametrize(
+    "line", ["no-such-command-at-all", "./not-executable", "env no-such-command-at-all"]
+)
 def test_a_command_that_cannot_be_run_is_no_candidates_fault_and_not_tried_again(
     line: str, tmp_path: Path
 ):
@@ -112,6 +114,22 @@ def test_a_command_that_cannot_be_run_is_no_candidates_fault_and_not_tried_again
     assert (failure.kind, failure.blame) == ("harness", "infrastructure")
     assert not failure.retryable
     assert line in failure.message
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("sh wants.sh", "exit 127: wants.sh: 1: no-such-tool: not found"),
+        ("python -c 'raise SystemExit(127)'", "exit 127"),
+        ("exit 126", "exit 126"),
+    ],
+)
+def test_a_candidate_that_asks_for_what_is_not_there_is_to_blame_for_that(
+    line: str, message: str, tmp_path: Path
+):
+    (tmp_path / "wants.sh").write_text("no-such-tool\n")
+    failure = Setup(line, tmp_path).failure()
+    assert (failure.kind, failure.blame, failure.message) == ("crash", "candidate", message)
 
 
 def test_too_much_output_is_the_candidates_fault(tmp_path: Path):

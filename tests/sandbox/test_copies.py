@@ -1,6 +1,8 @@
 """A copy of a tree, put right between two commands."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,13 @@ import pytest
 from kept.errors import RunError
 from kept.sandbox import View, copies
 from kept.sandbox.copies import Copies
+
+DEEP = """
+import os
+for _ in range(1500):
+    os.mkdir("d")
+    os.chdir("d")
+"""
 
 
 @pytest.fixture
@@ -82,6 +91,26 @@ def test_the_files_of_one_candidate_are_gone_before_the_next(tree: Path, tmp_pat
     with made.lend(View(tree), candidate(tmp_path)) as copy:
         assert (copy / "run.sh").read_text() == "run.sh"
         assert not (copy / "extra").exists()
+
+
+@pytest.mark.parametrize("name", ["__pycache__", ".git", ".kept", "src/__pycache__"])
+def test_what_a_command_makes_under_a_name_that_is_not_copied_goes_too(
+    name: str, tree: Path, tmp_path: Path
+):
+    made = Copies(tmp_path / "scratch" / "copies")
+    with made.lend(View(tree), candidate(tmp_path)) as copy:
+        (copy / name).mkdir()
+        (copy / name / "a.pyc").write_text("of the last candidate")
+    with made.lend(View(tree), candidate(tmp_path)) as copy:
+        assert not (copy / name).exists()
+
+
+def test_a_folder_of_a_command_may_be_deeper_than_python_can_go(tree: Path, tmp_path: Path):
+    made = Copies(tmp_path / "scratch" / "copies")
+    with made.lend(View(tree), candidate(tmp_path)) as copy:
+        subprocess.run([sys.executable, "-c", DEEP], cwd=copy, check=True)
+    with made.lend(View(tree), candidate(tmp_path)) as copy:
+        assert not (copy / "d").exists()
 
 
 def test_two_at_a_time_have_a_copy_each(tree: Path, tmp_path: Path):

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from kept import workspace
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure
-from kept.sandbox import Command, Exit, Limits, View, abilities, running, strays
+from kept.sandbox import Command, Exit, Limits, View, abilities, running, strays, walls
 from kept.sandbox.limits import shell
 from kept.sandbox.walls import Site, walled
 from kept.workspace import Scratch, Workspace
@@ -120,6 +121,20 @@ def test_what_is_hidden_cannot_be_read_or_listed_or_written(tree: Path, layer: s
     assert (tree / "secret").read_text() == "secret\n"
 
 
+def test_what_is_known_to_hold_secrets_cannot_be_read_in_a_home(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    home = tree.parent / "home"
+    for place in (".ssh/id", ".config/gh/hosts.yml", ".git-credentials", ".local/bin/tool"):
+        (home / place).parent.mkdir(parents=True, exist_ok=True)
+        (home / place).write_text("content")
+    monkeypatch.setenv("HOME", str(home))
+    # else it would be hidden with the whole of /tmp
+    monkeypatch.setattr(walls, "_PRIVATE", (Path("/run"),))
+    line = f'cd "{home}"; cat .ssh/id .config/gh/hosts.yml .git-credentials .local/bin/tool; true'
+    assert said(line, View(tree)) == "content"
+
+
 def test_only_what_is_named_writable_is_really_written(tree: Path, layer: str, tmp_path: Path):
     (tmp_path / "log").mkdir()
     view = View(tree, writable=(tree / "sub" / "data", tmp_path / "log"))
@@ -149,6 +164,25 @@ def test_the_network_is_what_the_spec_says(
     view = View(tree, network=network)  # pyright: ignore[reportArgumentType] # one of its values
     assert run(Command(CONNECT.format(port=port), tree, 20, view=view)).ok == ours
     assert run(Command(OWN, tree, 20, view=view)).ok == own
+
+
+@pytest.mark.parametrize(("network", "reached"), [("none", False), ("on", True)])
+def test_doors_of_other_programs_are_shut_with_the_network(
+    network: str, reached: bool, tree: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # else it would be hidden with the whole of /tmp; and a name of a socket must be short
+    monkeypatch.setattr(walls, "_PRIVATE", (Path("/run"),))
+    unix = (socket.socket(socket.AF_UNIX) for _ in range(2))
+    with tempfile.TemporaryDirectory() as short, next(unix) as server, next(unix) as agent:
+        monkeypatch.setenv("HOME", short)
+        server.bind(f"{short}/door")
+        # one that is hidden with its folder as well is in nobody's way
+        (Path(short) / ".gnupg").mkdir()
+        agent.bind(f"{short}/.gnupg/door")
+        server.listen()
+        line = f"""python -c "import socket as s; s.socket(s.AF_UNIX).connect('{short}/door')" """
+        view = View(tree, network=network)  # pyright: ignore[reportArgumentType] # as above
+        assert run(Command(line, tree, 20, view=view)).ok == reached
 
 
 def test_a_command_gets_the_time_to_say_goodbye(tree: Path):

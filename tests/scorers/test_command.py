@@ -11,7 +11,7 @@ from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
 from kept.engine.scope import JournalScope
 from kept.sandbox import Command
-from kept.scorers.command import CommandScorer, last_object, read_score
+from kept.scorers.command import CommandScorer, read_score
 from kept.testing import MemoryJournal, ScorerSuite
 from kept.workspace import Scratch
 
@@ -80,6 +80,8 @@ def test_what_the_runner_measured_stays_unless_the_scorer_measures_it_too(tmp_pa
         ("sleep 100", "did not end within 0.3 seconds"),
         ("""echo '{"metrics": 3}'""", "`metrics` is 3, not an object"),
         ("""echo '{"metrics": {"a": "x"}}'""", "`metrics.a` is 'x', not a number"),
+        ("""echo '{"score": "9"}'""", "`score` is '9', not a number"),
+        ("""echo '{"score": null}'""", "`score` is None, not a number"),
         ("""echo '{"findings": "x"}'""", "`findings` is 'x', not a list"),
         ("""echo '{"findings": [{"text": "x", "severity": "dire"}]}'""", "a finding is"),
         ("""echo '{"findings": [3]}'""", "a finding is 3"),
@@ -125,17 +127,16 @@ def test_findings_are_texts_with_or_without_severity():
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('{"a": {"b": 1}}', {"a": {"b": 1}}),
-        ('{\n  "a": 1\n}\n', {"a": 1}),
-        ('x {"a": 1} y {"b": 2} z }', {"b": 2}),
-        ('{"a": "}{"}', {"a": "}{"}),
-        ('{{{"a": 1}', {"a": 1}),
-        ("", None),
-        ("{" * 2000, None),
-    ],
-)
-def test_the_last_object_of_a_text(text: str, found: object):
-    assert last_object(text) == found
+def test_of_more_than_can_be_kept_no_part_of_an_object_is_taken_for_the_score(tmp_path: Path):
+    rows = "[dict(score=9)] * 90000"
+    for more in ("", ", indent=1"):
+        line = f"python -c 'import json; print(json.dumps(dict(score=1, rows={rows}){more}))'"
+        found = score(line, tmp_path)
+        assert isinstance(found, Failure)
+        assert "printed no JSON object" in found.message
+        assert "the end of more than 1 MiB" in found.message
+
+
+def test_much_chatter_before_the_object_does_no_harm(tmp_path: Path):
+    line = """yes chatter | head -c 3000000; echo '{"score": 2}'"""
+    assert score(line, tmp_path) == Score({"score": 2.0})

@@ -114,6 +114,15 @@ def test_what_can_be_called_can_score(name: str, number: float, folder: Path):
     assert say(folder, name) == Score({"score": number})
 
 
+def test_a_primary_metric_that_is_a_text_is_named(folder: Path):
+    (folder / "more.py").write_text("def loss(): return {'loss': 'low', 'score': 'a remark'}\n")
+    scorer = PythonScorer(Function("more:loss", folder), "loss")
+    failure = score(scorer, EMPTY)
+    asyncio.run(scorer.close())
+    assert isinstance(failure, Failure)
+    assert "`loss` is 'low', not a number" in failure.message
+
+
 def test_a_bare_number_is_the_primary_metric(folder: Path):
     scorer = PythonScorer(Function("graders:length", folder), "chars")
     assert score(scorer, Rollout(output="four")) == Score({"chars": 4})
@@ -222,6 +231,12 @@ def test_what_is_wrong_with_a_function_is_known_before_a_run(
     target: str, problem: str | None, folder: Path
 ):
     assert problem_with(Function(target, folder)) == problem
+
+
+def test_importing_a_function_writes_nothing(folder: Path):
+    before = sorted(folder.rglob("*"))
+    assert problem_with(Function("graders:length", folder)) is None
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_a_function_finds_modules_of_its_folder_and_none_of_ours(folder: Path):

@@ -41,7 +41,8 @@ class Repository:
         return self._git("rev-parse", "--short", "HEAD").strip()
 
     def _git(self, *words: str) -> str:
-        command = ["git", "-C", str(self._folder), *words]
+        # literal: a file may be named as a pattern of others is
+        command = ["git", "--literal-pathspecs", "-C", str(self._folder), *words]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError as error:

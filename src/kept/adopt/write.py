@@ -4,6 +4,7 @@ New contents are written and synced beside the old ones first; what then remains
 file. A rename that fails takes the earlier ones back.
 """
 
+import glob
 import os
 import stat
 import tempfile
@@ -23,6 +24,7 @@ def replace_all(files: Mapping[Path, bytes]) -> None:
     try:
         for path, data in meant.items():
             path.parent.mkdir(parents=True, exist_ok=True)
+            _sweep(path)
             fresh[path] = _beside(path, data)
             if path.exists():
                 old[path] = _beside(path, path.read_bytes())
@@ -50,6 +52,12 @@ def _rename_all(fresh: Mapping[Path, Path], old: Mapping[Path, Path]) -> None:
         raise
     for folder in {path.parent for path in fresh}:
         _sync_folder(folder)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what an adoption that was killed left beside a file."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.????????.kept"):
+        left.unlink(missing_ok=True)
 
 
 def _beside(path: Path, data: bytes) -> Path:

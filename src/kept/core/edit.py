@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from kept.core.artifact import Candidate, Rules
+from kept.core.differ import changes
 from kept.core.values import Locator, NoSpan, Value, locate_line_value
 
 
@@ -195,11 +196,9 @@ def changed_lines(before: Candidate, after: Candidate) -> int:
 def line_counts(before: str, after: str) -> tuple[int, int]:
     """Lines removed and lines added between two texts."""
     removed = added = 0
-    matcher = difflib.SequenceMatcher(None, _lines(before), _lines(after), False)
-    for tag, a, b, c, d in matcher.get_opcodes():
-        if tag != "equal":
-            removed += b - a
-            added += d - c
+    for change in changes(_lines(before), _lines(after)):
+        removed += change.end - change.start
+        added += change.new_end - change.new_start
     return removed, added
 
 

@@ -1,7 +1,8 @@
 """The most that a run can use, known before it starts."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
+from kept.core.case import Case
 from kept.core.plan import Plan
 from kept.core.verdict import Side, Verdict, View
 
@@ -18,11 +19,22 @@ class Forecast(NamedTuple):
     usd: float | None
 
 
+@runtime_checkable
+class Asker(Protocol):
+    """A proposer that has rollouts made for itself."""
+
+    def most_asked(self, train: tuple[Case, ...]) -> int:
+        """How many it asks for, at most, for each candidate that it learns of."""
+        ...
+
+
 def forecast(plan: Plan) -> Forecast:
-    """What a plan comes to at worst. What proposers ask for themselves is not in it."""
+    """What a plan comes to at worst; a proposer that does not say what it asks for asks nothing."""
     challenger, incumbent = _asked(plan)
     steps = plan.budget.max_iterations
-    rollouts = None if steps is None else incumbent + steps * plan.width * challenger
+    rollouts = None
+    if steps is not None:
+        rollouts = incumbent + steps * plan.width * challenger + _for_proposers(plan, steps)
     if plan.budget.max_rollouts is not None:
         rollouts = min(plan.budget.max_rollouts, rollouts or plan.budget.max_rollouts)
     usd = 0.0 if not plan.worst_usd else plan.budget.max_usd
@@ -30,6 +42,13 @@ def forecast(plan: Plan) -> Forecast:
         most = rollouts * (1 + plan.retries) * plan.worst_usd
         usd = most if usd is None else min(usd, most)
     return Forecast(challenger, rollouts, _seconds(plan, rollouts), usd)
+
+
+def _for_proposers(plan: Plan, steps: int) -> int:
+    """Rollouts that feed proposers: of each candidate, and of what each proposer began with."""
+    train = plan.cases.train
+    asked = [asker.most_asked(train) for asker in plan.proposers if isinstance(asker, Asker)]
+    return (steps + len(asked)) * max(asked, default=0)
 
 
 def _asked(plan: Plan) -> tuple[int, int]:

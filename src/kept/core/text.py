@@ -4,15 +4,21 @@ Rough on purpose and the same for every model: guards and rules compare texts wi
 bill is counted elsewhere. Pure.
 """
 
+import html
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-_TOKEN = re.compile(r"\w+|[^\w\s]")
 # Japanese, Chinese, Korean: a sign of a script without spaces is a word of its own
 _SPACELESS = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_WORD = re.compile(rf"[{_SPACELESS}]|[^\W{_SPACELESS}]+")
+# words that are joined by underscores are words
+_WORD = re.compile(rf"[{_SPACELESS}]|[^\W_{_SPACELESS}]+")
+# a word without end is no single token, nor are words without spaces
+_TOKEN = re.compile(rf"[{_SPACELESS}]|[^\W_{_SPACELESS}]{{1,16}}|[^\w\s]|_")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_COMMENT = re.compile(r"^ {0,3}<!--.*?-->", re.DOTALL | re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
@@ -39,7 +45,7 @@ GRAM = 5
 
 
 class Section(NamedTuple):
-    """A heading and whether anything stands below it."""
+    """A heading and whether any word stands below it."""
 
     level: int
     title: str
@@ -58,16 +64,30 @@ def count_tokens(text: str) -> int:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, case and punctuation apart."""
-    return _WORD.findall(text.casefold())
+    """The words of a text, apart from case, punctuation, accents and what nobody sees."""
+    return _WORD.findall(_folded(text))
 
 
 def line_of(text: str, nth: int) -> int:
     """The line on which the nth word stands, from 1."""
-    for at, match in enumerate(_WORD.finditer(text.casefold())):
+    folded = _folded(text)
+    for at, match in enumerate(_WORD.finditer(folded)):
         if at == nth:
-            return text.count("\n", 0, match.start()) + 1
+            return folded.count("\n", 0, match.start()) + 1
     return 1
+
+
+def _folded(text: str) -> str:
+    """A text in one spelling of those that read the same, its lines as they are."""
+    if not text.isascii():
+        apart = _NOT_ASCII.sub(_seen, unicodedata.normalize("NFKD", text))
+        text = unicodedata.normalize("NFC", apart)
+    return text.casefold()
+
+
+def _seen(sign: re.Match[str]) -> str:
+    """A sign, unless it is an accent, or takes no room at all."""
+    return "" if unicodedata.category(sign[0]) in ("Mn", "Cf") else sign[0]
 
 
 def grams(words: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
@@ -107,14 +127,14 @@ def title_key(title: str) -> str:
 
 
 def sections(text: str) -> list[Section]:
-    """The Markdown headings of a text; what stands in fences is none."""
-    lines = text.splitlines()
+    """The Markdown headings of a text; what stands in fences or comments is none."""
+    lines = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text).splitlines()
     heads = _headings(lines)
     found: list[Section] = []
     for at, (line, level, title, size) in enumerate(heads):
         following = heads[at + 1] if at + 1 < len(heads) else None
         end = following[0] if following else len(lines)
-        body = any(row.strip() for row in lines[line + size : end])
+        body = any(_WORD.search(html.unescape(row)) for row in lines[line + size : end])
         # a heading with a deeper one below it is not empty, whatever stands between the two
         deeper = following is not None and following[1] > level
         found.append(Section(level, title, not body and not deeper))

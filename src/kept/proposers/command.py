@@ -76,7 +76,7 @@ class CommandProposer:
                 ended = await workspace.run(command)
                 failure = ended if isinstance(ended, Failure) else self._fault(ended)
                 if failure is not None:
-                    return failure
+                    return replace(failure, blame="infrastructure")
                 output = workspace.read_output()
         except OSError as error:
             message = f"cannot use the scratch folder: {error.strerror}"

@@ -46,10 +46,15 @@ class Layout:
             return None
         return text[start : stop + len(self.end)]
 
-    def render(self, shown: Sequence[str]) -> str:
+    def marks(self, text: str) -> bool:
+        """Whether a text holds one of the markers."""
+        return self.begin in text or self.end in text
+
+    def render(self, shown: Sequence[str], line_end: str = "\n") -> str:
         """The marked stretch with these examples in it."""
         inner = self.between.join(shown)
-        return f"{self.begin}\n{inner}\n{self.end}" if inner else f"{self.begin}\n{self.end}"
+        new = f"{self.begin}\n{inner}\n{self.end}" if inner else f"{self.begin}\n{self.end}"
+        return new if line_end == "\n" else new.replace("\r\n", "\n").replace("\n", line_end)
 
 
 def example(template: str, case: Case) -> str:
@@ -85,11 +90,14 @@ class DemoSets:
         if region is None:
             marks = f"`{self.layout.begin}` … `{self.layout.end}`"
             return Skip(f"{self.file} has not got {marks} just once")
-        shown = {case.id: example(self.layout.template, case) for case in brief.train}
+        examples = ((case.id, example(self.layout.template, case)) for case in brief.train)
+        # one that holds a mark itself would make it unclear where the examples end
+        shown = {id_: text for id_, text in examples if not self.layout.marks(text)}
         seen = {region, *self._seen(brief)}
-        now = self._read(region, shown)
+        line_end = "\r\n" if "\r\n" in region else "\n"
+        now = self._read(region.replace("\r\n", "\n"), shown)
         for demos in self._draws(now, tuple(shown), random.Random(brief.seed)):
-            new = self.layout.render([shown[id_] for id_ in demos])
+            new = self.layout.render([shown[id_] for id_ in demos], line_end)
             if new not in seen:
                 why = f"{len(demos)} examples: {', '.join(demos)}" if demos else "no examples"
                 return Proposal((Replace(self.file, region, new),), why=why)

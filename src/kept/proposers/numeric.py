@@ -87,6 +87,10 @@ class Numeric:
             return Skip(f"all {size or TRIES} points drawn were tried before", exhausted=used_up)
         return Proposal(self.space.edits(point), why=self.space.words(point, here))
 
+    def most_asked(self, train: tuple[Case, ...]) -> int:
+        """Rollouts of one candidate that it learns from, besides those that decide."""
+        return 0 if _is_implicit(train) else len(self._pairs(train))
+
     def _steps(self, brief: Brief) -> Iterator[tuple[ClosedStep, Point]]:
         """What this proposer tried in this phase, oldest first."""
         for step in brief.closed:
@@ -191,7 +195,11 @@ class Numeric:
 
 def _implicit(brief: Brief) -> bool:
     """Whether the run has no cases of its own: the one case feeds and decides."""
-    return brief.train == (IMPLICIT_CASE,)
+    return _is_implicit(brief.train)
+
+
+def _is_implicit(train: tuple[Case, ...]) -> bool:
+    return train == (IMPLICIT_CASE,)
 
 
 def _forever(space: Space, chance: random.Random) -> Iterator[Point]:

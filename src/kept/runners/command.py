@@ -11,6 +11,7 @@ The execution is journalled as one call, so a run that was killed between runnin
 again without running again.
 """
 
+import re
 import signal
 
 from kept.core.artifact import Candidate
@@ -28,6 +29,10 @@ _LATER = 75
 
 _NOT_RUN = (126, 127)
 """What a shell exits with when the command is not executable, or not there."""
+
+# env puts quotes round it, in some languages curly ones
+_NOT_THERE = re.compile(r"(?:/bin/sh|(?:/usr/bin/)?env): (?:(?:line )?\d+: )?\W?(.+?)\W?: ")
+"""How our own shell names what it cannot run; one that a candidate starts has another name."""
 
 
 class CommandRunner:
@@ -72,7 +77,7 @@ class CommandRunner:
         if ended.timed_out:
             message = f"no end after {self._command.timeout:g} seconds"
             return Failure("timeout", "candidate", message, ended.detail())
-        if ended.code in _NOT_RUN:
+        if ended.code in _NOT_RUN and self._names_what_is_missing(ended):
             message = f"the shell cannot run `{self._command.line}` ({ended})"
             return Failure("harness", "infrastructure", message, ended.detail())
         if ended.code == _LATER:
@@ -81,6 +86,15 @@ class CommandRunner:
         if ended.signal in _LIMITS:
             return Failure("limit", "candidate", str(ended), ended.detail())
         return Failure("crash", "candidate", str(ended), ended.detail())
+
+    def _names_what_is_missing(self, ended: Exit) -> bool:
+        """Whether it is the command itself that cannot be run, and not something a candidate wants.
+
+        A candidate that is a script ends with 127, too, when its last line asks for what is not
+        there.
+        """
+        said = _NOT_THERE.match(ended.stderr.strip().rpartition("\n")[2])
+        return said is not None and said[1] in self._command.line
 
 
 def _trace(ended: Exit, output: Output) -> tuple[TraceItem, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from kept.sandbox.cgroup import find_parent
+from kept.sandbox.cgroup import Parents, find_parents
 from kept.sandbox.command import Command, View
 from kept.sandbox.walls import Site, walled
 
@@ -26,39 +26,40 @@ class Abilities:
     """Whether bwrap works."""
     overlay: bool
     """Whether a tree can be laid under the candidate without copying it."""
-    group: Path | None
-    """The control group in which each command gets one of its own."""
+    groups: Parents
+    """The control groups in which each command gets some of its own."""
     why_not: str = ""
     """What keeps bwrap, or the overlay, from working."""
 
     def enforced(self, *, walls: bool = True) -> Mapping[str, bool]:
         """By what it is about, whether it holds for a command that wants walls, or wants none."""
         up = walls and self.walls
-        counted = self.group is not None or (up and os.geteuid() != 0)
+        counted = self.groups.pids is not None or (up and os.geteuid() != 0)
         return {
             "network": up,
             "files outside the tree are read-only": up,
             "hidden files cannot be read": up,
-            "no process outlives its command": up or self.group is not None,
+            "no process outlives its command": up or self.groups.pids is not None,
             "number of processes": counted,
             "cpu, memory and file size": sys.platform == "linux",
+            "memory of all processes together": self.groups.memory is not None,
         }
 
 
 @cache
 def abilities() -> Abilities:
     """What this machine can do; found out once in the life of a process."""
-    group = find_parent()
+    groups = find_parents()
     for tool in ("bwrap", "unshare", "mount"):
         if shutil.which(tool) is None:
-            return Abilities(walls=False, overlay=False, group=group, why_not=f"no `{tool}` here")
+            return Abilities(walls=False, overlay=False, groups=groups, why_not=f"no `{tool}` here")
     with tempfile.TemporaryDirectory(prefix="kept-probe-") as name:
         folder = Path(name).resolve()
         trouble = _trouble(folder, overlay=True)
         if not trouble:
-            return Abilities(walls=True, overlay=True, group=group)
+            return Abilities(walls=True, overlay=True, groups=groups)
         walls = not _trouble(folder, overlay=False)
-    return Abilities(walls=walls, overlay=False, group=group, why_not=trouble)
+    return Abilities(walls=walls, overlay=False, groups=groups, why_not=trouble)
 
 
 def _trouble(folder: Path, *, overlay: bool) -> str:

@@ -1,57 +1,80 @@
-"""A control group for each command, where we may make one: counts and ends all its processes.
+"""Control groups for each command, where we may make them: count, bound and end its processes.
 
-Root is exempt from the shell's limit on processes, so this is the only one that holds for it.
-Nothing escapes from a group, neither by a session of its own nor by an emptied environment.
+Root is exempt from the shell's limit on processes, so this is the only one that holds for it; and
+only a group bounds the memory of several processes together. Nothing escapes from a group, neither
+by a session of its own nor by an emptied environment.
 """
 
 import os
 import signal
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
-_MOUNTS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
-"""Where the first and the second version of control groups have their `pids.max`."""
+from kept.sandbox.command import Limits
+
+_ROOT = Path("/sys/fs/cgroup")
+"""Where the second version of control groups is; the first has a mount a controller there."""
+
+_SWAP = ("memory.swap.max", "memory.memsw.limit_in_bytes")
+"""What bounds the memory that is swapped out: of its own, and together with the rest."""
 
 _numbers = count(1)
 
 
-def find_parent() -> Path | None:
-    """The group that we may make groups in, if there is one; takes away what the dead left."""
-    for mount in _MOUNTS:
-        parent = mount / _own_path(mount)
-        group = parent / f"kept-{os.getpid()}-0"
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        usable = (group / "pids.max").exists()
-        group.rmdir()
-        if usable:
-            _sweep(parent)
-            return parent
-    return None
+class Parents(NamedTuple):
+    """The groups that we may make groups in; None where there is none."""
+
+    pids: Path | None = None
+    memory: Path | None = None
+
+
+def find_parents() -> Parents:
+    """Where we may make groups; takes away what the dead left."""
+    pids = _find("pids", ("pids.max",))
+    memory = _find("memory", ("memory.max", "memory.limit_in_bytes"))
+    for parent in {pids, memory} - {None}:
+        assert parent is not None
+        _sweep(parent)
+    return Parents(pids, memory)
 
 
 @contextmanager
-def group(parent: Path | None, processes: int | None) -> Generator[Path | None]:
-    """A group for one command; None where there is none to be had. Kills what is left in it."""
-    if parent is None or processes is None:
-        yield None
-        return
-    path = parent / f"kept-{os.getpid()}-{next(_numbers)}"
+def groups(parents: Parents, limits: Limits) -> Generator[tuple[Path, ...]]:
+    """The groups of one command, to be entered by it; kills what is left in them."""
+    number = next(_numbers)
+    wanted: dict[Path, dict[str, str]] = {}
+    if parents.pids is not None and limits.processes is not None:
+        wanted[parents.pids] = {"pids.max": str(limits.processes)}
+    if parents.memory is not None and limits.memory is not None:
+        wanted.setdefault(parents.memory, {}).update(_memory_files(limits.memory))
+    made: list[Path] = []
     try:
-        path.mkdir()
-        (path / "pids.max").write_text(str(processes))
-    except OSError:
-        yield None
-        return
-    try:
-        yield path
+        for parent, files in wanted.items():
+            path = parent / f"kept-{os.getpid()}-{number}"
+            with suppress(OSError):
+                path.mkdir()
+                made.append(path)
+                _write(path, files)
+        yield tuple(made)
     finally:
-        end(path)
+        for path in made:
+            end(path)
+
+
+def _memory_files(size: int) -> dict[str, str]:
+    plain = dict.fromkeys(("memory.max", "memory.limit_in_bytes"), str(size))
+    return {**plain, _SWAP[0]: "0", _SWAP[1]: str(size)}
+
+
+def _write(group: Path, files: Mapping[str, str]) -> None:
+    """Set what this version of control groups has of these files."""
+    for name, value in files.items():
+        if (group / name).exists():
+            (group / name).write_text(value)
 
 
 def end(path: Path, seconds: float = 5.0) -> None:
@@ -76,17 +99,32 @@ def members(path: Path) -> list[int]:
         return []
 
 
+def _find(controller: str, files: tuple[str, ...]) -> Path | None:
+    """The group of a controller that we may make groups in, which then have one of these files."""
+    for mount in (_ROOT / controller, _ROOT):
+        parent = mount / _own_path(mount)
+        group = parent / f"kept-{os.getpid()}-0"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        usable = any((group / name).exists() for name in files)
+        group.rmdir()
+        if usable:
+            return parent
+    return None
+
+
 def _own_path(mount: Path) -> str:
     """The group we are in ourselves, below the mount."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return ""
+    wanted = "" if mount == _ROOT else mount.name
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if (mount.name == "pids" and controllers == "pids") or (
-            mount.name != "pids" and not controllers
-        ):
+        if controllers == wanted:
             return path.lstrip("/")
     return ""
 

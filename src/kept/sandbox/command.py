@@ -26,11 +26,12 @@ class Limits:
     cpu_seconds: int | None = None
     """Of one process."""
     memory: int | None = None
-    """Bytes of address space of one process."""
+    """Bytes of address space of one process; and of memory of all, where groups can be made."""
     file_size: int | None = 1024 * MIB
     """Bytes of one file."""
     tree: int = 1024 * MIB
-    """Bytes written to the tree and to the temporary folder, each; they are held in memory."""
+    """Bytes written to the tree and to temporary folders, which are held in memory, and to the
+    output folder; each."""
     processes: int | None = 512
     """At once, threads included."""
 
@@ -79,6 +80,8 @@ class Exit:
     stdout: str
     stderr: str
     timed_out: bool = False
+    cut: bool = False
+    """Whether only the end of stdout was kept."""
 
     @property
     def ok(self) -> bool:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from kept.errors import RunError
 from kept.sandbox.command import View
+from kept.sandbox.fill import remove
 
 MAX_FILES = 50_000
 """A larger tree is not copied: somebody named a folder that is no project."""
@@ -87,7 +88,7 @@ class _Copy:
     def restore(self) -> None:
         """Make it what the tree was, whatever a command did to it."""
         missing = dict(self._marks)
-        for name, entry in list(_walk(self.folder)):
+        for name, entry in list(self._found()):
             wanted = missing.pop(name, None)
             with suppress(FileNotFoundError):
                 if wanted is None:
@@ -97,6 +98,21 @@ class _Copy:
         for name in sorted(missing):
             _remove(self.folder / name, only_if_not=missing[name].mode)
             self._fetch(name)
+
+    def _found(self, below: str = "") -> Iterator[tuple[str, "os.DirEntry[str]"]]:
+        """What is there now, of whatever name; folders that a command made as a whole.
+
+        Those may be deeper than we can go. What is left out of a copy is looked at all the same: a
+        `__pycache__` of one candidate would be taken for that of the next.
+        """
+        if below:
+            # a command may have taken away our right to look
+            (self.folder / below).chmod(stat.S_IMODE(self._marks[below].mode))
+        for name, entry in _listed(self.folder, below):
+            yield name, entry
+            known = self._marks.get(name)
+            if known and stat.S_ISDIR(known.mode) and entry.is_dir(follow_symlinks=False):
+                yield from self._found(name)
 
     def _fetch(self, name: str) -> None:
         """Copy one file, link or folder of the tree."""
@@ -129,16 +145,19 @@ def _walk(
     folder: Path, hidden: tuple[Path, ...] = (), linked: Collection[str] = (), below: str = ""
 ) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
     """Path and entry of everything below a folder, folders before what is in them."""
-    with os.scandir(folder / below) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
+    for name, entry in _listed(folder, below):
         if entry.name in LEFT_OUT - _LINKED or Path(entry.path) in hidden:
             continue
-        name = f"{below}/{entry.name}" if below else entry.name
         yield name, entry
         is_link = entry.name in _LINKED or entry.path in linked
         if entry.is_dir(follow_symlinks=False) and not is_link:
             yield from _walk(folder, hidden, linked, name)
+
+
+def _listed(folder: Path, below: str) -> list[tuple[str, "os.DirEntry[str]"]]:
+    with os.scandir(folder / below) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    return [(f"{below}/{entry.name}" if below else entry.name, entry) for entry in found]
 
 
 def _mark(found: os.stat_result) -> _Mark:
@@ -158,6 +177,9 @@ def _remove(path: Path, only_if_not: int | None = None) -> None:
     if stat.S_ISDIR(mode):
         if only_if_not is not None and stat.S_ISDIR(only_if_not):
             return
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            shutil.rmtree(path, ignore_errors=True)
+        except RecursionError:
+            remove(path)
     else:
         path.unlink()

@@ -11,6 +11,7 @@ from kept.core.rollout import Failure
 from kept.sandbox import cgroup, strays, warden
 from kept.sandbox.abilities import abilities
 from kept.sandbox.command import Command, Exit
+from kept.sandbox.fill import Filled
 from kept.sandbox.limits import shell
 from kept.sandbox.running import Running, Status
 from kept.sandbox.tail import Tail
@@ -26,15 +27,17 @@ async def execute(
 ) -> Exit | Failure:
     """Run a command to its end, between walls if it gets a site to put them.
 
-    A failure means that it could not even be started. Cancelling this ends the command first.
+    A failure means that it could not even be started, or left more than can be read back.
+    Cancelling this ends the command first.
     """
+    filled = Filled(_on_disk(variables, site), command.limits.tree)
     mark = warden.new_mark()
     with ExitStack() as open_:
         try:
-            group = open_.enter_context(cgroup.group(abilities().group, command.limits.processes))
+            groups = open_.enter_context(cgroup.groups(abilities().groups, command.limits))
             out, err = open_.enter_context(Tail()), open_.enter_context(Tail())
             status = open_.enter_context(Status()) if site else None
-            words = _words(command, site, status, group)
+            words = _words(command, site, status, groups)
             environment = _environment(command, {**variables, strays.MARK: mark}, site)
             cwd = Path("/") if site else command.cwd
             running = Running(words, cwd, environment, (out.writer, err.writer), status)
@@ -43,25 +46,35 @@ async def execute(
             kind = "limit" if error.errno in _EXHAUSTED else "harness"
             return Failure(kind, "infrastructure", message)
         try:
-            timed_out = await running.see_through(command.timeout)
+            timed_out = await running.see_through(command.timeout, filled.too_much)
         finally:
-            if site is None and group is None:
+            if site is None and not groups:
                 strays.kill_strays(mark)
+    if filled.too_much():
+        return Failure("limit", "candidate", filled.clear())
     if status and not timed_out and not status.ended:
         said = err.text().strip() or f"exit {running.code}"
         message = f"cannot build the sandbox: {said.splitlines()[0]}"
         return Failure("harness", "infrastructure", message, said)
-    return Exit(running.code, out.text(), err.text(), timed_out)
+    return Exit(running.code, out.text(), err.text(), timed_out, out.cut)
+
+
+def _on_disk(variables: Mapping[str, str], site: Site | None) -> dict[str, Path]:
+    """The folders that a command may fill, and no limit of the kernel's is on."""
+    if site:
+        return {"output folder": site.folder / "output"}
+    names = {"output folder": "KEPT_OUTPUT", "home": "HOME"}
+    return {what: Path(variables[name]) for what, name in names.items() if name in variables}
 
 
 def _words(
-    command: Command, site: Site | None, status: Status | None, group: Path | None
+    command: Command, site: Site | None, status: Status | None, groups: tuple[Path, ...]
 ) -> list[str]:
     if site is None or status is None:
-        return shell(command, group=group)
+        return shell(command, groups=groups)
     # the shell's limit on processes holds for everyone but root
     inner = shell(command, count=os.geteuid() != 0)
-    return walled(command, replace(site, group=group), status.writer, inner)
+    return walled(command, replace(site, groups=groups), status.writer, inner)
 
 
 def _environment(

@@ -5,6 +5,7 @@ as much as a short command. Limits hold for each process, and are inherited.
 """
 
 import resource
+from collections.abc import Iterable
 from math import ceil
 from pathlib import Path
 from shlex import quote
@@ -17,19 +18,23 @@ _BLOCK = 512
 _PROCESSORS = 64
 """A process with many threads uses more seconds than pass."""
 
+FIRST_TO_GO = 1000
+"""For whom a machine without memory ends first: a command, rather than Kept or a neighbour."""
 
-def shell(command: Command, *, group: Path | None = None, count: bool = False) -> list[str]:
-    """The command, behind its limits and in its control group.
+
+def shell(command: Command, *, groups: Iterable[Path] = (), count: bool = False) -> list[str]:
+    """The command, behind its limits and in its control groups.
 
     Without a group the limit on processes is the user's, everything else of theirs included,
     unless the command is alone in a user namespace: only then may it be set, by `count`.
     """
-    words = [f"echo $$ > {quote(str(group))}/cgroup.procs"] if group else []
+    words = [f"echo $$ > {quote(str(group))}/cgroup.procs" for group in groups]
+    words.append(f"echo {FIRST_TO_GO} > /proc/self/oom_score_adj")
     words += _words(command.limits, command.timeout)
     if count and (most := command.limits.processes) is not None:
         # bash and dash have different letters for it
-        words.append(f"{{ ulimit -u {most} || ulimit -p {most}; }}")
-    script = "; ".join(f"{word} 2>/dev/null" for word in words)
+        words.append(f"ulimit -u {most} || ulimit -p {most}")
+    script = "; ".join(f"{{ {word}; }} 2>/dev/null" for word in words)
     return ["/bin/sh", "-c", f'{script}; exec /bin/sh -c "$0"', command.line]
 
 

@@ -6,12 +6,16 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from kept.sandbox.strays import descendants
+
+LOOK = 0.5
+"""Seconds between two looks at what a command has used up."""
 
 GRACE = 2.0
 """Seconds between the request to end and the kill."""
@@ -93,13 +97,19 @@ class Running:
         """Its exit status, once it has ended."""
         return self._process.returncode
 
-    async def see_through(self, seconds: float) -> bool:
-        """Wait for the end, or bring it about; whether time ran out."""
+    async def see_through(self, seconds: float, too_much: Callable[[], bool]) -> bool:
+        """Wait for the end, or bring it about; whether time ran out.
+
+        What is too much is looked for now and then, and ends the command, too.
+        """
         ended = _end_of(self._process)
-        in_time = False
+        deadline = time.monotonic() + seconds
+        stopped = False
         try:
-            await asyncio.wait((ended,), timeout=seconds)
-            in_time = ended.done()
+            while not (ended.done() or stopped) and (left := deadline - time.monotonic()) > 0:
+                await asyncio.wait((ended,), timeout=min(left, LOOK))
+                stopped = not ended.done() and too_much()
+            in_time = ended.done() or stopped
         finally:
             await self._stop(ended)
         return not in_time

@@ -34,6 +34,11 @@ class Tail:
         self._loop.remove_reader(self._reader)
         os.close(self._reader)
 
+    @property
+    def cut(self) -> bool:
+        """Whether the beginning was not kept."""
+        return self._dropped > 0
+
     def text(self) -> str:
         """What was kept, and how much was not."""
         cut = f"… {self._dropped} bytes left out …\n" if self._dropped else ""

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kept.sandbox.command import Command, View
+from kept.sandbox.limits import FIRST_TO_GO
+from kept.sandbox.secrets import secrets
+from kept.sandbox.sockets import named_sockets
 
 INSIDE = Path("/run/kept")
 """Where a command finds what it works on; always the same, so that no request differs by it."""
@@ -24,13 +27,16 @@ _NAMES = (Path("/run/systemd/resolve"), Path("/run/NetworkManager"), Path("/run/
 """Where /etc/resolv.conf may lead."""
 _SYSTEM = (Path("/run/current-system"), Path("/run/opengl-driver"))
 """Where NixOS has its programs."""
-_SECRETS = (".ssh", ".aws", ".gnupg", ".kube", ".docker", ".netrc", ".config/gcloud", ".azure")
 
-# $1 folder of the workspace, $2 control group, $3 options of the tmpfs, $4 further ones of the
-# overlay; relative paths, because a colon or a comma in an absolute one would end it
-_SETUP = """
+# $1 folder of the workspace, $2 control groups, one a line, $3 options of the tmpfs, $4 further
+# ones of the overlay; relative paths, because a colon or a comma in an absolute one would end it
+_SETUP = f"""
 set -e
-if [ -n "$2" ]; then echo $$ > "$2/cgroup.procs"; fi
+echo {FIRST_TO_GO} 2>/dev/null > /proc/self/oom_score_adj || true
+IFS='
+'
+for group in $2; do echo $$ > "$group/cgroup.procs"; done
+unset IFS
 if [ -n "$3" ]; then
   cd "$1"
   mount -t tmpfs -o "$3" kept layers
@@ -52,8 +58,8 @@ class Site:
     """The workspace: candidate, case.json, output, and `layers` to mount on."""
     tree: Path | None = None
     """What is to be seen at the tree's path; None for an overlay of the tree itself."""
-    group: Path | None = None
-    """The control group to enter."""
+    groups: tuple[Path, ...] = ()
+    """The control groups to enter."""
 
 
 def walled(command: Command, site: Site, status: int, inner: list[str]) -> list[str]:
@@ -69,7 +75,7 @@ def walled(command: Command, site: Site, status: int, inner: list[str]) -> list[
     options = "" if site.tree else f"size={command.limits.tree},mode=0755"
     # extended attributes that need no privilege; root's file systems may lack them
     more = "" if os.geteuid() == 0 else ",userxattr"
-    words += ["/bin/sh", "-c", _SETUP, "kept", str(site.folder), str(site.group or "")]
+    words += ["/bin/sh", "-c", _SETUP, "kept", str(site.folder), "\n".join(map(str, site.groups))]
     return [*words, options, more, "bwrap", *_bwrap(command, view, site, status), *inner]
 
 
@@ -80,14 +86,17 @@ def _bwrap(command: Command, view: View, site: Site, status: int) -> Iterator[st
         yield from ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid()))
     if view.network != "loopback":
         yield "--share-net"
-    yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+    yield from ("--ro-bind", "/", "/")
+    yield from _system(command)
     for path in _PRIVATE:
         if path.is_dir() and not path.is_symlink():
             yield from ("--size", str(command.limits.tree), "--tmpfs", str(path))
     yield from _seen_again(view)
     tree = str(view.tree)
     yield from ("--bind", str(site.tree or site.folder / "layers" / "merged"), tree)
-    for path in (*view.hidden, *_secrets(), *_others(site, view)):
+    if view.network != "on":
+        yield from _shut(view.tree)
+    for path in (*view.hidden, *secrets(Path.home()), *_others(site, view)):
         # a copy of the tree was made without them
         if not (site.tree and path.is_relative_to(view.tree)):
             yield from _hide(path.resolve(), view.tree)
@@ -98,6 +107,24 @@ def _bwrap(command: Command, view: View, site: Site, status: int) -> Iterator[st
         if (site.folder / name).exists():
             yield from (how, str(site.folder / name), str(INSIDE / name))
     yield from ("--chdir", str(command.cwd), "--")
+
+
+def _system(command: Command) -> Iterator[str]:
+    """Devices and processes."""
+    yield from ("--dev", "/dev", "--size", str(command.limits.tree), "--tmpfs", "/dev/shm")
+    # a folder in memory that has no limit of its own
+    yield from ("--remount-ro", "/dev", "--proc", "/proc")
+    if os.geteuid() == 0:
+        # root owns the kernel's settings, and needs no capability to write to what it owns
+        yield from ("--remount-ro", "/proc")
+
+
+def _shut(tree: Path) -> Iterator[str]:
+    """Doors of other programs, but for those that are not to be seen anyway."""
+    unseen = (*_PRIVATE, Path("/dev"), tree)
+    for path in named_sockets():
+        if not any(path.is_relative_to(folder) for folder in unseen):
+            yield from ("--ro-bind", "/dev/null", str(path))
 
 
 def _seen_again(view: View) -> Iterator[str]:
@@ -114,11 +141,6 @@ def _others(site: Site, view: View) -> Iterable[Path]:
     root = site.folder.parent.parent
     hidden = any(root.is_relative_to(private) for private in _PRIVATE)
     return () if hidden and not root.is_relative_to(view.tree) else (root,)
-
-
-def _secrets() -> Iterator[Path]:
-    home = Path.home()
-    return (home / name for name in _SECRETS)
 
 
 def _hide(path: Path, tree: Path) -> Iterator[str]:

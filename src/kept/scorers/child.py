@@ -32,13 +32,13 @@ class ChildEnded(Exception):
 class Child:
     """One such process."""
 
-    def __init__(self, argv: Sequence[str], cwd: Path) -> None:
+    def __init__(self, argv: Sequence[str], cwd: Path, passed_on: tuple[str, ...] = ()) -> None:
         # append, so that it can be emptied while the process has it open
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 # closed with the process
         self._process = subprocess.Popen(
             argv,
             cwd=cwd,
-            env=child_environment({}),
+            env=child_environment({}, passed_on),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

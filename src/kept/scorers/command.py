@@ -14,7 +14,9 @@ from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score, Severity
-from kept.sandbox import Command
+from kept.sandbox import MAX_TEXT, Command
+from kept.sandbox.command import MIB
+from kept.scorers.printed import last_object
 from kept.workspace import Scratch
 
 _SEVERITIES: tuple[str, ...] = get_args(Severity)
@@ -58,28 +60,16 @@ class CommandScorer:
         if not ended.ok:
             message = f"the scorer failed: {ended}"
             return Failure("harness", "infrastructure", message, ended.detail())
-        printed = last_object(ended.stdout)
+        printed = last_object(ended.stdout, cut=ended.cut)
         if printed is None:
-            message = f"the scorer printed no JSON object but {ended.stdout.strip()[-200:]!r}"
+            much = f", the end of more than {MAX_TEXT // MIB} MiB" if ended.cut else ""
+            said = f"{ended.stdout.strip()[-200:]!r}{much}"
+            message = f"the scorer printed no JSON object but {said}"
             return Failure("harness", "infrastructure", message, ended.detail())
         return read_score(printed, rollout, self._fields)
 
     async def close(self) -> None:
         """Nothing to do: who made the scratch folder removes it."""
-
-
-def last_object(text: str) -> dict[str, object] | None:
-    """The last JSON object that stands in a text, whatever is printed around it."""
-    decoder = json.JSONDecoder()
-    found: dict[str, object] | None = None
-    at = text.find("{")
-    while at >= 0:
-        try:
-            found, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end = at + 1
-        at = text.find("{", end)
-    return found
 
 
 def read_score(
@@ -96,6 +86,9 @@ def read_score(
     flat = {name: value for name, value in printed.items() if isinstance(value, int | float)}
     inner = cast("dict[str, object]", nested)
     found = {**inner, **flat}
+    if fields.score is None and fields.metric in printed:
+        # said by name below, where a text at the top is otherwise just a remark
+        found[fields.metric] = printed[fields.metric]
     if fields.score is not None:
         found[fields.metric] = _at(printed, fields.score, None)
         if found[fields.metric] is None:
@@ -103,7 +96,7 @@ def read_score(
     metrics = dict(rollout.metrics)
     for name, value in found.items():
         if not isinstance(value, int | float):
-            place = f"{fields.metrics}.{name}" if inner.get(name) is value else name
+            place = f"{fields.metrics}.{name}" if name in inner and inner[name] is value else name
             return _strange(f"`{place}` is {value!r:.80}, not a number")
         number = _finite(value)
         if number is None:

@@ -19,7 +19,7 @@ from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
 from kept.sandbox import TIMEOUT
 from kept.scorers.child import Child, ChildEnded
-from kept.scorers.command import read_score
+from kept.scorers.command import Fields, read_score
 
 _SCRIPT = Path(__file__).with_name("serve.py")
 
@@ -34,11 +34,14 @@ class Function:
     """On the path when the module is imported, and the folder the function runs in."""
     timeout: float = TIMEOUT
     """Seconds for one call; the first one includes the import."""
+    passed_on: tuple[str, ...] = ()
+    """Further variables of our environment that it may see."""
 
     def start(self) -> Child:
         """A process that has the function imported, or says why it cannot."""
-        argv = [sys.executable, "-P", str(_SCRIPT), str(self.folder), self.target]
-        return Child(argv, self.folder)
+        # -B: nothing is written beside the user's modules, least of all by a check
+        argv = [sys.executable, "-B", "-P", str(_SCRIPT), str(self.folder), self.target]
+        return Child(argv, self.folder, self.passed_on)
 
 
 class PythonScorer:
@@ -93,7 +96,8 @@ class PythonScorer:
         if isinstance(result, int | float):
             return read_score({self._metric: result}, rollout)
         if isinstance(result, dict):
-            return read_score(cast("dict[str, object]", result), rollout)
+            fields = Fields(metric=self._metric)
+            return read_score(cast("dict[str, object]", result), rollout, fields)
         what = f"{result!r:.80}, not a number or a mapping"
         return _failure(f"`{self._function.target}` returned {what}")
 
