@@ -12,8 +12,9 @@ from kept.threads import HANGING, Threads
 def test_calls_that_hang_are_bounded():
     release = threading.Event()
 
+    threads = Threads(8)
+
     async def hang() -> int:
-        threads = Threads(8)
         for number in range(HANGING + 10):
             call = asyncio.ensure_future(threads.call(release.wait))
             await asyncio.sleep(0)
@@ -31,6 +32,7 @@ def test_calls_that_hang_are_bounded():
         assert asyncio.run(hang()) == HANGING
     finally:
         release.set()
+        threads.close()
 
 
 def test_calls_that_end_are_not_counted_however_many_there_are():
@@ -47,8 +49,9 @@ def test_calls_that_end_are_not_counted_however_many_there_are():
 def test_calls_that_were_late_and_ended_count_no_more(late: int):
     release = threading.Event()
 
+    threads = Threads(8)
+
     async def whole() -> int:
-        threads = Threads(8)
         calls = [asyncio.ensure_future(threads.call(release.wait)) for _ in range(late)]
         await asyncio.sleep(0.05)
         for call in calls:
@@ -63,3 +66,4 @@ def test_calls_that_were_late_and_ended_count_no_more(late: int):
         return 0
 
     assert asyncio.run(whole()) == 1
+    threads.close()

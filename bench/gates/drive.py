@@ -141,8 +141,10 @@ class Drive:
     def _note(self, verdict: Verdict, number: int, members: tuple[int, ...]) -> None:
         """What the verdict does to the ledger and to the pool."""
         state, kept = self._state, verdict.outcome == "keep"
-        if "alpha" in verdict.numbers:
-            state.ledger = state.ledger.add(kept)
+        if members or not self._pools:
+            state.ledger = state.ledger.give()
+            if kept:
+                state.ledger = state.ledger.keep(state.ledger.tests)
         if members:
             gain = verdict.numbers.get("gain", 0.0)
             state.pool = raced(state.pool, members, kept, gain)

@@ -25,8 +25,10 @@ from kept.core.schedule import RoundRobin
 from kept.core.state import State
 from kept.errors import RunError, SetupError
 from kept.gates import Strict
+from kept.gates.race import Race
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
+from kept.recipes.racing import with_race
 from kept.runners.function import FunctionRunner
 from kept.runs import Ended, Watch, resume, start
 from kept.scorers.recorded import RecordedScorer
@@ -77,7 +79,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     cases: Iterable[Any] | Cases | None = None,
     *,
     proposers: Sequence[ProposerLike] = (),
-    gate: Gate | Literal["strict"] = "strict",
+    gate: Gate | Literal["strict", "race"] = "strict",
     guards: Sequence[Guard] | None = None,
     budget: Budget | int = 50,
     metric: str = "score",
@@ -149,7 +151,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         objective=Objective(metric, direction, bounds),
         proposers=made,
         schedule=RoundRobin(tuple(proposer.name for proposer in made)),
-        gate=Strict() if gate == "strict" else gate,
+        gate=_gate(gate),
         guards=(copy_guard(case_set, allow_train=True),) if guards is None else tuple(guards),
         budget=limits,
         width=width or fill_width(workers, len(case_set.holdout)),
@@ -164,7 +166,13 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             "random_seed": str(random_seed),
         },
     )
-    return _run(plan, Home(Path(home)) if home else Home.find(Path.cwd()), resume, tuple(sinks))
+    where = Home(Path(home)) if home else Home.find(Path.cwd())
+    return _run(with_race(plan), where, resume, tuple(sinks))
+
+
+def _gate(gate: Gate | Literal["strict", "race"]) -> Gate:
+    named: dict[object, Gate] = {"strict": Strict(), "race": Race()}
+    return named[gate] if isinstance(gate, str) else gate
 
 
 def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Result:
@@ -263,8 +271,8 @@ def _check(artifact: object, evaluate: object, proposers: object) -> None:
 
 def _check_words(gate: object, budget: object, way: object) -> None:
     """Refuse a misspelt word, which would otherwise mean something else."""
-    if not (gate == "strict" or isinstance(gate, Gate)):
-        hint = 'give "strict", or a gate such as kept.Sigma()'
+    if gate not in ("strict", "race") and not isinstance(gate, Gate):
+        hint = 'give "strict", "race", or a gate such as kept.Sigma()'
         raise SetupError(f"`gate` is {gate!r:.60}, not a gate", hint=hint)
     if isinstance(budget, bool) or not isinstance(budget, int | Budget):
         hint = "give a number of steps, or kept.Budget(…)"

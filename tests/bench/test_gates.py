@@ -29,7 +29,7 @@ from kept.gates.common import passes
 from tests.bench.test_bench_smoke import run_bench
 
 SPLIT = Split(15, 25, 10)
-FEW = 900
+FEW = 2_000
 """Rollouts of a run that has to be quick."""
 
 

@@ -38,6 +38,22 @@ def test_the_gold_answer_of_a_holdout_case_is_refused_and_not_quoted(text: str, 
     assert reason == f"prompt.md:{line} holds text of the holdout case `h-1`"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        ANSWER.replace("o", "o\u200b"),
+        ANSWER.replace("e", "e\u00ad"),
+        ANSWER.replace("a", "a\u0301"),
+        ANSWER.replace(" ", "_"),
+        "".join(chr(ord(c) + 0xFEE0) if c.isascii() and c.isalpha() else c for c in ANSWER),
+    ],
+    ids=["zero width", "soft hyphens", "accents", "underscores", "full width"],
+)
+def test_a_copy_in_disguise_is_a_copy(text: str):
+    guard = copy_guard(cases(holdout=ANSWER))
+    assert told(guard, f"Answer.\n{text}") == "prompt.md:2 holds text of the holdout case `h-1`"
+
+
 def test_text_of_the_sealed_test_cases_is_refused():
     guard = copy_guard(cases(test=ANSWER))
     assert told(guard, ANSWER) == "prompt.md:1 holds text of the test case `e-1`"

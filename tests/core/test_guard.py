@@ -108,6 +108,14 @@ def test_a_file_that_did_not_change_is_not_held_against_a_candidate():
             SKILL[: SKILL.index("Say so")],
             "SKILL.md: the section `Limits` is empty",
         ),
+        (
+            SKILL.replace("## Limits", "<!--\n## Limits\n") + "-->\n",
+            "SKILL.md lost its section `Limits`",
+        ),
+        (
+            SKILL[: SKILL.index("Say so")] + "---\n&nbsp;\n<!-- none -->\n.\n",
+            "SKILL.md: the section `Limits` is empty",
+        ),
         ("", "SKILL.md lost its section `Summarise`"),
     ],
 )

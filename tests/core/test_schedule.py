@@ -1,6 +1,5 @@
 """Who is next, and when nobody is."""
 
-
 from kept.core.budget import Budget, StopReason
 from kept.core.proposal import Turn
 from kept.core.schedule import RoundRobin, budget_stop

@@ -14,7 +14,17 @@ from kept.core.text import (
 
 @pytest.mark.parametrize(
     ("text", "tokens"),
-    [("", 0), ("one two", 2), ("Don't stop.", 5), ("a-b\n\n# c!", 6), ("日本 x", 2)],
+    [
+        ("", 0),
+        ("one two", 2),
+        ("Don't stop.", 5),
+        ("a-b\n\n# c!", 6),
+        # what has no spaces is not one word for it
+        ("日本 x", 3),
+        ("one_two", 3),
+        ("word" * 8, 2),
+        ("incomprehensible", 1),
+    ],
 )
 def test_tokens_are_words_and_marks(text: str, tokens: int):
     assert count_tokens(text) == tokens

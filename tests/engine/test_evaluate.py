@@ -44,7 +44,7 @@ class Desk:
     def __post_init__(self) -> None:
         self.known = Known(self.journal)
         self.known.save(SEED)
-        self.purse = Purse(self.plan.budget, Spend(), self.plan.worst_usd, lambda: 0.0)
+        self.purse = Purse(self.plan, Spend(), lambda: 0.0)
         clock = self.runner.clock
         self.evaluator = Evaluator(self.plan, self.journal, self.known, self.purse, clock)
 

@@ -5,6 +5,7 @@ from kept.core.ports import Gate
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
 from kept.gates import Follow, Selection, Sigma, Strict
+from kept.gates.race import Race
 from kept.testing.suites.gate import GateSuite
 
 
@@ -64,3 +65,16 @@ class TestSigmaWithoutHoldout(GateSuite):
 
     def make_gate(self) -> Gate:
         return Sigma(repeats=1, holdout_policy="skip")
+
+
+class TestRace(GateSuite):
+    def make_gate(self) -> Gate:
+        return Race()
+
+
+class TestRaceOnManyCases(GateSuite):
+    size = 60
+    rounds = 10
+
+    def make_gate(self) -> Gate:
+        return Race(most=4)

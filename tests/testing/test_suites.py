@@ -346,6 +346,9 @@ class BadSchedule:
         self.count += 1
         return Turn("a", number=self.count)
 
+    def last(self, state: State) -> Turn | None:
+        return None
+
 
 def test_the_schedule_suite_catches_a_schedule_with_a_memory():
     class Suite(ScheduleSuite):

@@ -25,19 +25,23 @@ class Ledger(NamedTuple):
     """What α was spent on, by closed steps alone."""
 
     tests: int = 0
+    """Steps that were given a level, whether they used it or not: none is given out twice."""
     keeps: tuple[int, ...] = ()
-    """How many tests there had been at each keep, that one included."""
+    """Which of them were kept, counted from 1."""
     promotions: int = 0
     """Promotions that were asked for."""
 
-    def add(self, kept: bool) -> "Ledger":
-        """One more test."""
-        tests = self.tests + 1
-        return self._replace(tests=tests, keeps=(*self.keeps, tests) if kept else self.keeps)
+    def give(self) -> "Ledger":
+        """One more test is given its level."""
+        return self._replace(tests=self.tests + 1)
+
+    def keep(self, nth: int) -> "Ledger":
+        """The nth test ended in a keep, which earns something back."""
+        return self._replace(keeps=(*self.keeps, nth))
 
 
 def level(ledger: Ledger, alpha: float) -> float:
-    """What the next test may risk."""
+    """What the test after those in the ledger may risk."""
     nth = ledger.tests + 1
     total = alpha * FIRST * _share(nth, PATIENCE)
     for at, kept in enumerate(ledger.keeps):

@@ -6,6 +6,9 @@ steps they came from and what each is thought to be worth, in standard deviation
 
 from typing import NamedTuple
 
+MERGE = "merge"
+"""The proposer that puts the pool together."""
+
 
 class NearMiss(NamedTuple):
     """A step whose proposal is worth a race together with others."""

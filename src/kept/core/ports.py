@@ -106,6 +106,10 @@ class Schedule(Protocol):
         """The next turn, or why there is none. A function of the state."""
         ...
 
+    def last(self, state: State) -> Turn | None:
+        """What is to be done before a run ends that may open no more steps; None when all is."""
+        ...
+
 
 @runtime_checkable
 class Gate(Protocol):
@@ -118,6 +122,19 @@ class Gate(Protocol):
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
         """A verdict, or what must be known first. Every Ask must bring something new."""
+        ...
+
+
+@runtime_checkable
+class Proving(Gate, Protocol):
+    """A gate that keeps what leads apart from what is proven, and compares pair by pair."""
+
+    def prove(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """Whether what leads (the challenger) is better than the best for cases nobody has seen."""
+        ...
+
+    def claim(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """By how much the best (the challenger) beats the seed, on the sealed test."""
         ...
 
 

@@ -14,6 +14,7 @@ from kept.core.case import Case
 from kept.core.edit import Edit, EditReport
 from kept.core.grow import Log
 from kept.core.objective import Objective
+from kept.core.pool import Pool
 from kept.core.rollout import Failure, Pair, Purpose, TraceItem
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
@@ -28,6 +29,8 @@ class Turn:
     number: int = 0
     """How many turns this proposer had before, in the whole run."""
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
+    races: bool = True
+    """Whether the step may end in a keep by itself; else it can only become a near miss."""
 
 
 class _Reply:
@@ -46,6 +49,8 @@ class Proposal(_Reply):
     """Train cases that the edits mean to fix."""
     simplifies: bool = False
     """The point of the edits is less text at no loss."""
+    merges: tuple[int, ...] = ()
+    """Steps whose proposals it puts together."""
     kind: Literal["proposal"] = "proposal"
 
 
@@ -76,9 +81,23 @@ class ProposerFailed(_Reply):
     kind: Literal["failed"] = "failed"
 
 
+@dataclass(frozen=True, slots=True)
+class Prove(_Reply):
+    """Have what leads proven, for cases that nobody has seen."""
+
+    kind: Literal["prove"] = "prove"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim(_Reply):
+    """Have the gain of the best measured on the sealed test."""
+
+    kind: Literal["claim"] = "claim"
+
+
 # as in edit.py: the union for the checker, one class for the journal's reader
 if TYPE_CHECKING:
-    Reply = Proposal | Note | Skip | ProposerFailed
+    Reply = Proposal | Note | Skip | ProposerFailed | Prove | Claim
 else:
     Reply = _Reply
 
@@ -141,12 +160,14 @@ class Brief:
     memory: Sequence[Note]
     rules: Rules
     objective: Objective
+    pool: Pool = ()
+    """Near misses that wait to be put together."""
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
     """What somebody wrote for the proposer: `instruction`, `rubric`."""
     answers: tuple[Answer, ...] = ()
 
 
-ProposerReply = Proposal | Note | Skip | Ask | Failure
+ProposerReply = Proposal | Note | Skip | Prove | Claim | Ask | Failure
 
 
 def derive_seed(run_seed: int, phase: str, step: int) -> int:

@@ -1,10 +1,14 @@
 """The plain schedule: every proposer in turn until the budget is used up."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kept.core.budget import Budget, StopReason, out_of_time
+from kept.core.pool import MERGE, ripe
 from kept.core.proposal import Turn
 from kept.core.state import State
+
+PROVE, CLAIM = "prove", "claim"
+"""Proposers that have something measured at the end of a racing run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,48 @@ class RoundRobin:
             return StopReason("nothing left to propose", "every proposer has run dry")
         name = min(able, key=lambda name: state.turns.get(name, 0))
         return Turn(proposer=name, phase=self.phase, number=state.turns.get(name, 0))
+
+    def last(self, state: State) -> Turn | None:
+        """Nothing more: what was kept is the best."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling:
+    """Has near misses put together when they are worth it, and what leads proven at the end."""
+
+    inner: RoundRobin
+    goal: float
+    """What the pool must be worth, in standard deviations of one draw."""
+    most: int
+    late: int | None = None
+    """Rollouts from which on the pool is raced as it is: soon there will be no money for it."""
+    sealed: bool = False
+    """Whether there are test cases to claim by."""
+
+    def next(self, state: State) -> Turn | StopReason:
+        """What the inner schedule wants, unless the pool is ripe."""
+        merging = any(step.turn.proposer == MERGE for step in state.open)
+        late = self.late is not None and state.spend.rollouts >= self.late
+        if not merging and state.pool and (late or ripe(state.pool, self.goal, self.most)):
+            return _turn(MERGE, state)
+        turn = self.inner.next(state)
+        return turn if isinstance(turn, StopReason) else replace(turn, races=False)
+
+    def last(self, state: State) -> Turn | None:
+        """The rest of the pool, then the proof, then the claim; each once."""
+        if state.pool:
+            return _turn(MERGE, state)
+        if state.incumbent not in (state.best, state.tried):
+            return _turn(PROVE, state)
+        if self.sealed and state.best not in (state.seed, state.claimed):
+            return _turn(CLAIM, state)
+        return None
+
+
+def _turn(name: str, state: State) -> Turn:
+    races = name == MERGE
+    return Turn(name, "race", state.turns.get(name, 0), races=races)
 
 
 def budget_stop(budget: Budget, state: State, elapsed: float) -> StopReason | None:

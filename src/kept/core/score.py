@@ -198,6 +198,18 @@ def summarize(
     )
 
 
+def losses_of(outcomes: Iterable[tuple[Pair, Outcome]], objective: Objective) -> dict[Pair, float]:
+    """The loss of every pair that has one; a candidate's own failure stands at the worst."""
+    found: dict[Pair, float] = {}
+    for pair, outcome in outcomes:
+        failure = outcome.failure
+        if failure is None:
+            found[pair] = objective.loss(outcome.metrics)
+        elif failure.blame == "candidate" and objective.worst_loss is not None:
+            found[pair] = objective.worst_loss
+    return found
+
+
 def _add(sums: dict[K, list[float]], key: K, value: float, failed: int) -> None:
     row = sums.get(key)
     if row is None:

@@ -18,7 +18,9 @@ from kept.core.event import (
     StepOpened,
 )
 from kept.core.grow import Log, Seen
-from kept.core.proposal import ClosedStep, Note, Proposal, Reply, Skip, Turn
+from kept.core.ledger import Ledger
+from kept.core.pool import MERGE, NearMiss, Pool, raced
+from kept.core.proposal import Claim, ClosedStep, Note, Proposal, Prove, Reply, Skip, Turn
 from kept.core.score import Evaluation
 
 NOTHING = Spend()
@@ -41,6 +43,8 @@ class OpenStep(NamedTuple):
     reply: Reply | None = None
     """None while the proposer is at work."""
     spend: Spend = NOTHING
+    ledger: Ledger = Ledger()
+    """As it was when this step was given its level; nothing that is open is in it."""
 
 
 class State(NamedTuple):
@@ -66,6 +70,12 @@ class State(NamedTuple):
     dry: int = 0
     """Steps closed since the last keep."""
     memory: tuple[Note, ...] = ()
+    ledger: Ledger = Ledger()
+    pool: Pool = ()
+    tried: str = ""
+    """The incumbent that a promotion was last asked for."""
+    claimed: str = ""
+    """The best that was last measured on the sealed test."""
     spend: Spend = NOTHING
     """Of closed steps."""
     elapsed: float = 0.0
@@ -149,12 +159,13 @@ def _opened(state: State, event: StepOpened) -> State:
         raise FoldError(f"step {event.step} opened, {state.next_step} expected")
     if event.incumbent != state.incumbent:
         raise FoldError(f"step {event.step} opened on {event.incumbent}, not on the incumbent")
-    step = OpenStep(event.step, event.turn, event.incumbent, event.rollouts_at)
+    step = OpenStep(event.step, event.turn, event.incumbent, event.rollouts_at, ledger=state.ledger)
     name = event.turn.proposer
     return state._replace(
         sitting=_heard(state, event.t),
         next_step=event.step + 1,
         open=(*state.open, step),
+        ledger=state.ledger.give() if event.turn.races else state.ledger,
         turns={**state.turns, name: state.turns.get(name, 0) + 1},
     )
 
@@ -181,14 +192,14 @@ def _closed(state: State, event: StepClosed) -> State:
     best = event.candidate if verdict.best and event.candidate else state.best
     memory = (*state.memory, step.reply) if isinstance(step.reply, Note) else state.memory
     spent_out = isinstance(step.reply, Skip) and step.reply.exhausted
+    ledger = _settled_ledger(state, step, event)
+    if kept:
+        rest, ledger = _rebased(rest, incumbent, ledger)
     return state._replace(
         incumbent=incumbent,
         best=best,
         best_step=event.step if best != state.best else state.best_step,
-        # a keep moves the ground under every open step: each is judged anew against it
-        open=tuple(s._replace(incumbent=incumbent, rebases=s.rebases + 1) for s in rest)
-        if kept
-        else tuple(rest),
+        open=tuple(rest),
         closed=state.closed.add(_closed_step(step, event)),
         judged=_judged(state, event),
         exhausted=state.exhausted | {step.turn.proposer} if spent_out else state.exhausted,
@@ -196,15 +207,48 @@ def _closed(state: State, event: StepClosed) -> State:
         crashes=state.crashes + (verdict.outcome == "crash"),
         dry=0 if kept else state.dry + 1,
         memory=memory,
+        ledger=ledger,
+        pool=_pooled(state, step, event),
+        tried=step.incumbent if isinstance(step.reply, Prove) else state.tried,
+        claimed=state.best if isinstance(step.reply, Claim) else state.claimed,
         spend=state.spend + event.spend,
         evaluations=_remembered(state, event, {state.seed, incumbent, best}),
         sitting=_heard(state, event.t),
     )
 
 
+def _rebased(rest: list[OpenStep], incumbent: str, ledger: Ledger) -> tuple[list[OpenStep], Ledger]:
+    """A keep moves the ground under every open step: each is judged anew, at a level of its own."""
+    moved: list[OpenStep] = []
+    for step in rest:
+        moved.append(step._replace(incumbent=incumbent, rebases=step.rebases + 1, ledger=ledger))
+        ledger = ledger.give() if step.turn.races else ledger
+    return moved, ledger
+
+
+def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
+    ledger = state.ledger
+    if event.verdict.outcome == "keep":
+        ledger = ledger.keep(step.ledger.tests + 1)
+    if isinstance(step.reply, Prove):
+        ledger = ledger._replace(promotions=ledger.promotions + 1)
+    return ledger
+
+
+def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:
+    verdict = event.verdict
+    if verdict.code == "near miss":
+        return (*state.pool, NearMiss(event.step, verdict.numbers.get("estimate", 0.0)))
+    if isinstance(step.reply, Proposal) and step.reply.merges:
+        gain = verdict.numbers.get("gain", 0.0)
+        return raced(state.pool, step.reply.merges, verdict.outcome == "keep", gain)
+    # where nothing of the pool could be put together, nothing of it ever will be
+    return () if step.turn.proposer == MERGE else state.pool
+
+
 def _judged(state: State, event: StepClosed) -> Seen:
     # what could not be told, or was never looked at, may be proposed again
-    open_question = event.verdict.code in ("indecisive", "stale")
+    open_question = event.verdict.code in ("indecisive", "stale", "near miss", "unaffordable")
     if event.candidate is None or open_question:
         return state.judged
     return state.judged.add(event.candidate)

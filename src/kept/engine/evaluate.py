@@ -84,7 +84,8 @@ class Evaluator:
         if not wanted:
             return
         fresh = [job for job in wanted if job not in self._works]
-        if await self._reserve(len(fresh), step):
+        last = all(ask.purpose in ("promote", "test") for ask in asks)
+        if await self._reserve(len(fresh), step, last):
             # while waiting, others may have started, or finished, what is wanted here
             wanted = self._unknown(asks)
             started = [job for job in fresh if job in self._works or job not in wanted]
@@ -120,7 +121,7 @@ class Evaluator:
         finally:
             self._orders.discard(order)
 
-    async def _reserve(self, rollouts: int, step: int) -> bool:
+    async def _reserve(self, rollouts: int, step: int, last: bool) -> bool:
         """Set aside for so many rollouts, and tell whether that took waiting.
 
         Where they do not fit now, wait for what others hold: only when nobody holds anything is it
@@ -132,7 +133,8 @@ class Evaluator:
         while True:
             elders = self._silent_elders(step) if self._purse.limited else 0
             try:
-                self._purse.reserve(rollouts, leave=elders * self._largest)
+                leave = elders * self._largest + self._purse.leave(last)
+                self._purse.reserve(rollouts, leave=leave)
             except OutOfBudget as error:
                 if error.reason.kind == "minutes" or not (self._purse.held or elders):
                     self._heard_from(step)

@@ -3,19 +3,35 @@
 The guards cost nothing and come first. Then the gate asks for what it needs until it has a verdict.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kept.core.artifact import Candidate
 from kept.core.edit import Applied, EditReport, apply_edits, changed_lines, changed_paths
 from kept.core.grow import Seen
+from kept.core.ledger import Ledger
 from kept.core.plan import Plan
-from kept.core.proposal import Ask, Note, Proposal, ProposerFailed, Reply, Skip
+from kept.core.ports import Proving
+from kept.core.proposal import (
+    Ask,
+    Claim,
+    Note,
+    Proposal,
+    ProposerFailed,
+    Prove,
+    Reply,
+    Skip,
+    Turn,
+)
 from kept.core.rollout import Pair, Purpose
-from kept.core.score import Evaluation, summarize
+from kept.core.score import Evaluation, losses_of, summarize
 from kept.core.verdict import Side, Verdict, View
 from kept.engine.evaluate import Evaluator
 from kept.engine.known import Known
 from kept.errors import RunError
+
+NOTHING = Proposal(())
+Asked = dict[tuple[str, Purpose], tuple[Pair, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +43,10 @@ class Ground:
     made_for: str
     """The incumbent that the proposal was made for, before any rebase."""
     judged: Seen
+    seed: str
+    ledger: Ledger
+    """As this step was given it."""
+    turn: Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +68,9 @@ class Judge:
         self._evaluator = evaluator
         self._train = tuple(case.id for case in plan.cases.train)
         self._holdout = tuple(case.id for case in plan.cases.holdout)
+        self._test = tuple(case.id for case in plan.cases.test)
+        # tallies are all that most gates look at
+        self._by_pair = isinstance(plan.gate, Proving)
         self._sums: dict[tuple[str, Purpose, tuple[Pair, ...]], Evaluation] = {}
         self.attempts: dict[int, list[str]] = {}
         """Candidates that each open step has put before the gate, one a rebase; the last counts."""
@@ -64,6 +87,19 @@ class Judge:
                 return Judged(None, (), Verdict("crash", reason, code="proposer failed"))
             case Proposal():
                 return await self._judge_proposal(step, reply, ground)
+            case Prove() | Claim():
+                return await self._measure(step, reply, ground)
+
+    async def _measure(self, step: int, reply: Prove | Claim, ground: Ground) -> Judged:
+        """What leads against the best, or the best against the seed."""
+        gate = self._plan.gate
+        if not isinstance(gate, Proving):
+            raise RunError(f"the gate `{gate.name}` proves nothing")
+        if isinstance(reply, Prove):
+            found = await self._talk(step, gate.prove, (ground.incumbent, ground.best), ground)
+            return Judged(ground.incumbent, (), *found)
+        found = await self._talk(step, gate.claim, (ground.best, ground.seed), ground)
+        return Judged(ground.best, (), *found)
 
     async def _judge_proposal(self, step: int, proposal: Proposal, ground: Ground) -> Judged:
         incumbent = self._known.candidate(ground.incumbent)
@@ -74,8 +110,9 @@ class Judge:
             return Judged(id_, applied.reports, refused)
         self._known.save(applied.candidate)
         self.attempts.setdefault(step, []).append(applied.candidate.id)
-        verdict, evaluations = await self._ask_gate(step, proposal, applied.candidate.id, ground)
-        return Judged(applied.candidate.id, applied.reports, verdict, evaluations)
+        sides = (applied.candidate.id, ground.incumbent)
+        found = await self._talk(step, self._plan.gate.decide, sides, ground, proposal)
+        return Judged(applied.candidate.id, applied.reports, *found)
 
     def apply(self, incumbent: Candidate, proposal: Proposal) -> Applied:
         """A proposal's edits on a candidate."""
@@ -126,27 +163,56 @@ class Judge:
                 return Verdict("discard", f"guard {guard.name}: {reason}", code="guard")
         return None
 
-    async def _ask_gate(
-        self, step: int, proposal: Proposal, challenger: str, ground: Ground
+    async def _talk(
+        self,
+        step: int,
+        decide: Callable[[View], Verdict | tuple[Ask, ...]],
+        sides: tuple[str, str],
+        ground: Ground,
+        proposal: Proposal = NOTHING,
     ) -> tuple[Verdict, tuple[Evaluation, ...]]:
-        asked: dict[tuple[str, Purpose], tuple[Pair, ...]] = {}
+        """Ask the gate, have what it asks for rolled out, ask again: until there is a verdict."""
+        asked: Asked = {}
         while True:
             known = {key: self._sum_up(*key, pairs) for key, pairs in asked.items()}
+            challenger, incumbent, best = (
+                self._side(id_, known, asked) for id_ in (*sides, ground.best)
+            )
             view = View(
-                challenger=_side(challenger, known),
-                incumbent=_side(ground.incumbent, known),
-                best=_side(ground.best, known),
+                challenger=challenger,
+                incumbent=incumbent,
+                best=best,
                 train=self._train,
                 holdout=self._holdout,
                 objective=self._plan.objective,
                 simplifies=proposal.simplifies,
+                cites=proposal.cites,
+                merged=bool(proposal.merges),
+                pools=not ground.turn.races,
+                ledger=ground.ledger,
+                test=self._test,
             )
-            answer = self._plan.gate.decide(view)
+            answer = decide(view)
             if isinstance(answer, Verdict):
                 return answer, tuple(known.values())
             if not _note_asked(asked, answer):
                 raise RunError(f"the gate `{self._plan.gate.name}` asked for nothing new")
             await self._evaluator.answer(answer, step)
+
+    def _side(self, id_: str, known: dict[tuple[str, Purpose], Evaluation], asked: Asked) -> Side:
+        mine: dict[Purpose, Evaluation] = {
+            purpose: e for (owner, purpose), e in known.items() if owner == id_
+        }
+        if not self._by_pair:
+            return Side(id_, mine)
+        losses: dict[Purpose, Mapping[Pair, float]] = {
+            purpose: self._losses(id_, purpose, asked[id_, purpose]) for purpose in mine
+        }
+        return Side(id_, mine, losses)
+
+    def _losses(self, id_: str, purpose: Purpose, pairs: tuple[Pair, ...]) -> dict[Pair, float]:
+        outcomes = self._evaluator.outcomes(Ask(id_, pairs, purpose))
+        return losses_of(outcomes, self._plan.objective)
 
     def _sum_up(self, candidate: str, purpose: Purpose, pairs: tuple[Pair, ...]) -> Evaluation:
         # the incumbent's pairs are summed up once, not again for every challenger
@@ -176,11 +242,7 @@ def duplicate() -> Verdict:
     return Verdict("skip", "a duplicate of a candidate already judged", code="duplicate")
 
 
-def _side(id_: str, known: dict[tuple[str, Purpose], Evaluation]) -> Side:
-    return Side(id_, {purpose: e for (owner, purpose), e in known.items() if owner == id_})
-
-
-def _note_asked(asked: dict[tuple[str, Purpose], tuple[Pair, ...]], asks: tuple[Ask, ...]) -> bool:
+def _note_asked(asked: Asked, asks: tuple[Ask, ...]) -> bool:
     """Add Asks to what a step has asked; whether any brought something new."""
     new = False
     for ask in asks:

@@ -13,10 +13,12 @@ from kept.core.budget import Spend, StopReason, out_of_time
 from kept.core.event import Event, RunStopped, StepClosed, StepOpened
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Sink
+from kept.core.proposal import Proposal, Turn
 from kept.core.rollout import Job
 from kept.core.schedule import budget_stop, too_many_failures
 from kept.core.score import Outcome
 from kept.core.state import OpenStep, State, advance
+from kept.core.verdict import Verdict
 from kept.engine.evaluate import LAST, Evaluator
 from kept.engine.interrupt import Interrupt
 from kept.engine.judge import Ground, Judge, Judged, duplicate
@@ -28,6 +30,9 @@ from kept.gates.common import MIN_COVERAGE
 
 GRACE = 30.0
 """Seconds that what is in flight gets to finish when a run stops."""
+
+UNFINISHED = ("minutes", "interrupted", "error")
+"""Reasons to stop that leave no time for an end in good order."""
 
 IDLE = 100
 """Steps in a row without a proposal that mean there will be none."""
@@ -57,12 +62,14 @@ class Loop:
         self._opened: dict[int, State] = dict(opened or {})
         """The state each open step was opened in: what its brief is made of."""
         self._known = Known(journal)
-        self._purse = Purse(plan.budget, state.spend, plan.worst_usd, self._elapsed)
+        self._purse = Purse(plan, state.spend, self._elapsed)
         self._evaluator = Evaluator(plan, journal, self._known, self._purse, clock)
         self._judge = Judge(plan, self._known, self._evaluator)
         self._proposing = Proposing(plan, journal, self._known, self._evaluator, clock)
         self._tasks: dict[int, asyncio.Task[Judged]] = {}
         self._began = clock.monotonic()
+        self._spent_out: StopReason | None = None
+        """Why only what was set aside for the end may still be spent."""
 
     async def run(self) -> State:
         """Go on until there is a reason to stop."""
@@ -80,7 +87,7 @@ class Loop:
                     self._close(ended)
                     down = outage(self.state, ended.verdict.words)
                     ended = down or too_many_failures(self._plan.budget, self.state)
-                if ended is not None:
+                if ended is not None and not self._may_finish(ended):
                     reason = ended
                     break
         except Exception as error:
@@ -121,9 +128,7 @@ class Loop:
     def _open_steps(self) -> StopReason | None:
         """Open steps up to the width; the reason when no more may open."""
         while len(self.state.open) < self._plan.width:
-            stop = budget_stop(self._plan.budget, self.state, self._elapsed())
-            stop = stop or self._purse.used_up()
-            turn = stop or self._plan.schedule.next(self.state)
+            turn = self._next_turn()
             if isinstance(turn, StopReason):
                 return turn
             number = self.state.next_step
@@ -140,6 +145,29 @@ class Loop:
             self._start(number)
         return None
 
+    def _next_turn(self) -> Turn | StopReason:
+        """What the schedule wants; where no more may begin, what it wants done at the end."""
+        stop = self._spent_out or budget_stop(self._plan.budget, self.state, self._elapsed())
+        stop = stop or self._purse.used_up()
+        turn = stop or self._plan.schedule.next(self.state)
+        if isinstance(turn, StopReason) and not self.state.open and turn.kind not in UNFINISHED:
+            return self._plan.schedule.last(self.state) or turn
+        return turn
+
+    def _may_finish(self, reason: StopReason) -> bool:
+        """Give up what can no longer be paid, if there is something to do at the end."""
+        if reason.kind not in ("rollouts", "usd") or self._spent_out is not None:
+            # what was set aside for the end does not suffice either
+            return False
+        if self._plan.schedule.last(self.state) is None:
+            return False
+        self._spent_out = reason
+        for step in self.state.open:
+            self._tasks[step.step].cancel()
+            verdict = Verdict("skip", f"given up: {reason.message}", code="unaffordable")
+            self._close(Judged(None, (), verdict))
+        return True
+
     def _start(self, number: int) -> None:
         self._tasks[number] = asyncio.get_running_loop().create_task(self._work(number))
 
@@ -153,7 +181,15 @@ class Loop:
         step, state = self._step(number), self.state
         assert step.reply is not None
         made_for = self._opened[number].incumbent
-        ground = Ground(step.incumbent, state.best, made_for, state.judged)
+        ground = Ground(
+            incumbent=step.incumbent,
+            best=state.best,
+            made_for=made_for,
+            judged=state.judged,
+            seed=state.seed,
+            ledger=step.ledger,
+            turn=step.turn,
+        )
         return await self._judge.judge(number, step.reply, ground)
 
     async def _first_verdict(self) -> Judged | StopReason:
@@ -176,7 +212,8 @@ class Loop:
         """Write the verdict of the oldest open step, and let the others feel it."""
         step = self.state.open[0]
         verdict, evaluations = judged.verdict, judged.evaluations
-        if judged.candidate is not None and judged.candidate in self.state.judged:
+        new = isinstance(step.reply, Proposal)
+        if new and judged.candidate is not None and judged.candidate in self.state.judged:
             verdict, evaluations = duplicate(), ()
         held = self.state.evaluations
         self._tell(

@@ -102,6 +102,7 @@ class Proposing:
             memory=opened.memory,
             rules=self._plan.rules,
             objective=self._plan.objective,
+            pool=opened.pool,
             guidance=self._plan.guidance,
         )
         return await self._converse(proposer, brief)

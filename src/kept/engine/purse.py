@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from kept.core.budget import Budget, Reservation, Spend, StopReason, out_of_time, refusal
+from kept.core.budget import Reservation, Spend, StopReason, out_of_time, refusal
+from kept.core.plan import Plan
 from kept.core.rollout import FREE, Usage
 from kept.core.score import Outcome
 
@@ -80,12 +81,11 @@ class Meter:
 class Purse:
     """Reserve before, settle after."""
 
-    def __init__(
-        self, budget: Budget, spent: Spend, worst_usd: float, elapsed: Callable[[], float]
-    ) -> None:
-        self._budget = budget
+    def __init__(self, plan: Plan, spent: Spend, elapsed: Callable[[], float]) -> None:
+        self._budget = plan.budget
         self._elapsed = elapsed
-        self._worst = worst_usd
+        self._worst = plan.worst_usd
+        self._kept_back = plan.reserve
         self._before = spent
         self.meters: dict[int, Meter] = {}
         """What the rollouts that each open step asked for used."""
@@ -101,6 +101,10 @@ class Purse:
     def limited(self) -> bool:
         """Whether anything but time limits the rollouts."""
         return self._budget.max_rollouts is not None or self._budget.max_usd is not None
+
+    def leave(self, last: bool) -> int:
+        """Rollouts that must be left for the end, unless this is the end."""
+        return 0 if last else self._kept_back
 
     def reserve(self, rollouts: int, tries: int = 0, leave: int = 0) -> None:
         """Set aside the worst case of so many rollouts, or raise `OutOfBudget`.
@@ -124,7 +128,8 @@ class Purse:
         """Why nothing more may begin; None while at least one rollout may."""
         if not self.limited:
             return None
-        return refusal(self._budget, self._used(), Reservation(), Reservation(1, self._worst))
+        held = Reservation(self._kept_back, self._kept_back * self._worst)
+        return refusal(self._budget, self._used(), held, Reservation(1, self._worst))
 
     def _used(self) -> Spend:
         """What limits are set on, of all that was used: looked at with every Ask, so no more."""

@@ -46,7 +46,7 @@ class Gains(NamedTuple):
     mean: float
     """Mean over cases of each case's mean, the sides' answers taken each for itself."""
     spread: float
-    """Standard deviation of one answer, over cases and repeats."""
+    """Standard deviation of one of the rival's answers, over cases and repeats."""
     answers: tuple[int, int]
     """Of the challenger, of the other."""
 
@@ -60,8 +60,8 @@ def gains(view: View, purpose: Purpose, other: Side | None = None) -> Gains:
     means = [by_case(side, unit) for side in (new, old)]
     common = [case for case in means[0] if case in means[1]]
     mean = sum(means[1][case] - means[0][case] for case in common) / len(common) if common else 0.0
-    every = [*new.values(), *old.values()]
-    return Gains(pairs, mean, _spread(every, unit), (len(new), len(old)))
+    # of the rival alone: a challenger must not make itself room by being erratic
+    return Gains(pairs, mean, _spread([*old.values()], unit), (len(new), len(old)))
 
 
 def by_case(losses: Mapping[Pair, float], unit: float | None) -> dict[str, float]:

@@ -41,6 +41,10 @@ class Race:
     promote_passes: tuple[int, ...] = (8, 16)
     """When a promotion looks."""
     claim_passes: int = 3
+    pool_goal: float = 0.5
+    """What near misses must be worth together to be raced, in standard deviations of one draw."""
+    pool_most: int = 8
+    """How many of them are raced whatever they are worth."""
     name: str = "race"
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:

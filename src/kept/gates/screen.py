@@ -38,8 +38,6 @@ class Screen:
     """Of train that are looked at."""
     typical: float = 0.16
     """Standard deviation of true gains, for the estimate of one."""
-    alone: float = 0.5
-    """An estimate from which on a proposal is raced by itself."""
 
     def look(self, view: View) -> Verdict | tuple[Ask, ...] | None:
         """A verdict, what must be known first, or None: worth a race."""
@@ -84,7 +82,7 @@ class Screen:
         noise = 1 / shown.answers[0] + 1 / shown.answers[1]
         prior = self.typical**2
         estimate = shown.mean / (shown.spread or 1.0) * prior / (prior + noise)
-        if not view.pools or estimate >= self.alone:
+        if not view.pools:
             return None
         reason = f"a near miss: {shown.mean:+.3f} on train cases, too little to be raced alone"
         numbers = {"screen_gain": shown.mean, "estimate": max(LEAST, estimate)}

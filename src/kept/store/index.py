@@ -10,6 +10,7 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from kept.core.objective import Objective
+from kept.core.rollout import Purpose
 from kept.core.state import State
 from kept.errors import JournalError
 from kept.store.home import Home
@@ -27,6 +28,8 @@ class RunRow:
     status: str
     started: float
     steps: int
+    proposals: int
+    """Steps that had one to judge."""
     keeps: int
     rollouts: int
     usd: float
@@ -41,6 +44,8 @@ class RunRow:
 log = logging.getLogger("kept")
 
 _COLUMNS = [field.name for field in fields(RunRow)]
+_TABLE = f"runs_{len(_COLUMNS)}"
+"""Named by its width, so that a table of an older version is not taken for this one."""
 
 
 class RunIndex:
@@ -70,7 +75,7 @@ class RunIndex:
         path = self._home.path / "index.db"
         if not path.exists():
             return {}
-        sql = f"SELECT {', '.join(_COLUMNS)} FROM runs"
+        sql = f"SELECT {', '.join(_COLUMNS)} FROM {_TABLE}"
         with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=10)) as database:
             return {row[0]: RunRow(*row) for row in database.execute(sql)}
         return {}
@@ -83,8 +88,9 @@ class RunIndex:
         try:
             with closing(sqlite3.connect(path, timeout=10)) as database, database:
                 database.execute("PRAGMA journal_mode=WAL")
-                database.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (id))")
-                insert = f"INSERT OR REPLACE INTO runs ({columns}) VALUES ({marks})"
+                made = f"CREATE TABLE IF NOT EXISTS {_TABLE} ({columns}, PRIMARY KEY (id))"
+                database.execute(made)
+                insert = f"INSERT OR REPLACE INTO {_TABLE} ({columns}) VALUES ({marks})"
                 database.executemany(insert, [astuple(row) for row in rows])
         except sqlite3.OperationalError as error:
             log.debug("index.db is left as it is: %s", error)
@@ -98,14 +104,19 @@ def values(state: State) -> tuple[float | None, float | None]:
     """The metric of seed and best on the deciding cases, where they were measured."""
     direction = "minimize" if state.fact("direction") == "minimize" else "maximize"
     objective = Objective(direction=direction)
-    found: list[float | None] = []
-    for id_ in (state.seed, state.best):
-        # where every rollout failed, the loss is the worst there is, and nothing was measured
-        ran = (e for e in state.evaluations.get(id_, ()) if e.failed < e.asked)
-        known = {e.purpose: e.loss for e in ran}
-        loss = known.get("decide", known.get("screen"))
-        found.append(None if loss is None else objective.value(loss))
+    seed, best = (_losses(state, id_) for id_ in (state.seed, state.best))
+    # draws of one purpose for both; those that nothing was selected by first
+    orders: tuple[Purpose, ...] = ("test", "promote", "decide", "screen")
+    common = [p for p in orders if p in seed and p in best] or [*orders[2:]]
+    pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
+    found = [None if loss is None else objective.value(loss) for loss in pair]
     return found[0], found[1]
+
+
+def _losses(state: State, id_: str) -> dict[Purpose, float | None]:
+    # where every rollout failed, the loss is the worst there is, and nothing was measured
+    ran = (e for e in state.evaluations.get(id_, ()) if e.failed < e.asked)
+    return {e.purpose: e.loss for e in ran}
 
 
 def _read(folder: Path) -> RunRow:
@@ -116,7 +127,7 @@ def _read(folder: Path) -> RunRow:
     except JournalError as error:
         status = "running" if holder(folder) is not None else "unreadable"
         reason = str(error.message)
-        return RunRow(folder.name, "", "", status, 0, 0, 0, 0, 0, "", None, None, reason, size)
+        return RunRow(folder.name, "", "", status, 0, 0, 0, 0, 0, 0, "", None, None, reason, size)
     seed_value, best_value = values(state)
     run.close()
     return RunRow(
@@ -126,6 +137,7 @@ def _read(folder: Path) -> RunRow:
         status=run.status,
         started=state.started.t if state.started else 0,
         steps=len(state.closed),
+        proposals=sum(not step.verdict.idle for step in state.closed),
         keeps=state.keeps,
         rollouts=state.spend.rollouts,
         usd=state.spend.usd,

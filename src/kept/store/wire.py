@@ -41,6 +41,8 @@ _REPLIES = {
     "note": replies.Note,
     "skip": replies.Skip,
     "failed": replies.ProposerFailed,
+    "prove": replies.Prove,
+    "claim": replies.Claim,
 }
 _EVENTS: dict[str, type[Event]] = {
     get_args(cls.__annotations__["kind"])[0]: cls

@@ -11,7 +11,7 @@ from kept.core.objective import Objective
 from kept.core.ports import Gate
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
-from kept.core.score import Evaluation, Outcome, summarize
+from kept.core.score import Evaluation, Outcome, losses_of, summarize
 from kept.core.verdict import Side, Verdict, View
 
 CHALLENGER = "challenger"
@@ -52,7 +52,11 @@ class Matter:
         known = {key: self._sum_up(*key, pairs) for key, pairs in asked.items()}
 
         def side(id_: str) -> Side:
-            return Side(id_, {purpose: e for (owner, purpose), e in known.items() if owner == id_})
+            mine: list[Purpose] = [purpose for owner, purpose in asked if owner == id_]
+            losses: dict[Purpose, Mapping[Pair, float]] = {
+                p: self._losses(id_, p, asked[id_, p]) for p in mine
+            }
+            return Side(id_, {p: known[id_, p] for p in mine}, losses)
 
         return View(
             challenger=side(CHALLENGER),
@@ -64,9 +68,19 @@ class Matter:
         )
 
     def _sum_up(self, owner: str, purpose: Purpose, pairs: tuple[Pair, ...]) -> Evaluation:
-        draws = [Draw(owner, purpose, pair) for pair in pairs]
-        outcomes = [(draw.pair, self.changed.get(draw) or self.outcome(draw)) for draw in draws]
+        outcomes = self._outcomes(owner, purpose, pairs)
         return self.shown(summarize(owner, purpose, outcomes, self.objective))
+
+    def _losses(
+        self, owner: str, purpose: Purpose, pairs: tuple[Pair, ...]
+    ) -> Mapping[Pair, float]:
+        return losses_of(self._outcomes(owner, purpose, pairs), self.objective)
+
+    def _outcomes(
+        self, owner: str, purpose: Purpose, pairs: tuple[Pair, ...]
+    ) -> list[tuple[Pair, Outcome]]:
+        draws = [Draw(owner, purpose, pair) for pair in pairs]
+        return [(draw.pair, self.changed.get(draw) or self.outcome(draw)) for draw in draws]
 
 
 @dataclass(frozen=True, slots=True)

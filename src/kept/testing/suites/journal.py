@@ -25,7 +25,7 @@ from kept.core.event import (
     StepOpened,
 )
 from kept.core.ports import Journal, ModelReply
-from kept.core.proposal import Note, Proposal, ProposerFailed, Skip, Turn
+from kept.core.proposal import Claim, Note, Proposal, ProposerFailed, Prove, Skip, Turn
 from kept.core.rollout import Failure, Job, TraceItem, Usage
 from kept.core.score import Evaluation, Finding, Outcome, Tally
 from kept.core.verdict import Verdict
@@ -273,6 +273,8 @@ SAMPLES: tuple[Event, ...] = (
     Proposed(step=2, reply=Skip("no more", exhausted=True), t=6.0),
     StepOpened(step=3, turn=Turn("a"), incumbent="candidate", rollouts_at=99, t=5.0),
     Proposed(step=3, reply=ProposerFailed(REFUSED), t=6.0),
+    Proposed(step=4, reply=Prove(), t=6.0),
+    Proposed(step=5, reply=Claim(), t=6.0),
     StepClosed(
         step=1,
         candidate=None,

@@ -1,6 +1,5 @@
 """What every schedule must do, whatever it plans."""
 
-
 from kept.core.budget import Spend, StopReason
 from kept.core.event import Proposed, RunStarted, StepClosed, StepOpened
 from kept.core.ports import Schedule

@@ -1,0 +1,58 @@
+"""Puts near misses together: what is too small to be proven alone may be large enough with others.
+
+The best first; one whose edits do not go together with those before it is left out this time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kept.core.edit import Edit, Write, apply_edits
+from kept.core.pool import MERGE
+from kept.core.ports import Scope
+from kept.core.proposal import Brief, ClosedStep, Proposal, ProposerReply, Skip
+from kept.core.values import Locator
+from kept.proposers.splices import edits_between
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """One proposal out of the pool."""
+
+    locate: Locator
+    name: str = MERGE
+    serial: bool = False
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """As many of the pool as go together."""
+        edits: tuple[Edit, ...] = ()
+        members: list[int] = []
+        for miss in sorted(brief.pool, key=lambda miss: (-miss.estimate, miss.step)):
+            more = tuple(_edits(brief, brief.closed[miss.step]))
+            if more and not _overwrites(edits, more) and self._apply(brief, (*edits, *more)):
+                edits = (*edits, *more)
+                members.append(miss.step)
+        if not members:
+            return Skip("nothing in the pool applies any more")
+        steps = ", ".join(map(str, members))
+        return Proposal(edits, f"puts together what steps {steps} proposed", merges=tuple(members))
+
+    def _apply(self, brief: Brief, edits: tuple[Edit, ...]) -> bool:
+        """Whether every one of the edits takes effect."""
+        return apply_edits(brief.incumbent, edits, brief.rules, self.locate).complete
+
+
+def _edits(brief: Brief, step: ClosedStep) -> Iterator[Edit]:
+    """What a step proposed; a whole new text as the changes that it makes, where that is known."""
+    for edit in step.proposal.edits if step.proposal else ():
+        text = brief.incumbent.texts.get(edit.path)
+        if isinstance(edit, Write) and text and step.incumbent == brief.incumbent.id:
+            yield from edits_between(edit.path, text, edit.text)
+        else:
+            yield edit
+
+
+def _overwrites(edits: tuple[Edit, ...], more: tuple[Edit, ...]) -> bool:
+    """Whether a whole text would take the place of what another has changed."""
+    touched = {edit.path for edit in edits}
+    written = {edit.path for edit in (*edits, *more) if isinstance(edit, Write)}
+    return any(edit.path in touched and edit.path in written for edit in more)
