@@ -102,14 +102,28 @@ for found in distributions():
 PYTHON
 }
 
-# ensure_venv EXTRA, where the extra may be empty. Does nothing when the stamp says it is done.
-ensure_venv() {
-  local extra=$1 done_root='' done_extra='' done_print='' print
-  print=$(fingerprint)
+# read_stamp: sets done_root, done_extra and done_print to what the last install noted.
+read_stamp() {
+  done_root='' done_extra='' done_print=''
   if [ -f "$stamp" ]; then
     { read -r done_root && read -r done_extra && read -r done_print; } <"$stamp" || done_root=
   fi
   done_extra=${done_extra#extra=}
+}
+
+# is_done EXTRA: whether there is nothing left to install.
+is_done() {
+  local done_root done_extra done_print
+  read_stamp
+  [ "$done_root" = "$root" ] && [ "$done_print" = "$(fingerprint)" ] &&
+    [ "$done_extra" = "${1:-$done_extra}" ] && is_whole "$done_extra"
+}
+
+# ensure_venv EXTRA, where the extra may be empty. Does nothing when the stamp says it is done.
+ensure_venv() {
+  local extra=$1 done_root done_extra done_print print
+  print=$(fingerprint)
+  read_stamp
 
   # A copied checkout brings a .venv whose scripts point at the original.
   if [ "$done_root" = "$root" ] && is_whole "$done_extra"; then
@@ -142,8 +156,15 @@ ensure_venv() {
 # write_stamp EXTRA FINGERPRINT: the last thing an install does, so a cut one has none.
 write_stamp() { printf '%s\nextra=%s\n%s\n' "$root" "$1" "$2" >"$stamp"; }
 
-# bootstrap EXTRA: ensure_venv, one at a time.
+# bootstrap EXTRA: ensure_venv, one at a time. Exits 2 where there is something to write and no way.
 bootstrap() {
+  if [ ! -w "$root" ]; then
+    if is_done "$1"; then return; fi
+    say "cannot write to $root, where .venv is to be made"
+    printf '\nhint: copy the checkout and run the copy: cp -r %q ~/kept && ~/kept/scripts/%s\n' \
+      "$root" "${0##*/}" >&2
+    exit 2
+  fi
   if command -v flock >/dev/null; then
     (
       flock 9

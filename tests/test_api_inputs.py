@@ -45,3 +45,13 @@ def test_what_cannot_work_is_refused_before_anything_runs(
     with pytest.raises(kept.SetupError, match=message):
         kept.optimize(**call)
     assert not list(tmp_path.glob("runs/*"))
+
+
+def test_a_result_counts_proposals_and_not_the_turns_of_a_dry_proposer(tmp_path: Path):
+    result = kept.optimize("a", size, proposers=["aa", ""], home=tmp_path, width=4)
+    assert len(result.state.closed) > 2
+    assert str(result) == "1 → 2 in 2 proposals, 1 kept, 3 rollouts"
+
+
+def size(candidate: kept.Candidate) -> float:
+    return float(len(candidate.text))

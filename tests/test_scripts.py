@@ -110,10 +110,10 @@ class Machine:
     def lacks(self, module: str) -> None:
         (self.state / f"has-{module}").unlink()
 
-    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *argv: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         self.note("calls")
         return subprocess.run(
-            [self.checkout / "scripts" / argv[0], *argv[1:]],
+            [*before, str(self.checkout / "scripts" / argv[0]), *argv[1:]],
             env={"PATH": str(self.bin)},
             cwd=self.bin,
             stdin=subprocess.DEVNULL,
@@ -121,6 +121,13 @@ class Machine:
             text=True,
             check=False,
         )
+
+    def run_read_only(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        """The same on a machine that does not let the checkout be written to, not even by root."""
+        bwrap = shutil.which("bwrap")
+        assert bwrap is not None
+        here = str(self.checkout)
+        return self.run(*argv, before=(bwrap, "--dev-bind", "/", "/", "--ro-bind", here, here))
 
     def calls(self, start: str) -> list[str]:
         """What the last run called that begins so."""
@@ -290,3 +297,25 @@ def test_everything_passing_is_zero(machine: Machine):
 def test_the_scripts_can_be_executed():
     for name in ("scripts/test", "scripts/demo", ".ci/run"):
         assert os.access(ROOT / name, os.X_OK), name
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("script", ["test", "demo"])
+def test_a_checkout_that_cannot_be_written_to_is_told_in_one_line(script: str, machine: Machine):
+    done = machine.run_read_only(script)
+    assert done.returncode == 2
+    told, blank, hint = done.stderr.splitlines()
+    assert told == f"{script}: cannot write to {machine.checkout}, where .venv is to be made"
+    assert blank == ""
+    assert hint.startswith(f"hint: copy the checkout and run the copy: cp -r {machine.checkout} ")
+    assert machine.calls("python -m") == []
+
+
+@pytest.mark.sandbox
+def test_what_is_installed_runs_from_a_checkout_that_cannot_be_written_to(machine: Machine):
+    assert machine.run("test", "-k", "gate").returncode == 0
+    assert machine.run_read_only("test", "-k", "gate").returncode == 0
+    assert machine.calls("python -m pytest") == ["python -m pytest -k gate"]
+    assert machine.run_read_only("demo").returncode == 0
+    machine.edit("pyproject.toml", "[project] # another by now")
+    assert machine.run_read_only("demo").returncode == 2

@@ -1,6 +1,11 @@
 import asyncio
 import json
 import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +14,14 @@ from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.rollout import Failure
 from kept.errors import RunError
-from kept.workspace import Output, Scratch, Workspace, write_below
+from kept.workspace import (
+    OWNER,
+    Output,
+    Scratch,
+    Workspace,
+    remove_abandoned,
+    write_below,
+)
 
 CANDIDATE = Candidate({"prompt.md": "one\r\ntwo\n", "deep/er/b.txt": "\udcff"})
 
@@ -188,3 +200,68 @@ def test_a_file_name_that_is_not_text_is_named(tmp_path: Path):
     (make_output(tmp_path) / os.fsdecode(b"\xff")).write_text("x")
     (skipped,) = output_of(tmp_path).skipped
     assert "not UTF-8" in skipped
+
+
+KILLED = """
+import os, signal, sys
+from kept.core.artifact import Candidate
+from kept.core.case import IMPLICIT_CASE
+from kept.workspace import Scratch
+with Scratch().workspace(Candidate({"a": "text"}), IMPLICIT_CASE) as workspace:
+    (workspace.folder / "shut").mkdir(mode=0)
+    (workspace.folder / "away").symlink_to(sys.argv[1])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files, for us and for those we start."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def leave_behind(away: Path) -> None:
+    """Have a process killed while it has a workspace."""
+    done = subprocess.run([sys.executable, "-c", KILLED, str(away)], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(temporary: Path, tmp_path: Path):
+    away = tmp_path / "away"
+    away.mkdir()
+    (away / "mine.txt").write_text("mine")
+    leave_behind(away)
+    (abandoned,) = temporary.iterdir()
+    scratch = Scratch()
+    with scratch.workspace(CANDIDATE, IMPLICIT_CASE) as workspace:
+        deadline = time.monotonic() + 10
+        while abandoned.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not abandoned.exists()
+        assert workspace.folder.exists()
+    scratch.close()
+    assert list(temporary.iterdir()) == []
+    assert (away / "mine.txt").read_text() == "mine"
+
+
+def test_what_somebody_uses_or_else_made_is_left_alone(temporary: Path, tmp_path: Path):
+    scratch = Scratch()
+    with scratch.workspace(CANDIDATE, IMPLICIT_CASE) as workspace:
+        for name in ("kept-demo-1", "kept-2"):
+            (temporary / name / "inner").mkdir(parents=True)
+        (temporary / "kept-3").write_text("a file")
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / OWNER).touch()
+        (temporary / "kept-4").symlink_to(elsewhere)
+        (temporary / "kept-2" / OWNER).symlink_to(elsewhere / OWNER)
+        before = sorted(temporary.rglob("*"))
+        remove_abandoned()
+        assert sorted(temporary.rglob("*")) == before
+        assert workspace.folder.exists()
+        assert (elsewhere / OWNER).exists()
+    scratch.close()

@@ -38,6 +38,12 @@ class Problem:
     message: str
     hint: str | None = None
 
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The file and the line of it; None for what came from a flag."""
+        file, _, line = self.where.rpartition(":")
+        return None if self.where.startswith("--") or not line.isdigit() else (file, int(line))
+
     def __str__(self) -> str:
         path = f" {self.path}:" if self.path else ""
         hint = f" (hint: {self.hint})" if self.hint else ""

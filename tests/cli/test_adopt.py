@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kept as library
-from kept.adopt import adoption_of
+from kept.adopt import Repository, adoption_of
 from kept.adopt.write import replace_all
 from kept.errors import SetupError
 from kept.store.reader import Run
@@ -161,6 +161,14 @@ def test_when_one_file_cannot_be_changed_none_is(here: Path):
     assert not list(here.glob(".*.kept"))
 
 
+def test_what_a_killed_adoption_left_beside_the_files_goes_with_the_next(here: Path):
+    (here / ".a[1].md.k2_x9qpz.kept").write_text("half of it")
+    (here / ".a1.md.k2_x9qpz.kept").write_text("of another file")
+    replace_all({here / "a[1].md": b"new\n"})
+    assert [path.name for path in here.glob(".*.kept")] == [".a1.md.k2_x9qpz.kept"]
+    assert (here / "a[1].md").read_text() == "new\n"
+
+
 def test_a_run_from_python_has_no_source(here: Path):
     def length(candidate: library.Candidate) -> int:
         return len(candidate.text)
@@ -182,6 +190,19 @@ def test_commit_commits_those_files_with_the_evidence(repository: Path):
     assert "strictly better: `score` 2 → 3" in message
     assert git(repository, "show", "--name-only", "--format=").split() == ["prompt.md"]
     assert "?? other.txt" in git(repository, "status", "--porcelain")
+
+
+@pytest.mark.git
+def test_a_file_that_is_named_like_a_pattern_is_that_file_alone(repository: Path):
+    for name in ("a[1].md", "a1.md"):
+        (repository / name).write_text("old\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "second")
+    (repository / "a1.md").write_text("not mine\n")
+    Repository(repository).check(["a[1].md"])
+    (repository / "a[1].md").write_text("new\n")
+    Repository(repository).commit(["a[1].md"], "third")
+    assert git(repository, "show", "--name-only", "--format=").split() == ["a[1].md"]
 
 
 @pytest.mark.git

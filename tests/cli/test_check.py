@@ -36,6 +36,60 @@ print(code, seen, file=sys.stderr)
 """
 
 
+def test_check_says_in_json_that_all_is_well(here: Path):
+    write_task(here)
+    told = kept("check", "task.yaml", "--json").json
+    assert told["ok"] is True
+    assert told["proposers"] == ["variants"]
+
+
+@pytest.mark.parametrize("command", ["check", "optimize", "loop"])
+def test_problems_are_one_json_document_too(command: str, here: Path):
+    spec = write_task(here)
+    spec.write_text(spec.read_text().replace("maximize", "upwards").replace("width", "widht"))
+    called = kept(command, "task.yaml", "--json", "--set", "workers=0")
+    assert called.code == 2
+    assert called.json == {
+        "ok": False,
+        "problems": [
+            {
+                "file": "task.yaml",
+                "line": 4,
+                "flag": None,
+                "path": "objective.direction",
+                "problem": "the text `upwards`, where `maximize` or `minimize` was expected",
+                "hint": None,
+            },
+            {
+                "file": "task.yaml",
+                "line": 7,
+                "flag": None,
+                "path": "widht",
+                "problem": "unknown key",
+                "hint": "did you mean `width`?",
+            },
+            {
+                "file": None,
+                "line": None,
+                "flag": "--set workers=0",
+                "path": "workers",
+                "problem": "the number 0, where 1 or more was expected",
+                "hint": None,
+            },
+        ],
+    }
+    assert called.stderr.count("error: ") == 3
+    assert not (here / ".kept").exists()
+
+
+def test_a_spec_that_is_not_there_is_a_problem_in_json(here: Path):
+    called = kept("check", "absent.yaml", "--json")
+    assert called.code == 2
+    (told,) = called.json["problems"]
+    assert (told["problem"], told["file"]) == ("there is no absent.yaml", None)
+    assert told["hint"]
+
+
 def test_check_tells_the_plan(here: Path):
     spec = write_task(here)
     spec.write_text(

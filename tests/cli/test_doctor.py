@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kept.sandbox import abilities
+from kept.sandbox.cgroup import Parents
 from tests.cli.tasks import kept
 
 
@@ -32,7 +33,8 @@ def test_its_document_says_what_is_enforced():
 def test_without_bwrap_it_warns_names_what_is_not_enforced_and_still_exits_with_0(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    able = replace(abilities(), walls=False, overlay=False, group=None, why_not="no `bwrap` here")
+    why_not = "no `bwrap` here"
+    able = replace(abilities(), walls=False, overlay=False, groups=Parents(), why_not=why_not)
     monkeypatch.setattr("kept.sandbox.abilities", lambda: able)
     called = kept("doctor")
     assert called.code == 0

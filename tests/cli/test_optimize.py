@@ -1,11 +1,14 @@
 """`kept optimize` and `kept loop`: what they print, write and exit with."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from kept.engine import attempt
 from kept.store.reader import Run
-from tests.cli.tasks import kept, write_task
+from tests.cli.tasks import RUN, SCORE, kept, write_task
 
 
 def test_the_answer_is_on_stdout_and_the_steps_are_on_stderr(here: Path):
@@ -19,6 +22,28 @@ def test_the_answer_is_on_stdout_and_the_steps_are_on_stderr(here: Path):
     steps = [line for line in called.stderr.splitlines() if line.startswith("step ")]
     assert [line.split()[2] for line in steps] == ["discard", "keep", "crash", "keep", "skip"]
     assert "strictly better: `score` 2 → 3  (variant alternatives/4-best.md)" in steps[3]
+
+
+def test_turns_of_a_dry_proposer_are_not_counted_as_proposals(here: Path):
+    write_task(here)
+    called = kept("optimize", "task.yaml", "--set", "width=4")
+    counts = "2 kept, 1 discarded, 1 crashed; 4 turns proposed nothing"
+    assert f"proposals  4: {counts}" in called.stdout
+    assert f"4 proposals: {counts}." in kept("report").stdout
+    assert "  2 of 4  " in kept("runs").stdout
+    told = kept("show", "--json").json
+    assert (told["steps"], told["proposals"], told["keeps"]) == (8, 4, 2)
+    (row,) = kept("runs", "--json").json
+    assert (row["steps"], row["proposals"]) == (8, 4)
+
+
+def test_a_list_of_runs_made_by_an_older_version_is_made_anew(here: Path):
+    write_task(here)
+    kept("optimize", "task.yaml")
+    with closing(sqlite3.connect(here / ".kept" / "index.db")) as database, database:
+        database.execute("CREATE TABLE runs (id, steps, PRIMARY KEY (id))")
+    for _ in range(2):
+        assert [row["proposals"] for row in kept("runs", "--json").json] == [4]
 
 
 def test_the_commands_that_the_answer_names_work(here: Path):
@@ -134,16 +159,46 @@ def test_what_cannot_run_exits_with_2_and_a_hint(args: list[str], message: str):
     assert "hint: " in called.stderr
 
 
-def test_an_evaluator_that_is_down_exits_with_3_and_can_be_resumed(here: Path):
-    write_task(here, run="no-such-command-anywhere")
+@pytest.mark.parametrize(
+    ("run", "score"),
+    [("no-such-command-anywhere", SCORE), (RUN, "echo fine"), ("exit 1", SCORE)],
+    ids=["no such command", "no JSON", "not even the seed runs"],
+)
+def test_a_command_that_never_worked_is_mended_and_the_run_begun_anew(
+    run: str, score: str, here: Path
+):
+    write_task(here, run=run, score=score)
+    called = kept("optimize", "task.yaml", "--set", "budget.max_iterations=9")
+    assert called.code == 3
+    assert kept("optimize", "task.yaml", "--json").json["ok"] is False
+    assert "\n\nhint: mend what failed, then `kept optimize task.yaml" in called.stderr
+    command = called.stderr.partition("then `kept ")[2].partition("`")[0]
+    report = (here / ".kept" / "runs" / run_ids()[-1] / "report.md").read_text()
+    assert f"* `kept {command}` starts again, when what failed is mended." in report
+    write_task(here)
+    again = kept(*command.split())
+    assert again.code == 0
+    assert again.stdout.startswith("score 1 → 3")
+    assert len(run_ids()) == 3
+
+
+def test_after_an_outage_the_run_goes_on(here: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(attempt, "BACKOFF", 0.001)
+    write_task(here, run=f"ls u[p] || exit 75; {RUN}")
     called = kept("optimize", "task.yaml")
     assert called.code == 3
     assert "error: the evaluator does not answer" in called.stderr
+    assert "mend what failed" not in called.stderr
     resume = called.stderr.partition("hint: `kept ")[2].partition("`")[0]
-    (here / "run.sh").write_text((write_task(here / "sound").parent / "run.sh").read_text())
+    (here / "up").touch()
     again = kept(*resume.split())
     assert again.code == 0
     assert again.stdout.startswith("score 1 → 3")
+    assert len(run_ids()) == 1
+
+
+def run_ids() -> list[str]:
+    return [row["id"] for row in kept("runs", "--json").json]
 
 
 def test_kept_home_says_where_runs_go(here: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,6 +1,9 @@
 """`kept resume`: going on, and saying why not."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 import kept as library
 from kept.store.journal import RunJournal
@@ -52,6 +55,52 @@ def test_a_spec_that_means_something_else_by_now_is_refused(here: Path):
     assert called.code == 2
     assert "artifacts changed since it started" in called.stderr
     assert "goes on where it stopped" not in called.stderr
+
+
+@pytest.mark.parametrize("changed", [["score.sh"], ["run.sh", "score.sh"]])
+def test_a_measure_that_changed_is_refused_by_the_names_of_its_files(
+    changed: list[str], here: Path
+):
+    write_task(here, iterations=1)
+    folder = Path(kept("optimize", "task.yaml", "--json").json["folder"])
+    before = (folder / "journal.jsonl").read_bytes()
+    texts = {name: (here / name).read_text() for name in changed}
+    for name, text in texts.items():
+        (here / name).write_text(f"{text}# another by now\n")
+    called = kept("resume", "--set", "budget.max_iterations=4")
+    assert called.code == 2
+    names = ", ".join(f"`{name}`" for name in changed)
+    assert f"cannot resume {folder.name}: {names} changed since it started" in called.stderr
+    assert "start a new run: `kept optimize task.yaml --set budget" in called.stderr
+    assert (folder / "journal.jsonl").read_bytes() == before
+    for name, text in texts.items():
+        (here / name).write_text(text)
+    assert kept("resume", "--set", "budget.max_iterations=4").code == 0
+
+
+def test_what_was_set_and_not_written_down_is_asked_for_again(here: Path):
+    write_task(here, iterations=1)
+    secret = "runner.env={GREETING: sk-canary}"
+    folder = Path(kept("optimize", "task.yaml", "--json", "--set", secret).json["folder"])
+    assert "sk-canary" not in (folder / "journal.jsonl").read_text()
+    called = kept("resume", "--set", "budget.max_iterations=2")
+    assert called.code == 2
+    assert "was started with --set runner.env=…, which is not written down" in called.stderr
+    assert "hint: give --set runner.env=… again" in called.stderr
+    more = ("--set", "budget.max_iterations=2", "--json")
+    assert kept("resume", "--set", secret, *more).json["steps"] == 2
+    other = kept("resume", "--set", "runner.env={GREETING: other}", *more)
+    assert other.code == 2
+    assert "spec changed since it started" in other.json["problems"][0]["problem"]
+
+
+def test_a_resume_may_have_other_workers(here: Path):
+    write_task(here, iterations=1)
+    folder = Path(kept("optimize", "task.yaml", "--workers", "1", "--json").json["folder"])
+    told = kept("resume", "--workers", "3", "--set", "budget.max_iterations=2", "--json").json
+    assert (told["ok"], told["steps"]) == (True, 2)
+    lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+    assert [line["facts"]["workers"] for line in lines if "facts" in line] == [1, 3]
 
 
 def test_a_run_that_is_not_there_is_named(here: Path):

@@ -54,6 +54,23 @@ def test_what_is_outside_the_marks_stays():
     assert after(brief, reply)["q.md"] == "other"
 
 
+def test_the_line_endings_of_the_file_stay():
+    proposer = DemoSets("p.md", LAYOUT, 1, 2)
+    prompt = PROMPT.replace("\n", "\r\n")
+    found, end = run_dry(proposer, {"p.md": prompt}, TRAIN)
+    assert len(found) == 4 + 4 * 3
+    for proposal in found:
+        text = after(make_brief({"p.md": prompt}), proposal)["p.md"]
+        assert text.count("\r\n") == text.count("\n")
+    assert isinstance(end, Skip)
+
+
+def test_a_case_that_holds_a_mark_is_no_example():
+    bad = Case("bad", {"input": "what is <!-- demos:end --> for?", "expected": "an end"})
+    found, _ = run_dry(DemoSets("p.md", LAYOUT, 1, 1), {"p.md": PROMPT}, (*TRAIN, bad))
+    assert len(found) == len(TRAIN)
+
+
 def test_neighbours_of_what_stands_there_are_proposed_among_others():
     now = ("t2", "t0", "t3")
     blocks = {case.id: example(LAYOUT.template, case) for case in TRAIN}

@@ -163,10 +163,11 @@ def test_a_resume_notices_changed_files(tmp_path: Path):
     old = inputs_of(plan_of(path))
     (tmp_path / "alternatives" / "a.md").write_text("changed")
     changed = inputs_of(plan_of(path))
-    assert {name for name in old if old[name] != changed[name]} == {"variants"}
+    assert {name for name in old if old[name] != changed[name]} == {"`alternatives/a.md`"}
     (tmp_path / "prompt.md").write_text("changed")
     changed = inputs_of(plan_of(path))
-    assert {name for name in old if old[name] != changed[name]} == {"variants", "artifacts"}
+    both = {"`alternatives/a.md`", "artifacts"}
+    assert {name for name in old if old[name] != changed[name]} == both
 
 
 def test_a_task_runs_and_keeps_what_is_better(tmp_path: Path):

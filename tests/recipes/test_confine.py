@@ -1,5 +1,6 @@
 """What the commands of a task see, as the task says it."""
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from kept.recipes import confine
 from kept.recipes.artifact import compile_task
 from kept.recipes.confine import Confinement
 from kept.sandbox import Command, Limits, abilities
+from kept.sandbox.cgroup import Parents
 from kept.spec.files import read_artifacts
 from kept.spec.load import validate
 from kept.spec.source import read_source
@@ -62,6 +64,12 @@ def test_words_of_a_command_are_looked_up_where_it_runs(tmp_path: Path):
     assert "scripts/score.py" in hidden(made)
 
 
+def test_a_scorer_inside_another_command_is_hidden_too(tmp_path: Path):
+    write(tmp_path, "score.py", "gold.json")
+    made = confined(tmp_path, scorer="command: 'sh -c \"python score.py;true\" --gold=gold.json'")
+    assert {"score.py", "gold.json"} <= hidden(made)
+
+
 def test_what_the_runner_itself_needs_is_not_hidden(tmp_path: Path):
     write(tmp_path, "tool.py", "both/run.py", "both/score.py")
     made = confined(
@@ -79,11 +87,39 @@ def test_the_history_of_the_repository_is_hidden_wherever_it_begins(tmp_path: Pa
     assert tmp_path / ".git" in confined(folder).inside.hidden
 
 
+@pytest.mark.git
+def test_the_history_that_a_worktree_refers_to_is_hidden_too(tmp_path: Path):
+    main, tree = tmp_path / "main", tmp_path / "tree"
+    main.mkdir()
+    git = ("git", "-C", str(main), "-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "a")):
+        subprocess.run((*git, *words), check=True)
+    subprocess.run((*git, "worktree", "add", "-q", str(tree)), check=True, capture_output=True)
+    wanted = {tree / ".git", main / ".git", main / ".git" / "worktrees" / "tree"}
+    assert wanted <= set(confined(tree).inside.hidden)
+
+
 def test_cases_and_what_the_spec_lists_are_hidden(tmp_path: Path):
     write(tmp_path, "gold/a.txt", "gold/b.txt", "notes.md")
     made = confined(tmp_path, "{hidden: [gold, '*.md']}")
     # prompt.md is the artifact
     assert hidden(made) == {".kept", "gold", "notes.md"}
+
+
+def test_what_is_hidden_is_guarded_unless_a_run_writes_there_itself(tmp_path: Path):
+    write(tmp_path, "gold/a.txt", "work/notes.txt", "free/a.txt", "run.sh")
+    path = write_task(
+        tmp_path,
+        TASK.replace('runner: {command: "true"}', "runner: {command: sh run.sh free}")
+        + "sandbox: {hidden: [gold, work], writable: [free/a.txt]}\n"
+        + "logging: {results_file: work/results.jsonl}\n",
+    )
+    source = read_source(path)
+    task = validate(source, TaskSpec)
+    assert task is not None
+    made = confine.confine(source, task, read_artifacts(source, ("prompt.md",), ()))
+    names = {str(path.relative_to(tmp_path)) for path in made.inside.guarded}
+    assert names == {"task.yaml", "gold", "prompt.md", "run.sh"}
 
 
 def test_limits_and_variables_reach_the_command(tmp_path: Path):
@@ -119,7 +155,8 @@ def test_what_is_wrong_is_said(sandbox: str, complaint: str, tmp_path: Path):
 def test_walls_that_are_required_and_cannot_be_had_stop_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    able = replace(abilities(), walls=False, overlay=False, group=None, why_not="no `bwrap` here")
+    why_not = "no `bwrap` here"
+    able = replace(abilities(), walls=False, overlay=False, groups=Parents(), why_not=why_not)
     monkeypatch.setattr(confine, "abilities", lambda: able)
     with pytest.raises(SetupError, match="bwrap does not work here: no `bwrap` here"):
         confined(tmp_path, "{walls: required}")

@@ -22,7 +22,8 @@ def content(name):
         return pathlib.Path(name).read_text()
     except OSError:
         return ""
-seen = [name for name in ("cases.jsonl", "score.sh", "edit.py") if content(name)]
+names = ("cases.jsonl", "score.sh", "results.jsonl", "edit.py")
+seen = [name for name in names if content(name)]
 path = pathlib.Path(os.environ["KEPT_CANDIDATE"], "prompt.md")
 path.write_text(path.read_text() + f"line {brief['step']}\\n")
 print("sees", seen, "after", [step["outcome"] for step in brief["steps"]])
@@ -50,8 +51,9 @@ def run(
 
 @pytest.mark.slow
 def test_a_program_proposes_between_the_same_walls_as_the_runner(tmp_path: Path):
-    more = "cases: {file: cases.jsonl}\n"
+    more = "cases: {file: cases.jsonl}\nlogging: {results_file: results.jsonl}\n"
     folder, state = run(tmp_path, "[{kind: command, command: python edit.py}]", more)
+    assert "keep" in (tmp_path / "results.jsonl").read_text()
     assert [step.verdict.outcome for step in state.closed] == ["keep"] * 4
     best = (folder / "best" / "prompt.md").read_text()
     assert best == "seed\nline 0\nline 1\nline 2\nline 3\n"

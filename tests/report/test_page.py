@@ -75,7 +75,7 @@ def test_what_was_refused_is_counted_and_listed_with_its_reason(tmp_path: Path):
     refused = section(markdown(make_run(tmp_path)), "What was refused")
     assert "* 1 × discard: worse" in refused
     assert "* 1 × crash: every rollout failed" in refused
-    assert "* 1 further step proposed nothing" in refused
+    assert "* 1 further turn proposed nothing" in refused
     assert "| 0 | variants | discard | 0 | worse: `score` 0.1 → 0 | variant 1 |" in refused
 
 

@@ -41,7 +41,7 @@ def test_what_open_steps_used_is_part_of_the_spend(tmp_path: Path):
 
 def test_verdicts_are_counted_in_words(tmp_path: Path):
     told = summary(make_run(tmp_path))
-    assert verdict_counts(told) == "2 kept, 1 discarded, 1 crashed, 1 proposed nothing"
+    assert verdict_counts(told) == "2 kept, 1 discarded, 1 crashed; 1 turn proposed nothing"
 
 
 def test_a_run_without_a_gain_is_not_improved(tmp_path: Path):

@@ -4,14 +4,14 @@ from pathlib import Path
 from kept.core.case import Case, Cases
 from kept.spec.cases import overlap_warnings, read_cases
 from kept.spec.source import Source
-from kept.spec.task import CasesSpec
 from kept.spec.yaml import Document
 
 
 def cases_of(folder: Path, name: str, text: str, split: str = "1:1:0") -> Cases:
     (folder / name).write_text(text, encoding="utf-8")
-    source = Source(folder / "task.yaml", Document({}))
-    cases = read_cases(source, CasesSpec(file=name, split=split))
+    said = {"cases": {"file": name, "split": split}}
+    source = Source(folder / "task.yaml", Document(said))
+    cases = read_cases(source)
     source.check()
     assert cases is not None
     return cases

@@ -24,14 +24,16 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     nothing and spends nothing.
     """
     from kept.cli import output
+    from kept.cli.problems import told_as_json
     from kept.cli.texts import pairs
     from kept.recipes.outline import outline
     from kept.registry import compile_spec
 
-    compiled = compile_spec(spec, settings)
+    with told_as_json(as_json):
+        compiled = compile_spec(spec, settings)
     told = outline(compiled)
     if as_json:
-        output.document(told)
+        output.document({"ok": True, **told})
         return
     output.answer(output.visible(pairs(_rows(told))))
     for warning in compiled.warnings:

@@ -17,7 +17,7 @@ from kept.cli.progress import Progress, opening_line, step_words
 from kept.core.event import RunResumed, RunStarted
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
-from kept.report.words import number
+from kept.report.words import count, number
 from kept.store.index import values
 
 REDRAWS = 8
@@ -106,7 +106,7 @@ class LiveProgress(Progress):
 
     def _parts(self, elapsed: float) -> list[str]:
         state = self.state
-        parts = [f"{len(state.closed)} steps", f"{state.keeps} kept"]
+        parts = [count(self.proposals, "proposal"), f"{state.keeps} kept"]
         seed, best = values(state)
         if best is not None:
             moved = state.best != state.seed

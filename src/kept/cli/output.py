@@ -11,6 +11,12 @@ import click
 
 from kept.settings import no_color
 
+WIDE = 120
+"""Columns of a terminal that has room for reasons in full."""
+
+LEAST = 6
+"""Letters that a column is left with; what is cut further says nothing."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -70,22 +76,53 @@ def _diff_line(line: str) -> str:
     return click.style(line, fg=colour) if colour else line
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> str:
-    """Columns of equal width; on a terminal the last one is cut at its edge."""
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
+    middle: Sequence[str] = (),
+) -> str:
+    """Columns of equal width; on a terminal the widest are cut until a row fits a line.
+
+    Columns may be set to the right, be left whole, or have their middle cut out, not their end.
+    """
     everything = [header, *rows]
     widths = [max(len(row[at]) for row in everything) for at in range(len(header))]
     if sys.stdout.isatty():
-        room = shutil.get_terminal_size().columns - sum(widths[:-1]) - 2 * (len(widths) - 1)
-        widths[-1] = max(10, min(widths[-1], room))
+        room = shutil.get_terminal_size().columns - 2 * (len(widths) - 1)
+        _fit(widths, [at for at, name in enumerate(header) if name not in whole], room)
     lines: list[str] = []
     for row in everything:
-        cells = [
-            _cut(cell, width).rjust(width) if name in right else _cut(cell, width).ljust(width)
-            for cell, width, name in zip(row, widths, header, strict=True)
-        ]
+        cells: list[str] = []
+        for name, cell, width in zip(header, row, widths, strict=True):
+            cut = _cut_middle(cell, width) if name in middle else _cut(cell, width)
+            cells.append(cut.rjust(width) if name in right else cut.ljust(width))
         lines.append("  ".join(cells).rstrip())
     lines[0] = style(lines[0], dim=True)
     return "\n".join(lines)
+
+
+def is_narrow() -> bool:
+    """Whether rows are cut to fit a terminal, and a lot of text does not fit."""
+    return sys.stdout.isatty() and shutil.get_terminal_size().columns < WIDE
+
+
+def _fit(widths: list[int], may_shrink: Sequence[int], room: int) -> None:
+    """Take from the widest until all fit, or none has anything left to give."""
+    while sum(widths) > room:
+        widest = max(may_shrink, key=lambda at: widths[at], default=None)
+        if widest is None or widths[widest] <= LEAST:
+            return
+        widths[widest] -= 1
+
+
+def _cut_middle(text: str, width: int) -> str:
+    if len(text) <= width:
+        return text
+    behind = (width - 1) * 2 // 3
+    return f"{text[: width - 1 - behind]}…{text[len(text) - behind :]}"
 
 
 def _cut(text: str, width: int) -> str:

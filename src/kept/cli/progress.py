@@ -28,6 +28,8 @@ class Progress:
 
     def __init__(self) -> None:
         self.state = State()
+        self.proposals = 0
+        """Closed steps that had one."""
         self.rollouts = 0
         """Of this sitting and the closed steps before it."""
         self.seconds = 0.0
@@ -57,10 +59,12 @@ class Progress:
         """Take up the state, and tell what a person wants to know."""
         self.state = state
         if isinstance(event, StepClosed):
+            self.proposals += not event.verdict.idle
             if not _says_the_same(state.closed):
                 # with what failed, which the state leaves out because proposers see it
                 self.closed(replace(state.closed[-1], verdict=event.verdict))
         elif isinstance(event, RunStarted | RunResumed):
+            self.proposals = sum(not step.verdict.idle for step in state.closed)
             self.rollouts = state.spend.rollouts
             self.proposer_width = _longest(state)
             if isinstance(event, RunResumed):

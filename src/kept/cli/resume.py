@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from kept.cli.command import Command
-from kept.cli.options import gain_option, json_option, quiet_option, run_argument, set_option
+from kept.cli.options import (
+    gain_option,
+    json_option,
+    quiet_option,
+    run_argument,
+    set_option,
+    workers_option,
+)
 
 if TYPE_CHECKING:
     from kept.store.reader import Run
@@ -17,11 +24,17 @@ if TYPE_CHECKING:
 )
 @run_argument
 @set_option
+@workers_option
 @json_option
 @gain_option
 @quiet_option
 def resume(
-    run: str, settings: tuple[str, ...], as_json: bool, fail_if_no_gain: bool, quiet: bool
+    run: str,
+    settings: tuple[str, ...],
+    workers: int | None,
+    as_json: bool,
+    fail_if_no_gain: bool,
+    quiet: bool,
 ) -> int:
     """Go on with a run that stopped.
 
@@ -30,15 +43,18 @@ def resume(
     """
     from kept.cli.compiling import compiled
     from kept.cli.looking import open_run
+    from kept.cli.problems import told_as_json
     from kept.cli.sitting import How, resume_run
 
-    past = open_run(run)
-    spec, before = _spec_of(past)
-    past.close()
-    _check_again(past, settings)
-    plan = compiled(spec, (*before, *settings))
+    settings += (f"workers={workers}",) if workers else ()
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
-    return resume_run(plan, past.folder, how)
+    with told_as_json(as_json):
+        past = open_run(run)
+        spec, before = _spec_of(past)
+        past.close()
+        _check_again(past, settings)
+        plan = compiled(spec, (*before, *settings))
+        return resume_run(plan, past.folder, how)
 
 
 def _check_again(run: "Run", settings: tuple[str, ...]) -> None:

@@ -41,9 +41,10 @@ def runs(limit: int, as_json: bool) -> None:
         fields = [asdict(row) for row in rows[:limit]]
         output.document([{k: v for k, v in row.items() if k != "size"} for row in fields])
     elif rows:
-        header = ("run", "status", "steps", "kept", "rollouts", "result", "spec")
+        header = ("run", "status", "kept", "result", "spec")
         cells = [_cells(row) for row in rows[:limit]]
-        output.answer(output.table(header, cells, right=("steps", "kept", "rollouts")))
+        # a run is found by its id, which is of no use in part
+        output.answer(output.table(header, cells, whole=("run", "kept"), middle=("spec",)))
         if len(rows) > limit:
             output.note(f"{len(rows) - limit} older runs are not shown: -n {len(rows)} shows all")
     else:
@@ -58,5 +59,4 @@ def _cells(row: "RunRow") -> tuple[str, ...]:
     if row.keeps and row.best_value != row.seed_value:
         result += f" → {number(row.best_value)}"
     spec = path_from_here(row.spec) if row.spec else row.recipe or row.reason
-    counts = (str(row.steps), str(row.keeps), str(row.rollouts))
-    return (row.id, row.status, *counts, result, spec)
+    return (row.id, row.status, f"{row.keeps} of {row.proposals}", result, spec)

@@ -16,7 +16,8 @@ from kept.cli.texts import facts, pairs, title
 from kept.core.plan import Plan
 from kept.errors import KeptError
 from kept.report import Summary, headline, summary, write_report
-from kept.runs import Ended, Watch, resume, start
+from kept.report.failures import measure_is_broken
+from kept.runs import Ended, Watch, resume, start, start_command
 from kept.store.home import Home
 from kept.store.reader import Run
 
@@ -62,7 +63,8 @@ def _sit(
     if not how.quiet:
         output.note("")
     if how.json:
-        output.document(headline(told))
+        failed = told.stopped is not None and told.stopped.kind == "error"
+        output.document({"ok": not failed, **headline(told)})
     else:
         output.answer(answer_text(told))
     return _end(told, progress, how)
@@ -99,7 +101,8 @@ def _end(told: Summary, progress: Progress, how: How) -> int:
         output.note(f"interrupted: `{go_on}` goes on where it stopped")
         return INTERRUPTED
     if kind == "error" and told.stopped:
-        output.note(f"error: {told.stopped.message}\n\nhint: `{go_on}` goes on where it stopped")
+        output.note(f"error: {told.stopped.message}\n")
+        output.note("\n".join(f"hint: {hint}" for hint in _ways_on(told, go_on)))
         return CUT_SHORT
     if progress.resumed_in_vain and told.stopped:
         output.note(f"nothing more to do: {told.stopped.message}")
@@ -107,6 +110,20 @@ def _end(told: Summary, progress: Progress, how: How) -> int:
             more = command_for("resume", told.folder, [f"budget.{LIMITS[kind]}=N"])
             output.note(f"hint: `{more}` raises the limit")
     return NO_GAIN if how.fail_if_no_gain and not told.improved else 0
+
+
+def _ways_on(told: Summary, go_on: str) -> tuple[str, ...]:
+    """What to do after an error; a run of a mended task is a new one, as its measure is."""
+    run = Run(told.folder)
+    broken = measure_is_broken(told, run)
+    anew = start_command(run.state.started.facts) if run.state.started else ""
+    run.close()
+    if not (broken and anew):
+        return (f"`{go_on}` goes on where it stopped",)
+    return (
+        f"mend what failed, then `{anew}` starts again",
+        f"if it was the network or the like and has passed, `{go_on}` goes on",
+    )
 
 
 LIMITS = {

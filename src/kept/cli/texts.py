@@ -16,7 +16,6 @@ from kept.report.words import (
     number,
     one_line,
     spend_words,
-    step_count,
     verdict_counts,
 )
 
@@ -38,9 +37,10 @@ def pairs(rows: Iterable[tuple[str, str]]) -> str:
 def facts(told: Summary) -> list[tuple[str, str]]:
     """What a run is and what it used."""
     why = f": {told.stopped.message}" if told.stopped else ""
+    counts = verdict_counts(told)
     return [
         ("run", f"{told.run}, {told.status}{why}"),
-        ("steps", f"{step_count(told)}: {verdict_counts(told)}" if step_count(told) else "none"),
+        ("proposals", f"{told.proposals}: {counts}" if counts else "none"),
         ("spend", f"{spend_words(told.spend)}, {duration(told.elapsed)}"),
     ]
 
@@ -59,7 +59,8 @@ def run_text(told: Summary) -> str:
     if told.steps:
         header = ("step", "proposer", "verdict", told.metric, "reason", "proposed")
         rows = [_step_cells(group, told) for group in _runs_of_idle(told.steps)]
-        parts.append(output.table(header, rows, right=("step", told.metric)))
+        right = ("step", told.metric)
+        parts.append(output.table(header, rows, right=right, whole=("step",), middle=("proposed",)))
     return "\n\n".join(parts)
 
 
@@ -80,6 +81,9 @@ def _step_cells(rows: list[StepLine], told: Summary) -> tuple[str, ...]:
     value = "" if row.value is None else number(row.value)
     verdict = row.outcome + (", best" if row.step == told.best_step else "")
     reason, why = one_line(row.reason, 100), one_line(row.why, 60)
+    if value and output.is_narrow():
+        # the figures behind the colon stand in the column beside it
+        reason = reason.partition(":")[0]
     return (number_of, row.proposer, verdict, value, reason, why)
 
 

@@ -1,8 +1,8 @@
 """Changes at a place, as edits that name it: a target must stand in the text exactly once."""
 
-import difflib
 from collections.abc import Iterator
 
+from kept.core.differ import changes
 from kept.core.edit import Edit, Replace, Write
 
 
@@ -43,9 +43,9 @@ def _changes(before: str, after: str) -> Iterator[tuple[int, int, str]]:
     offsets = [0]
     for line in old:
         offsets.append(offsets[-1] + len(line))
-    for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
-        if tag != "equal":
-            yield offsets[a], offsets[b], "".join(new[c:d])
+    for change in changes(old, new):
+        inserted = "".join(new[change.new_start : change.new_end])
+        yield offsets[change.start], offsets[change.end], inserted
 
 
 def _once(text: str, part: str) -> bool:

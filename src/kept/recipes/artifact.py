@@ -1,17 +1,12 @@
 """The artifact loop: a task.yaml with a runner command and a scorer command."""
 
-import hashlib
-import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
-from kept.core.case import Cases, implicit_cases
 from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.plan import Plan, fill_width
 from kept.core.ports import Journal, Sink
@@ -20,53 +15,28 @@ from kept.gates import Strict
 from kept.locate import locate
 from kept.recipes import Compiled
 from kept.recipes.confine import confine, modes
-from kept.recipes.editing import check_proposers
-from kept.recipes.guards import check_guards, make_guards
-from kept.recipes.proposing import Proposing, Tools, read_proposers
-from kept.recipes.scorers import Scoring, check_scorer, make_scorer, scorer_seconds
+from kept.recipes.guards import make_guards
+from kept.recipes.identity import inputs_of
+from kept.recipes.proposing import Tools
+from kept.recipes.reading import read_files
+from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.runners.command import CommandRunner
 from kept.sandbox import Command
 from kept.sandbox.command import MIB
-from kept.spec.cases import overlap_warnings, read_cases
-from kept.spec.companions import check_outputs, read_guidance
-from kept.spec.files import read_artifacts
-from kept.spec.load import section, validate
-from kept.spec.source import Source, read_source
-from kept.spec.task import (
-    ArtifactsSpec,
-    CasesSpec,
-    LoggingSpec,
-    MutationSpec,
-    RunnerSpec,
-    TaskSpec,
-)
+from kept.spec.cases import overlap_warnings
+from kept.spec.load import validate
+from kept.spec.source import read_source
+from kept.spec.task import TaskSpec
 from kept.store.candidates import CandidateFolder
 from kept.store.results import ResultsFile
 from kept.workspace import Scratch
-
-_NO_MEANING: Mapping[str, Any] = {
-    **dict.fromkeys(("id", "description", "budget", "logging", "workers", "width"), True),
-    "policy": {"on_failure"},
-}
-"""What a resume may change: it alters how long a run goes on, or how fast, but no verdict."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """What a task's files say."""
-
-    texts: Mapping[str, str]
-    editable: Collection[str]
-    guidance: Mapping[str, str]
-    proposing: Proposing
-    cases: Cases
 
 
 def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
     """The plan of a task; raises `SpecError` with everything that is wrong with it."""
     source = read_source(path, overrides)
     task = validate(source, TaskSpec)
-    files = _read_files(source)
+    files = read_files(source)
     source.check()
     assert task is not None, "a task without problems is a task"
     scratch = Scratch(modes(source.folder, files.texts))
@@ -104,11 +74,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         worst_usd=task.budget.usd_per_rollout or 0.0,
         width=task.width or fill_width(workers, len(files.cases.holdout)),
         workers=workers,
-        inputs={
-            "spec": _hash(_meaning(task)),
-            "variants": _hash(files.proposing.alternatives),
-            **({"guidance": _hash(files.guidance)} if files.guidance else {}),
-        },
+        inputs=inputs_of(source, task, files),
         facts={
             "spec": str(path.resolve()),
             **_recorded(overrides),
@@ -124,34 +90,6 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         worst_seconds=runner.timeout + scorer_seconds(task.scorer),
     )
     return Compiled(plan, (*overlap_warnings(files.cases), *confined.warnings()))
-
-
-def _read_files(source: Source) -> _Files:
-    """Look at every file that a right part of the spec names."""
-    artifacts = section(source, ("artifacts",), ArtifactsSpec)
-    texts = read_artifacts(source, artifacts.include, artifacts.exclude) if artifacts else {}
-    mutation = section(source, ("mutation",), MutationSpec) or MutationSpec()
-    editable = {name: texts[name] for name in texts if _may_edit(name, mutation)}
-    if texts and not editable:
-        message = "leaves no artifact to edit"
-        source.report(("mutation", "allowed_file_types"), message, f"there are {', '.join(texts)}")
-    logging = section(source, ("logging",), LoggingSpec) or LoggingSpec()
-    check_outputs(source, logging.results_file, logging.candidate_dir, texts)
-    check_proposers(source)
-    runner = section(source, ("runner",), RunnerSpec)
-    if runner and not (source.folder / runner.cwd).is_dir():
-        source.report(("runner", "cwd"), f"there is no folder `{runner.cwd}`")
-    check_scorer(source, texts)
-    check_guards(source, texts)
-    cases = section(source, ("cases",), CasesSpec)
-    found = read_cases(source, cases) if cases else None
-    guidance = read_guidance(source, texts)
-    proposing = read_proposers(source, editable, found)
-    return _Files(texts, editable, guidance, proposing, found or implicit_cases())
-
-
-def _may_edit(name: str, mutation: MutationSpec) -> bool:
-    return not mutation.allowed_file_types or name.endswith(mutation.allowed_file_types)
 
 
 def _objective(task: TaskSpec) -> Objective:
@@ -195,17 +133,6 @@ def _views(
     return tuple(made)
 
 
-def _meaning(task: TaskSpec) -> dict[str, Any]:
-    """What verdicts depend on; spelling a default out changes nothing."""
-    dump = task.model_dump(exclude=dict(_NO_MEANING), exclude_defaults=True)
-    return {name: value for name, value in dump.items() if value != {}}
-
-
 def _processors() -> int:
     """Processors that this process may use, which in a container are not all there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _hash(value: object) -> str:
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

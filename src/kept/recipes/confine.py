@@ -6,16 +6,16 @@ artifacts, are never hidden.
 """
 
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 from kept.errors import SetupError
+from kept.recipes.naming import cwds, named
 from kept.recipes.scorers import named_in
 from kept.sandbox import Abilities, Command, Limits, View, abilities
 from kept.spec.files import find
+from kept.spec.load import section
 from kept.spec.sandbox import SandboxSpec
 from kept.spec.source import Source
 from kept.spec.task import TaskSpec
@@ -72,23 +72,34 @@ def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Con
         )
     tree = source.folder.resolve()
     home = Home.find(source.folder).path.resolve()
-    scorer = _named(tree, named_in(task.scorer), _cwds(task.scorer.model_dump()))
-    named = {*scorer, *_listed(source, spec.hidden)}
+    scorer = _named(tree, named_in(task.scorer), cwds(task.scorer.model_dump()))
+    unseen = {*scorer, *_listed(source, spec.hidden)}
     if task.cases is not None:
-        named.add((tree / task.cases.file).resolve())
+        unseen.add((tree / task.cases.file).resolve())
+    if task.cases is not None and task.logging.results_file is not None:
+        # its reasons quote what failed, and thereby the cases that decide
+        unseen.add((tree / task.logging.results_file).resolve())
     runner = _named(tree, (task.runner.command,), (task.runner.cwd,))
     kept = {*(tree / name for name in artifacts), *runner}
-    hidden = sorted(path for path in named if not any(file.is_relative_to(path) for file in kept))
+    hidden = sorted(path for path in unseen if not any(file.is_relative_to(path) for file in kept))
     view = View(
         tree,
         (home, *_histories(tree), *hidden),
         _writable(source, spec.writable),
-        (source.path.resolve(), *(path for path in hidden if path.is_file()), *sorted(kept)),
+        _guarded(tree, task, (source.path.resolve(), *hidden, *sorted(kept))),
         spec.network,
         walls=spec.walls != "off",
     )
     source.check()
     return Confinement(spec, spec.limits(_memory()), view, home, able)
+
+
+def check_sandbox(source: Source) -> None:
+    """Report files that are to be hidden or written to and that are not there."""
+    for key, look in (("hidden", _listed), ("writable", _writable)):
+        spec = section(source, ("sandbox",), SandboxSpec, SandboxSpec.model_fields.keys() - {key})
+        if spec is not None:
+            look(source, getattr(spec, key))
 
 
 def modes(folder: Path, artifacts: Mapping[str, str]) -> dict[str, int]:
@@ -114,48 +125,44 @@ def _writable(source: Source, paths: Iterable[str]) -> tuple[Path, ...]:
     return found
 
 
-def _named(tree: Path, lines: Iterable[str], cwds: Iterable[str]) -> set[Path]:
+def _named(tree: Path, lines: Iterable[str], places: Iterable[str]) -> set[Path]:
     """The files and folders of a tree that are words of command lines."""
-    bases = {tree, *((tree / cwd).resolve() for cwd in cwds)}
-    found = (path for line in lines for word in _words(line) for path in _meant(bases, word))
+    bases = {tree, *((tree / place).resolve() for place in places)}
+    found = named(bases, lines)
     return {path for path in found if path != tree and path.is_relative_to(tree)}
 
 
-def _words(line: str) -> list[str]:
-    try:
-        return shlex.split(line)
-    except ValueError:
-        return line.split()
-
-
-def _meant(bases: Iterable[Path], word: str) -> Iterator[Path]:
-    """The file that a word of a command is, or the module that `package.module:name` is in."""
-    module = word.partition(":")[0].replace(".", "/")
-    for path in (base / name for base in bases for name in (word, f"{module}.py")):
-        try:
-            if path.exists():
-                yield path.resolve()
-        except (OSError, ValueError):
-            # a whole script may stand where a file name could
-            continue
-
-
-def _cwds(said: object) -> Iterator[str]:
-    """The folders that commands are run in, wherever in a part of a spec they stand."""
-    if isinstance(said, dict):
-        for key, value in cast("dict[str, object]", said).items():
-            yield from (str(value),) if key == "cwd" else _cwds(value)
-    elif isinstance(said, list | tuple):
-        for value in cast("Iterable[object]", said):
-            yield from _cwds(value)
+def _guarded(tree: Path, task: TaskSpec, paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Those that nobody has any business to change: not where we write, or commands may."""
+    said = (task.logging.results_file, task.logging.candidate_dir, *task.sandbox.writable)
+    written = [(tree / name).resolve() for name in said if name is not None]
+    return tuple(
+        path
+        for path in dict.fromkeys(paths)
+        if not any(one.is_relative_to(path) or path.is_relative_to(one) for one in written)
+    )
 
 
 def _histories(tree: Path) -> tuple[Path, ...]:
     """The repository that a tree is in: its history holds whatever is hidden in the tree."""
     for folder in (tree, *tree.parents):
         if (folder / ".git").exists():
-            return (folder / ".git",)
+            return (folder / ".git", *_elsewhere(folder / ".git"))
     return ()
+
+
+def _elsewhere(git: Path) -> Iterator[Path]:
+    """Where the history is that a worktree or a submodule only refers to."""
+    if git.is_dir():
+        return
+    try:
+        own = git.parent / git.read_text().removeprefix("gitdir:").strip()
+        yield own.resolve()
+        # of a worktree, the repository that it was made from
+        yield (own / (own / "commondir").read_text().strip()).resolve()
+    except (OSError, UnicodeDecodeError, ValueError):
+        # a submodule has no more
+        return
 
 
 def _memory() -> int | None:

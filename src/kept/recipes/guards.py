@@ -6,7 +6,7 @@ from kept.core.case import Cases
 from kept.core.copying import copy_guard
 from kept.core.guard import Guard, LengthGuard, SectionsGuard, StuffingGuard
 from kept.core.text import sections, title_key
-from kept.spec.guards import GuardsSpec, LengthGuardSpec
+from kept.spec.guards import GuardsSpec, LengthGuardSpec, SectionsGuardSpec
 from kept.spec.load import section
 from kept.spec.source import Source
 
@@ -36,10 +36,10 @@ def _length(spec: LengthGuardSpec) -> LengthGuard:
 
 def check_guards(source: Source, texts: Mapping[str, str]) -> None:
     """Report sections that are to be kept and that no artifact has."""
-    spec = section(source, ("guards",), GuardsSpec)
-    if spec is None or spec.sections is None or not texts:
+    spec = section(source, ("guards", "sections"), SectionsGuardSpec)
+    if spec is None or not texts:
         return
-    keep, deepest = spec.sections.keep, spec.sections.max_level
+    keep, deepest = spec.keep, spec.max_level
     found = [s for text in texts.values() for s in sections(text) if s.level <= deepest]
     have = {one.key: one.title for one in found}
     if keep == "all":

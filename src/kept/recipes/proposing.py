@@ -5,6 +5,7 @@ when there are none, they are made.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -39,6 +40,9 @@ from kept.spec.yaml import Loc
 from kept.workspace import Scratch
 
 _SPECS: TypeAdapter[Any] = TypeAdapter(ProposerSpec)
+
+_UNREAD = {"startup", "train_sample", "units", "between", "count", "timeout_seconds", "network"}
+"""Keys of proposers that say nothing about which files they need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +110,23 @@ def _specs(
     """The proposers of a spec that are right in themselves; the others were reported."""
     rows = cast("dict[str, object]", source.data).get("proposers")
     for at, row in enumerate(cast("list[object]", rows) if isinstance(rows, list) else ()):
-        try:
-            yield at, _SPECS.validate_python(row)
-        except ValidationError:
-            continue
+        with suppress(ValidationError):
+            yield at, _SPECS.validate_python(_without_unread(row))
+
+
+def _without_unread(row: object) -> object:
+    """A proposer without wrong values that no file is looked up by, so that the rest is seen."""
+    if not isinstance(row, dict):
+        return row
+    given = cast("dict[str, object]", row)
+    try:
+        _SPECS.validate_python(given)
+    except ValidationError as error:
+        # the first part of each place is the kind
+        wrong = {fault["loc"][1] for fault in error.errors() if len(fault["loc"]) > 1}
+        if wrong <= _UNREAD:
+            return {key: value for key, value in given.items() if key not in wrong}
+    return given
 
 
 def _make_variants(found: tuple[Alternative, ...], name: str, tools: Tools) -> Proposer:

@@ -1,6 +1,7 @@
 """From what a task says about scoring to a scorer."""
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -24,11 +25,11 @@ from kept.scorers.command import CommandScorer, Fields
 from kept.scorers.composite import CompositeScorer, Part
 from kept.scorers.python import Function, PythonScorer, problem_with
 from kept.scorers.rules import Kind, Rule, RulesScorer, Target
-from kept.spec.load import section
+from kept.spec.load import check_folder, said, section
 from kept.spec.rules import RESERVED, RuleSpec, RulesScorerSpec
+from kept.spec.sandbox import SandboxSpec
 from kept.spec.scorers import CommandScorerSpec, CompositeScorerSpec, PythonScorerSpec, ScorerSpec
 from kept.spec.source import Source
-from kept.spec.task import ObjectiveSpec
 from kept.spec.yaml import Loc
 from kept.workspace import Scratch
 
@@ -60,7 +61,9 @@ def _make(spec: ScorerSpec, kit: Scoring, metric: str) -> Scorer:
             fields = Fields(spec.parse.score_field, spec.parse.metrics_field, metric)
             return CommandScorer(kit.hold(command), kit.scratch, fields)
         case PythonScorerSpec():
-            return PythonScorer(_function(spec, kit.folder), metric)
+            # as much of the environment as a command would see
+            passed_on = kit.hold(Command("true", kit.folder)).passed_on
+            return PythonScorer(_function(spec, kit.folder, passed_on), metric)
         case RulesScorerSpec():
             return RulesScorer(tuple(_rules(spec)), kit.seed)
         case CompositeScorerSpec():
@@ -78,28 +81,34 @@ def _make(spec: ScorerSpec, kit: Scoring, metric: str) -> Scorer:
 
 
 def check_scorer(source: Source, texts: Collection[str]) -> None:
-    """Report what is wrong with a scorer that is well formed: folders, functions, files, names."""
-    data = cast("dict[str, object]", source.data).get("scorer")
-    try:
-        spec = _ADAPTER.validate_python(data)
-    except ValidationError:
-        return  # told already
-    for loc, leaf in _leaves(spec, ("scorer",)):
+    """Report what is wrong with a scorer that is well formed: folders, functions, files, names.
+
+    Of a scorer that is made of others, those that are well formed are looked at.
+    """
+    for loc, leaf in _right_ones(source, ("scorer",)):
         match leaf:
-            case CommandScorerSpec():
-                if not (source.folder / leaf.cwd).is_dir():
-                    source.report((*loc, "cwd"), f"there is no folder `{leaf.cwd}`")
+            case CommandScorerSpec() | CompositeScorerSpec():
+                pass
             case PythonScorerSpec():
-                problem = problem_with(_function(leaf, source.folder))
+                sandbox = section(source, ("sandbox",), SandboxSpec) or SandboxSpec()
+                problem = problem_with(_function(leaf, source.folder, sandbox.env))
                 if problem is not None:
                     source.report((*loc, "function"), problem)
             case RulesScorerSpec():
                 _check_targets(source, loc, leaf, texts)
-            case CompositeScorerSpec():
-                pass
-    objective = section(source, ("objective",), ObjectiveSpec)
-    if objective is not None:
-        _check_metric(source, spec, objective.primary_metric)
+        if loc == ("scorer",):
+            metric = said(source, ("objective", "primary_metric"))
+            _check_metric(source, leaf, metric if isinstance(metric, str) else "")
+
+
+def _right_ones(source: Source, loc: Loc) -> Iterator[tuple[Loc, ScorerSpec]]:
+    """A scorer and all that it is made of, as far as they are right in themselves."""
+    check_folder(source, (*loc, "cwd"))
+    with suppress(ValidationError):  # told already
+        yield loc, _ADAPTER.validate_python(said(source, loc))
+    parts = said(source, (*loc, "parts"))
+    for number in range(len(cast("list[object]", parts)) if isinstance(parts, list) else 0):
+        yield from _right_ones(source, (*loc, "parts", number, "scorer"))
 
 
 def named_in(spec: ScorerSpec) -> list[str]:
@@ -132,8 +141,8 @@ def _leaves(spec: ScorerSpec, loc: Loc) -> Iterator[tuple[Loc, ScorerSpec]]:
 def _check_targets(source: Source, loc: Loc, spec: RulesScorerSpec, paths: Collection[str]) -> None:
     places: list[tuple[Loc, str | None]] = [((*loc, "target"), spec.target)]
     places += (((*loc, "rules", n, "target"), rule.target) for n, rule in enumerate(spec.rules))
-    for place, said in places:
-        kind, _, path = (said or "").partition(":")
+    for place, target in places:
+        kind, _, path = (target or "").partition(":")
         if kind == "candidate" and path and paths and path not in paths:
             known = ", ".join(sorted(paths)[:5])
             source.report(place, f"there is no artifact `{path}`", f"there are {known}")
@@ -148,14 +157,14 @@ def _check_metric(source: Source, spec: ScorerSpec, metric: str) -> None:
         emitted = ["score", *(f"{part.name}.{part.metric}" for part in spec.parts)]
         if any(metric.startswith(f"{part.name}.") for part in spec.parts):
             return  # which of its measures a part emits, only the part knows
-    if emitted and metric not in emitted:
+    if emitted and metric and metric not in emitted:
         hint = f"it emits {', '.join(emitted)}"
         loc = ("objective", "primary_metric")
         source.report(loc, f"the scorer `{spec.type}` does not emit `{metric}`", hint)
 
 
-def _function(spec: PythonScorerSpec, folder: Path) -> Function:
-    return Function(spec.function, folder, spec.timeout_seconds)
+def _function(spec: PythonScorerSpec, folder: Path, passed_on: tuple[str, ...]) -> Function:
+    return Function(spec.function, folder, spec.timeout_seconds, passed_on)
 
 
 def _rules(spec: RulesScorerSpec) -> Iterator[Rule]:

@@ -45,6 +45,12 @@ def _caveats(summary: Summary) -> Iterator[str]:
             f"Not enforced on the machine of this run: {'; '.join(summary.not_enforced)}. A "
             "candidate that cheats there would not have been stopped."
         )
+    if summary.functions:
+        names = ", ".join(f"`{name}`" for name in summary.functions)
+        yield (
+            f"No walls are round the Python function that scores, {names}: where it executes what "
+            "a candidate left, a candidate that cheats would not have been stopped."
+        )
     if summary.spend.moot:
         yield (
             f"Paid for and not used, because an earlier step was kept meanwhile: "

@@ -28,6 +28,7 @@ def headline(told: Summary) -> dict[str, Any]:
         "seed": {"candidate": told.seed, "value": told.seed_value},
         "best": {"candidate": told.best, "value": told.best_value, "step": told.best_step},
         "steps": len(told.steps),
+        "proposals": told.proposals,
         "keeps": told.keeps,
         "verdicts": dict(told.outcomes),
         "spend": asdict(told.spend),

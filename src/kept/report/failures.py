@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kept.report.summary import Summary
 from kept.report.words import one_line
 from kept.store import wire
 from kept.store.journal import matching_lines, read_line
@@ -43,3 +44,14 @@ def failures(run: Run) -> list[FailureGroup]:
         if row.step not in group.steps:
             group.steps.append(row.step)
     return sorted(groups.values(), key=lambda group: -group.times)
+
+
+def measure_is_broken(told: Summary, run: Run) -> bool:
+    """Whether a run ended since not even its seed could be measured, and waiting will not help.
+
+    What mends that is a change of the task, and with it goes a new run.
+    """
+    if told.stopped is None or told.stopped.kind != "error" or told.seed_value is not None:
+        return False
+    found = failures(run)
+    return any(group.kind == "harness" or group.blame == "candidate" for group in found)

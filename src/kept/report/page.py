@@ -7,7 +7,8 @@ from typing import cast
 from kept.core.event import StepClosed
 from kept.report.caveats import caveats
 from kept.report.changes import best_diff, step_diff
-from kept.report.failures import failures
+from kept.report.failures import failures, measure_is_broken
+from kept.report.scoring import scorer_words
 from kept.report.summary import StepLine, Summary, objective_of, summary
 from kept.report.words import (
     budget_words,
@@ -19,9 +20,9 @@ from kept.report.words import (
     number,
     one_line,
     spend_words,
-    step_count,
     verdict_counts,
 )
+from kept.runs import start_command
 from kept.store.reader import Run
 
 MAX_REFUSED = 100
@@ -49,7 +50,7 @@ def markdown(run: Run) -> str:
         _section("Failures seen", _failures(run)),
         _section("Spend", _spend(told)),
         _section("What these figures do not show", [f"* {line}" for line in caveats(told)]),
-        _section("How to go on", _how_to_go_on(told)),
+        _section("How to go on", _how_to_go_on(told, run)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -72,9 +73,8 @@ def _cell(text: str) -> str:
 
 def _opening(told: Summary) -> str:
     why = f": {told.stopped.message}" if told.stopped else ""
-    steps = count(step_count(told), "step")
     verdicts = f": {verdict_counts(told)}" if told.steps or told.open else ""
-    return f"Run `{told.run}`, {told.status}{why}. {steps}{verdicts}."
+    return f"Run `{told.run}`, {told.status}{why}. {count(told.proposals, 'proposal')}{verdicts}."
 
 
 def _asked(told: Summary, run: Run) -> Iterator[str]:
@@ -99,9 +99,9 @@ def _said(run: Run) -> Iterator[tuple[str, str]]:
     if description:
         yield "about", description
     for name in ("runner", "scorer"):
-        part = run.fact(name)
-        if isinstance(part, dict) and "command" in part:
-            yield name, f"`{part['command']}`"
+        words = scorer_words(run.fact(name))
+        if words:
+            yield name, words
     constraints = ", ".join(f"`{c}`" for c in objective_of(run.state).constraints)
     if constraints:
         yield "constraints", constraints
@@ -196,7 +196,7 @@ def _refused(told: Summary) -> Iterator[str]:
     for (outcome, kind), times in grouped.most_common():
         yield f"* {times} × {outcome}: {kind}"
     if idle:
-        yield f"* {count(idle, 'further step')} proposed nothing"
+        yield f"* {count(idle, 'further turn')} proposed nothing"
     if refused:
         yield ""
         yield from _refused_table(told, refused)
@@ -252,7 +252,7 @@ def _spend(told: Summary) -> Iterator[str]:
     yield f"{duration(told.elapsed)} at work{busy}."
 
 
-def _how_to_go_on(told: Summary) -> Iterator[str]:
+def _how_to_go_on(told: Summary, run: Run) -> Iterator[str]:
     if told.improved:
         yield f"* `kept diff {told.run}` shows the change from seed to best."
     if told.improved and told.spec:
@@ -261,6 +261,9 @@ def _how_to_go_on(told: Summary) -> Iterator[str]:
             "`--commit` commits it with this evidence."
         )
     yield f"* `kept show {told.run} --step N` shows all there is of one step."
+    anew = start_command(run.state.started.facts) if run.state.started else ""
+    if anew and measure_is_broken(told, run):
+        yield f"* `{anew}` starts again, when what failed is mended."
     more = _resume_command(told)
     if more:
         yield f"* {more}"

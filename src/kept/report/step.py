@@ -6,7 +6,7 @@ from typing import Any
 
 from kept.core.edit import Edit, SetValue
 from kept.core.event import Proposed
-from kept.core.proposal import Note, Proposal, ProposerFailed, Reply, Skip, Turn
+from kept.core.proposal import Claim, Note, Proposal, ProposerFailed, Prove, Reply, Skip, Turn
 from kept.core.rollout import Job, TraceItem
 from kept.core.score import Outcome
 from kept.core.stage import Stage, stages_of
@@ -126,6 +126,10 @@ def _words(reply: Reply | None) -> str:
             return f"nothing: {reply.why}"
         case ProposerFailed():
             return f"failed: {reply.failure.message}\n{reply.failure.detail}".strip()
+        case Prove():
+            return "have what leads proven"
+        case Claim():
+            return "have the gain measured on the sealed test"
         case None:
             return ""
 

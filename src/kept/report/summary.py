@@ -10,8 +10,9 @@ from kept.core.budget import Spend, StopReason
 from kept.core.objective import Constraint, Objective, Operator
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
-from kept.core.verdict import VerdictCode, VerdictKind
+from kept.core.verdict import IDLE, VerdictCode, VerdictKind
 from kept.engine.purse import Meter
+from kept.report.scoring import scoring_functions
 from kept.store import wire
 from kept.store.index import values
 from kept.store.journal import lines_from, read_line
@@ -46,7 +47,7 @@ class StepLine:
     @property
     def refused(self) -> bool:
         """Whether there was something to keep, and it was not."""
-        return not self.kept and self.code not in ("nothing proposed", "note")
+        return not self.kept and self.code not in IDLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,8 @@ class Summary:
     """Of closed and open steps."""
     not_enforced: tuple[str, ...] = ()
     """What nothing held the commands to."""
+    functions: tuple[str, ...] = ()
+    """Python functions of the user that score, which no walls are round."""
 
     @property
     def improved(self) -> bool:
@@ -94,6 +97,11 @@ class Summary:
     def outcomes(self) -> Mapping[str, int]:
         """Steps by verdict."""
         return Counter(step.outcome for step in self.steps)
+
+    @property
+    def proposals(self) -> int:
+        """Steps with something to judge; the turns of a dry proposer are not among them."""
+        return sum(step.kept or step.refused for step in self.steps)
 
     @property
     def keeps(self) -> int:
@@ -129,6 +137,7 @@ def summary(run: Run) -> Summary:
         cases=_numbers(started.facts.get("cases")),
         budget=_numbers(started.facts.get("budget")),
         not_enforced=_not_enforced(started.facts.get("sandbox")),
+        functions=tuple(scoring_functions(started.facts.get("scorer"))),
         seed=state.seed,
         best=state.best,
         best_step=state.best_step,

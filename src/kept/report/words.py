@@ -45,20 +45,13 @@ def count(n: int, one: str, many: str | None = None) -> str:
 
 
 def verdict_counts(summary: Summary) -> str:
-    """`2 kept, 3 discarded, 1 proposed nothing`; empty when there was no step."""
-    counts = Counter(
-        VERDICTS[row.outcome] if row.kept or row.refused else "proposed nothing"
-        for row in summary.steps
-    )
-    if summary.open:
-        counts["open"] = len(summary.open)
-    words = [*VERDICTS.values(), "proposed nothing", "open"]
-    return ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
-
-
-def step_count(summary: Summary) -> int:
-    """Steps, with and without a verdict."""
-    return len(summary.steps) + len(summary.open)
+    """`2 kept, 3 discarded`, and behind a semicolon what is no verdict on a proposal."""
+    judged = Counter(VERDICTS[row.outcome] for row in summary.steps if row.kept or row.refused)
+    verdicts = ", ".join(f"{judged[word]} {word}" for word in VERDICTS.values() if judged[word])
+    idle = len(summary.steps) - summary.proposals
+    rest = [f"{count(idle, 'turn')} proposed nothing"] if idle else []
+    rest += [f"{count(len(summary.open), 'step')} open"] if summary.open else []
+    return "; ".join(part for part in (verdicts, *rest) if part)
 
 
 def duration(seconds: float) -> str:

@@ -1,8 +1,18 @@
 """What the models of all specs are made of."""
 
-from typing import Annotated, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Self, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails
 
 T = TypeVar("T", bound=tuple[object, ...])
 
@@ -35,3 +45,52 @@ class Model(BaseModel):
     """What all parts of a spec have in common: no unknown keys, no guessing at types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """What is wrong between values that are each right in themselves.
+
+        Given are only such values. What was left out stands there with its default, unless a key
+        is unknown and may have been meant.
+        """
+        return iter(())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _tell_all(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:  # noqa: ANN401 # whatever a file may say
+        """Pydantic by itself would look at faults between values when there are no others."""
+        try:
+            made = handler(data)
+        except ValidationError as error:
+            told = error.errors(include_url=False)
+            kept = [cast("InitErrorDetails", fault) for fault in told]
+            between = cls.faults(_right(cls, data, {fault["loc"][:1] for fault in told}))
+            raise _error(cls, [*kept, *map(_detail, between)]) from error
+        between = list(cls.faults({name: getattr(made, name) for name in cls.model_fields}))
+        if between:
+            raise _error(cls, map(_detail, between))
+        return made
+
+
+def _right(
+    model: type[BaseModel], data: object, wrong: set[tuple[int | str, ...]]
+) -> dict[str, object]:
+    """The values of a mapping that nothing was said against."""
+    if not isinstance(data, dict):
+        return {}
+    given = cast("dict[str, object]", data)
+    names = {field.alias or name: field for name, field in model.model_fields.items()}
+    if given.keys() <= names.keys():
+        given = {**{key: field.get_default() for key, field in names.items()}, **given}
+    return {key: value for key, value in given.items() if key in names and (key,) not in wrong}
+
+
+def _detail(message: str) -> InitErrorDetails:
+    # what pydantic makes of a ValueError
+    return InitErrorDetails(
+        type="value_error", loc=(), input=None, ctx={"error": ValueError(message)}
+    )
+
+
+def _error(model: type[BaseModel], faults: Iterable[InitErrorDetails]) -> ValidationError:
+    return ValidationError.from_exception_data(model.__name__, list(faults))

@@ -7,22 +7,48 @@ from typing import Any, cast
 
 from kept.core.case import Case, Cases, case_text, find_overlaps, split_cases
 from kept.errors import Problem
+from kept.spec.load import said, section
 from kept.spec.source import Source, shown
 from kept.spec.task import CasesSpec
 
 MAX_WARNINGS = 10
 
 
-def read_cases(source: Source, spec: CasesSpec) -> Cases | None:
+def read_cases(source: Source) -> Cases | None:
     """The cases by split; None, and reports, when they cannot be had."""
-    path = source.folder / spec.file
+    spec = section(source, ("cases",), CasesSpec)
+    decides = spec is not None and _leaves_holdout(source, spec)
+    # the file is looked into although something is wrong with how it is to be split
+    file = said(source, ("cases", "file"))
+    readable = isinstance(file, str) and file != "" and "\0" not in file
+    cases = _read(source, str(file)) if readable else None
+    if cases is None or spec is None or not decides:
+        return None
+    split = split_cases(cases, spec.ratio, spec.seed)
+    if not split.holdout:
+        message = f"`{spec.split}` of {len(cases)} cases leaves no holdout case to decide by"
+        source.report(("cases", "split"), message, "add cases, or give holdout a larger share")
+        return None
+    return split
+
+
+def _leaves_holdout(source: Source, spec: CasesSpec) -> bool:
+    if spec.ratio[1]:
+        return True
+    source.report(("cases", "split"), f"`{spec.split}` leaves no holdout case to decide by")
+    return False
+
+
+def _read(source: Source, name: str) -> list[Case] | None:
+    """The cases of a file; None, and reports, when something is wrong with any."""
+    path = source.folder / name
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        source.report(("cases", "file"), f"cannot read `{spec.file}`: {error.strerror}")
+        source.report(("cases", "file"), f"cannot read `{name}`: {error.strerror}")
         return None
     except UnicodeDecodeError:
-        source.report(("cases", "file"), f"`{spec.file}` is not UTF-8 text")
+        source.report(("cases", "file"), f"`{name}` is not UTF-8 text")
         return None
     found = len(source.problems)
     values = _list(source, path, text) if path.suffix == ".json" else _lines(source, path, text)
@@ -30,18 +56,8 @@ def read_cases(source: Source, spec: CasesSpec) -> Cases | None:
     if len(source.problems) > found:
         return None
     if not cases:
-        source.report(("cases", "file"), f"`{spec.file}` holds no cases")
-        return None
-    ratio = spec.ratio
-    if not sum(ratio) or not ratio[1]:
-        source.report(("cases", "split"), f"`{spec.split}` leaves no holdout case to decide by")
-        return None
-    split = split_cases(cases, ratio, spec.seed)
-    if not split.holdout:
-        message = f"`{spec.split}` of {len(cases)} cases leaves no holdout case to decide by"
-        source.report(("cases", "split"), message, "add cases, or give holdout a larger share")
-        return None
-    return split
+        source.report(("cases", "file"), f"`{name}` holds no cases")
+    return cases or None
 
 
 def overlap_warnings(cases: Cases) -> tuple[str, ...]:

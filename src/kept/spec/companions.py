@@ -4,7 +4,9 @@ from collections.abc import Collection
 from pathlib import Path
 
 from kept.spec.files import read_text
+from kept.spec.load import section
 from kept.spec.source import Source
+from kept.spec.task import LoggingSpec
 from kept.store.results import is_results_file
 
 GUIDANCE = {"instruction": "prompt.md", "rubric": "rubric.md"}
@@ -26,10 +28,12 @@ def read_guidance(source: Source, artifacts: Collection[str]) -> dict[str, str]:
     return found
 
 
-def check_outputs(
-    source: Source, results: str | None, candidates: str | None, artifacts: Collection[str]
-) -> None:
+def check_outputs(source: Source, artifacts: Collection[str]) -> None:
     """Refuse to write where something stands that is not ours."""
+    first = section(source, ("logging",), LoggingSpec, unread=("candidate_dir",))
+    second = section(source, ("logging",), LoggingSpec, unread=("results_file",))
+    results = first.results_file if first else None
+    candidates = second.candidate_dir if second else None
     if results is not None:
         loc, path = ("logging", "results_file"), source.folder / results
         _check_place(source, loc, path)

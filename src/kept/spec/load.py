@@ -1,6 +1,6 @@
 """From a file to a checked model: pydantic's errors in our words, each with its line."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
@@ -44,18 +44,38 @@ def validate(source: Source, model: type[M]) -> M | None:
         return None
 
 
-def section(source: Source, loc: Loc, model: type[M]) -> M | None:
+def section(source: Source, loc: Loc, model: type[M], unread: Collection[str] = ()) -> M | None:
     """One part of a source by itself; None when it has problems, which are not told again.
 
-    Lets what is right in a spec be looked into although something else in it is wrong.
+    Lets what is right in a spec be looked into although something else in it is wrong: another
+    part, or a key of this one that nobody is going to read.
     """
+    data = said(source, loc)
+    if isinstance(data, dict):
+        given = cast("dict[str, object]", data)
+        data = {key: value for key, value in given.items() if key not in unread}
+    try:
+        return model.model_validate(data)
+    except ValidationError:
+        return None
+
+
+def said(source: Source, loc: Loc, otherwise: object = None) -> object:
+    """What a source has at a place, right or wrong."""
     data: Any = source.data
     try:
         for part in loc:
             data = data[part]
-        return model.model_validate(data)
-    except (ValidationError, LookupError, TypeError):
-        return None
+    except (LookupError, TypeError):
+        return otherwise
+    return data
+
+
+def check_folder(source: Source, loc: Loc) -> None:
+    """Report a folder for a command that is named and is not there."""
+    name = said(source, loc)
+    if isinstance(name, str) and name and "\0" not in name and not (source.folder / name).is_dir():
+        source.report(loc, f"there is no folder `{name}`")
 
 
 def _report(source: Source, fault: ErrorDetails, model: type[BaseModel]) -> None:

@@ -3,9 +3,10 @@
 The models of every kind of proposer, told apart by `kind`.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from kept.sandbox import TIMEOUT, Network
 from kept.spec.base import Count, Finite, Model, Seconds, SomeTexts, Text, some
@@ -44,40 +45,44 @@ class AxisSpec(Model):
     step: Finite | None = None
     choices: Annotated[tuple[Choice, ...], Field(strict=False)] | None = None
 
-    @model_validator(mode="after")
-    def _one_of_them(self) -> "AxisSpec":
-        if (self.range is None) == (self.choices is None):
-            raise ValueError("an axis has either a `range` or `choices`")
-        if self.choices is not None:
-            self._check_choices(self.choices)
-        elif self.range is not None:
-            self._check_range(*self.range)
-        return self
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """A range or choices, and what goes with each."""
+        if not {"range", "choices"} <= said.keys():
+            return
+        if (said["range"] is None) == (said["choices"] is None):
+            yield "an axis has either a `range` or `choices`"
+        elif said["choices"] is not None:
+            yield from _choice_faults(said["choices"], said)
+        else:
+            low, high = said["range"]
+            yield from _range_faults(low, high, said)
 
-    def _check_choices(self, choices: tuple[object, ...]) -> None:
-        if len(choices) < 2:
-            raise ValueError("`choices` leave nothing to choose: give two or more")
-        doubled = [choice for n, choice in enumerate(choices) if choice in choices[:n]]
-        if doubled:
-            raise ValueError(f"`{doubled[0]}` stands twice among the `choices`")
-        if self.log or self.step is not None or self.type is not None:
-            raise ValueError("`type`, `log` and `step` go with a `range`, not with `choices`")
 
-    def _check_range(self, low: float, high: float) -> None:
-        if low >= high:
-            raise ValueError("`range` is empty: write the least value, then a greater one")
-        if self.type is None:
-            raise ValueError("a `range` needs a `type`: float or int")
-        if self.log and low <= 0:
-            raise ValueError("`log` needs a `range` above 0")
-        if self.step is None:
-            pass
-        elif self.log:
-            raise ValueError("`log` and `step` do not go together")
-        elif not 0 < self.step <= high - low:
-            raise ValueError(f"`step` is {self.step:g}, which does not fit into the `range`")
-        if self.type == "int" and any(n != int(n) for n in (low, high, self.step or 1)):
-            raise ValueError("`type` is int, so `range` and `step` are whole numbers")
+def _choice_faults(choices: Sequence[object], said: Mapping[str, Any]) -> Iterator[str]:
+    if len(choices) < 2:
+        yield "`choices` leave nothing to choose: give two or more"
+    doubled = [choice for n, choice in enumerate(choices) if choice in choices[:n]]
+    if doubled:
+        yield f"`{doubled[0]}` stands twice among the `choices`"
+    if said.get("log") or said.get("step") is not None or said.get("type") is not None:
+        yield "`type`, `log` and `step` go with a `range`, not with `choices`"
+
+
+def _range_faults(low: float, high: float, said: Mapping[str, Any]) -> Iterator[str]:
+    log, step = said.get("log"), said.get("step")
+    if low >= high:
+        yield "`range` is empty: write the least value, then a greater one"
+    if "type" in said and said["type"] is None:
+        yield "a `range` needs a `type`: float or int"
+    if log and low <= 0:
+        yield "`log` needs a `range` above 0"
+    if log and step is not None:
+        yield "`log` and `step` do not go together"
+    elif step is not None and low < high and not 0 < step <= high - low:
+        yield f"`step` is {step:g}, which does not fit into the `range`"
+    if said.get("type") == "int" and any(n != int(n) for n in (low, high, step or 1)):
+        yield "`type` is int, so `range` and `step` are whole numbers"
 
 
 class NumericSpec(Model):
@@ -117,13 +122,14 @@ class DemosSpec(Model):
     count: Annotated[tuple[Whole, Count], Field(strict=False)] = (1, 4)
     """The least and the greatest number of examples."""
 
-    @model_validator(mode="after")
-    def _in_order(self) -> "DemosSpec":
-        if self.count[0] > self.count[1]:
-            raise ValueError("`count` is reversed: write the least number, then the greatest")
-        if self.begin == self.end:
-            raise ValueError("`begin` and `end` are the same mark")
-        return self
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """A count in order, and two marks."""
+        count = said.get("count")
+        if count is not None and count[0] > count[1]:
+            yield "`count` is reversed: write the least number, then the greatest"
+        if "begin" in said and said["begin"] == said.get("end"):
+            yield "`begin` and `end` are the same mark"
 
 
 class CommandProposerSpec(Model):

@@ -1,7 +1,8 @@
 """What a task may say about rules: each looks for one thing in one text."""
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -72,13 +73,16 @@ class TokensRuleSpec(_RuleSpec):
     min: Count | None = None
     max: Count | None = None
 
-    @model_validator(mode="after")
-    def _some_bound(self) -> "TokensRuleSpec":
-        if self.min is None and self.max is None:
-            raise ValueError("no bound; give `min`, `max` or both")
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError("`min` is more than `max`")
-        return self
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """Bounds, and in order."""
+        if not {"min", "max"} <= said.keys():
+            return
+        low, high = said["min"], said["max"]
+        if low is None and high is None:
+            yield "no bound; give `min`, `max` or both"
+        elif low is not None and high is not None and low > high:
+            yield "`min` is more than `max`"
 
 
 class PhrasesRuleSpec(_RuleSpec):
@@ -144,14 +148,14 @@ class RulesScorerSpec(Model):
             raise ValueError("there are no rules")
         names = self.names
         doubled = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-        if doubled:
-            raise ValueError(f"two rules are named `{doubled[0]}`")
-        taken = [name for name in names if name in RESERVED]
-        if taken:
-            raise ValueError(f"no rule can be named `{taken[0]}`: that is a measure of its own")
+        told = [f"two rules are named `{name}`" for name in doubled]
+        taken = [name for name in RESERVED if name in names]
+        told += [f"no rule can be named `{name}`: that is a measure of its own" for name in taken]
         if not sum(rule.weight for rule in self.rules):
-            raise ValueError("the weights add up to nothing")
-        for rule in self.rules:
-            if rule.kind == "growth" and not (rule.target or self.target).startswith("candidate"):
-                raise ValueError("growth is measured on the candidate; give that rule its target")
+            told.append("the weights add up to nothing")
+        grows = [rule.target or self.target for rule in self.rules if rule.kind == "growth"]
+        if not all(target.startswith("candidate") for target in grows):
+            told.append("growth is measured on the candidate; give that rule its target")
+        if told:
+            raise ValueError("; ".join(told))
         return self

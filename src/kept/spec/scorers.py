@@ -4,8 +4,8 @@ The models of every kind of scorer, told apart by `type`.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Literal, cast
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
@@ -68,11 +68,12 @@ class PartSpec(Model):
     """What of that measure counts as 0 and what as 1; without it the measure counts as it is."""
     scorer: "ScorerSpec"
 
-    @model_validator(mode="after")
-    def _apart(self) -> "PartSpec":
-        if self.bounds is not None and self.bounds[0] == self.bounds[1]:
-            raise ValueError("`bounds` are the same: give what counts as 0 and what as 1")
-        return self
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """Bounds that are two."""
+        bounds = said.get("bounds")
+        if bounds is not None and bounds[0] == bounds[1]:
+            yield "`bounds` are the same: give what counts as 0 and what as 1"
 
 
 class CompositeScorerSpec(Model):
@@ -87,10 +88,11 @@ class CompositeScorerSpec(Model):
             raise ValueError("there are no parts")
         names = [part.name for part in self.parts]
         doubled = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-        if doubled:
-            raise ValueError(f"two parts are named `{doubled[0]}`")
+        told = [f"two parts are named `{name}`" for name in doubled]
         if not sum(part.weight for part in self.parts):
-            raise ValueError("the weights add up to nothing")
+            told.append("the weights add up to nothing")
+        if told:
+            raise ValueError("; ".join(told))
         return self
 
 

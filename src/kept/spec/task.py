@@ -5,9 +5,10 @@ is not here.
 """
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from kept.core.artifact import is_safe_path
 from kept.core.case import SPLITS
@@ -49,11 +50,12 @@ def _below(text: str) -> str:
 
 
 def _env(variables: dict[str, str]) -> dict[str, str]:
-    for name in variables:
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"`{name}` is not the name of a variable")
-        if name.startswith("KEPT_"):
-            raise ValueError(f"`{name}` is not yours to set: names with KEPT_ are Kept's")
+    odd = [f"`{name}`" for name in variables if not _NAME.fullmatch(name)]
+    ours = [f"`{name}`" for name in variables if name.startswith("KEPT_")]
+    told = [f"{name} is not the name of a variable" for name in odd]
+    told += [f"{name} is not yours to set: names with KEPT_ are Kept's" for name in ours]
+    if told:
+        raise ValueError("; ".join(told))
     return variables
 
 
@@ -104,11 +106,12 @@ class ObjectiveSpec(Model):
     bounds: Annotated[tuple[Finite, Finite], Field(strict=False)] | None = None
     tie_tolerance: Annotated[Finite, Field(ge=0)] = 0.0
 
-    @model_validator(mode="after")
-    def _in_order(self) -> "ObjectiveSpec":
-        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
-            raise ValueError("`bounds` are reversed: write the least value, then the greatest")
-        return self
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """Bounds in order."""
+        bounds = said.get("bounds")
+        if bounds is not None and not bounds[0] < bounds[1]:
+            yield "`bounds` are reversed: write the least value, then the greatest"
 
 
 class ConstraintSpec(Model):
@@ -125,11 +128,13 @@ class TieBreakerSpec(Model):
     lower: Text | None = None
     higher: Text | None = None
 
-    @model_validator(mode="after")
-    def _one_of_them(self) -> "TieBreakerSpec":
-        if (self.lower is None) == (self.higher is None):
-            raise ValueError("a tie-breaker is either `lower: METRIC` or `higher: METRIC`")
-        return self
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """One of the two."""
+        if {"lower", "higher"} <= said.keys() and (said["lower"] is None) == (
+            said["higher"] is None
+        ):
+            yield "a tie-breaker is either `lower: METRIC` or `higher: METRIC`"
 
 
 class PolicySpec(Model):
@@ -153,14 +158,15 @@ class BudgetSpec(Model):
     """The most that one rollout may cost, which is what it is charged with."""
     max_rollouts: Count | None = None
 
-    @model_validator(mode="after")
-    def _some_limit(self) -> "BudgetSpec":
-        limits = [name for name in type(self).model_fields if name.startswith("max_")]
-        if all(getattr(self, name) is None for name in limits):
-            raise ValueError(f"no limit; give one of {', '.join(limits)}")
-        if self.max_usd is not None and self.usd_per_rollout is None:
-            raise ValueError("`max_usd` needs `usd_per_rollout`: the most that one may cost")
-        return self
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """Some limit, and a price where money is one."""
+        limits = [name for name in cls.model_fields if name.startswith("max_")]
+        if all(name in said and said[name] is None for name in limits):
+            yield f"no limit; give one of {', '.join(limits)}"
+        unpriced = "usd_per_rollout" in said and said["usd_per_rollout"] is None
+        if said.get("max_usd") is not None and unpriced:
+            yield "`max_usd` needs `usd_per_rollout`: the most that one may cost"
 
 
 class CasesSpec(Model):

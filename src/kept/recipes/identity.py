@@ -1,0 +1,47 @@
+"""What verdicts of a run depend on, as hashes: a resume notices when any of it changed."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kept.recipes.measure import measure_files
+from kept.recipes.reading import TaskFiles
+from kept.spec.companions import GUIDANCE
+from kept.spec.source import Source
+from kept.spec.task import TaskSpec
+
+_NO_MEANING: Mapping[str, Any] = {
+    **dict.fromkeys(("id", "description", "budget", "logging", "workers", "width"), True),
+    "policy": {"on_failure"},
+}
+"""What a resume may change: it alters how long a run goes on, or how fast, but no verdict."""
+
+
+def inputs_of(source: Source, task: TaskSpec, files: TaskFiles) -> dict[str, str]:
+    """A hash for each thing that a run depends on, by the name that a person knows it by."""
+    return {
+        "spec": _hash(_meaning(task)),
+        **_companions(files),
+        **measure_files(source, task, files.texts),
+    }
+
+
+def _companions(files: TaskFiles) -> dict[str, str]:
+    """Hashes of the files that are read with the task, by the names that a person knows."""
+    texts = {GUIDANCE[name]: text for name, text in files.guidance.items()}
+    found = {f"`{name}`": _hash(text) for name, text in texts.items()}
+    for alternatives in files.proposing.alternatives:
+        found |= {f"`{one.label}`": _hash(one.texts) for one in alternatives}
+    return found
+
+
+def _meaning(task: TaskSpec) -> dict[str, Any]:
+    """What verdicts depend on; spelling a default out changes nothing."""
+    dump = task.model_dump(exclude=dict(_NO_MEANING), exclude_defaults=True)
+    return {name: value for name, value in dump.items() if value != {}}
+
+
+def _hash(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,159 @@
+"""The files that a task's measure is made of, by their hashes: a resume compares them.
+
+They are what the runner and the scorer name, and what those files name in turn: the imports of a
+Python file, the words of a shell script. Not among them are files that a run may change, and those
+whose meaning is compared already.
+"""
+
+import ast
+import hashlib
+import os
+import warnings
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+from kept.recipes.naming import cwds, looked_up, named, words
+from kept.recipes.scorers import named_in
+from kept.spec.globs import NEVER, UNLESS_NAMED
+from kept.spec.source import Source
+from kept.spec.task import TaskSpec
+
+MAX_FILES = 1000
+"""Files of a folder; one with more holds data, and is not looked into."""
+
+MAX_BYTES = 64 * 1024 * 1024
+"""A larger file is known by its size alone."""
+
+MAX_SCRIPT = 1024 * 1024
+"""Bytes of a text that somebody wrote and that may name other files."""
+
+SHELL = (".sh", ".bash")
+
+
+def measure_files(source: Source, task: TaskSpec, artifacts: Collection[str]) -> dict[str, str]:
+    """A hash of each file that scores depend on, by its name in the task's folder."""
+    tree = source.folder.resolve()
+    places = (task.runner.cwd, *cwds(task.scorer.model_dump()))
+    bases = tuple(dict.fromkeys((tree, *((tree / place).resolve() for place in places))))
+    apart = _apart(source, task, artifacts)
+    lines = (task.runner.command, *named_in(task.scorer))
+    found = sorted(_reached(tree, bases, named(bases, lines)))
+    files = (path for path in found if not any(path.is_relative_to(other) for other in apart))
+    return {f"`{_name(path, tree)}`": digest(path) for path in files}
+
+
+def digest(path: Path) -> str:
+    """What tells whether a file is still the same."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            return f"{size} bytes"
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+
+
+def _apart(source: Source, task: TaskSpec, artifacts: Collection[str]) -> list[Path]:
+    """What a run compares by its meaning, and what it or its commands may write to."""
+    names = [*artifacts, *task.sandbox.writable, source.path.name]
+    names += [task.cases.file] if task.cases else []
+    names += [name for name in (task.logging.results_file, task.logging.candidate_dir) if name]
+    return [(source.folder / name).resolve() for name in names]
+
+
+def _reached(tree: Path, bases: tuple[Path, ...], first: Iterable[Path]) -> set[Path]:
+    """Files, those in folders, and what they lead to."""
+    reached: set[Path] = set()
+    waiting = list(first)
+    while waiting:
+        path = waiting.pop()
+        if path in reached:
+            continue
+        inside = path.is_relative_to(tree)
+        if path.is_dir():
+            # `.` and what is elsewhere are where a command works, and not what it is made of
+            waiting += _files(path) if inside and path != tree else ()
+        elif path.is_file() and (inside or _is_written(path)):
+            reached.add(path)
+            waiting += _leads_to(tree, bases, path)
+    return reached
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of a folder; none when there are so many that they must be data."""
+    found: list[Path] = []
+    for inner, folders, names in os.walk(folder):
+        folders[:] = set(folders) - NEVER - UNLESS_NAMED
+        found.extend(Path(inner, name) for name in names)
+        if len(found) > MAX_FILES:
+            return []
+    return found
+
+
+def _is_written(path: Path) -> bool:
+    """Whether somebody wrote it: outside the task's folder, a binary is the system's."""
+    if any(path.is_relative_to(place) for place in ("/proc", "/sys", "/dev", "/run")):
+        return False
+    try:
+        with path.open("rb") as file:
+            return b"\0" not in file.read(4096)
+    except OSError:
+        return False
+
+
+def _leads_to(tree: Path, bases: tuple[Path, ...], path: Path) -> Iterator[Path]:
+    """The files of the task that a script names."""
+    if path.suffix not in (".py", *SHELL) or path.stat().st_size > MAX_SCRIPT:
+        return
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    # where a script stands is where Python looks for its imports
+    around = (path.parent, *bases)
+    found = _imports(around, path, text) if path.suffix == ".py" else _words(around, text)
+    yield from (other for other in found if other.is_relative_to(tree))
+
+
+def _words(around: tuple[Path, ...], text: str) -> set[Path]:
+    # most words of a script are no files, and a file may come to be called `done`
+    likely = (word for line in text.splitlines() for word in words(line) if "." in word)
+    # a folder that a script mentions may be one that it makes, or fills
+    return {path for path in looked_up(around, likely) if path.is_file()}
+
+
+def _imports(around: tuple[Path, ...], path: Path, text: str) -> Iterator[Path]:
+    """The modules that a Python file imports, as far as they are files near it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            parsed = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(parsed):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _modules(around, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            # `from . import x` looks one folder up for each dot after the first
+            places = (path.parents[min(node.level, len(path.parents)) - 1],)
+            start = f"{node.module}." if node.module else ""
+            for alias in node.names:
+                yield from _modules(places if node.level else around, start + alias.name)
+
+
+def _modules(places: Iterable[Path], name: str) -> Iterator[Path]:
+    """The file of a module and of each package it is in; the last part may be a function."""
+    parts = name.split(".")
+    for place in places:
+        for size in range(1, len(parts) + 1):
+            stem = place.joinpath(*parts[:size])
+            for path in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
+                if path.is_file():
+                    yield path.resolve()
+
+
+def _name(path: Path, tree: Path) -> str:
+    """As a person calls it; the name of a file may be bytes that are no text."""
+    shown = path.relative_to(tree).as_posix() if path.is_relative_to(tree) else str(path)
+    return shown.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,58 @@
+"""Every file that a task names: found, looked at, read.
+
+All that is wrong is told at once, so a part of a spec that is wrong does not keep the others from
+being looked at.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kept.core.case import Cases, implicit_cases
+from kept.recipes.confine import check_sandbox
+from kept.recipes.editing import check_proposers
+from kept.recipes.guards import check_guards
+from kept.recipes.proposing import Proposing, read_proposers
+from kept.recipes.scorers import check_scorer
+from kept.spec.cases import read_cases
+from kept.spec.companions import check_outputs, read_guidance
+from kept.spec.files import read_artifacts
+from kept.spec.load import check_folder, section
+from kept.spec.source import Source
+from kept.spec.task import ArtifactsSpec, MutationSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFiles:
+    """What a task's files say."""
+
+    texts: Mapping[str, str]
+    editable: Collection[str]
+    guidance: Mapping[str, str]
+    proposing: Proposing
+    cases: Cases
+
+
+def read_files(source: Source) -> TaskFiles:
+    """Look at every file that a right part of the spec names."""
+    limits = ("max_files_per_iteration",)
+    artifacts = section(source, ("artifacts",), ArtifactsSpec, unread=limits)
+    texts = read_artifacts(source, artifacts.include, artifacts.exclude) if artifacts else {}
+    mutation = section(source, ("mutation",), MutationSpec) or MutationSpec()
+    editable = {name: texts[name] for name in texts if _may_edit(name, mutation)}
+    if texts and not editable:
+        message = "leaves no artifact to edit"
+        source.report(("mutation", "allowed_file_types"), message, f"there are {', '.join(texts)}")
+    check_outputs(source, texts)
+    check_proposers(source)
+    check_folder(source, ("runner", "cwd"))
+    check_scorer(source, texts)
+    check_guards(source, texts)
+    check_sandbox(source)
+    found = read_cases(source)
+    guidance = read_guidance(source, texts)
+    proposing = read_proposers(source, editable, found)
+    return TaskFiles(texts, editable, guidance, proposing, found or implicit_cases())
+
+
+def _may_edit(name: str, mutation: MutationSpec) -> bool:
+    return not mutation.allowed_file_types or name.endswith(mutation.allowed_file_types)

@@ -1,0 +1,50 @@
+"""The most that a run can use is not exceeded by what it uses."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kept.core.forecast import forecast
+from kept.core.plan import Plan
+from kept.recipes.artifact import compile_task
+from kept.runs import start
+from kept.store.home import Home
+
+TASK = """\
+artifacts: {include: [c.toml]}
+runner: {command: "true"}
+scorer: {type: rules, rules: [{kind: matches, pattern: "x = 0\\\\.[0-4]"}]}
+objective: {primary_metric: score, direction: maximize}
+proposers:
+  - kind: numeric
+    axes: [{file: c.toml, path: x, type: float, range: [0, 1]}]
+    startup: 2
+cases: {file: cases.jsonl, split: "8:2:0"}
+budget: {max_iterations: 5}
+width: 1
+"""
+
+
+def plan_of(folder: Path, *overrides: str) -> Plan:
+    (folder / "task.yaml").write_text(TASK)
+    (folder / "c.toml").write_text("x = 0.9\n")
+    (folder / "cases.jsonl").write_text("".join(f'{{"q": {n}}}\n' for n in range(10)))
+    return compile_task(folder / "task.yaml", overrides).plan
+
+
+@pytest.mark.slow
+def test_what_a_proposer_learns_from_is_counted(tmp_path: Path):
+    plan = plan_of(tmp_path)
+    most = forecast(plan).rollouts
+    # the incumbent and five challengers on two cases; six candidates on eight
+    assert most == 2 * 6 + 8 * 6
+    _, state = asyncio.run(start(plan, Home(tmp_path / ".kept")))
+    assert state.spend.rollouts > 2 * 6
+    assert state.spend.rollouts <= most
+
+
+def test_a_sample_of_the_train_cases_costs_less_and_no_cases_cost_nothing(tmp_path: Path):
+    plan = plan_of(tmp_path, "proposers.0.train_sample=3")
+    assert forecast(plan).rollouts == 2 * 6 + 3 * 6
+    assert forecast(plan_of(tmp_path, "cases=null")).rollouts == 1 + 5
