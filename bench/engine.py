@@ -35,7 +35,7 @@ FLAT_GOAL = 1.2
 """Processor time a rollout at the largest size against the one before it."""
 BUSY_GOAL = 0.9
 """Share of the rollouts a second that workers without a pause would do."""
-RESUME_GOAL = 0.3
+RESUME_GOAL = 1.0
 """Seconds of processor time until a resumed run opens its next step."""
 
 
@@ -50,7 +50,7 @@ class Sizes:
     cases: tuple[int, ...] = (20, 128)
     steps: int = 10_000
     peer_steps: int = 1_000
-    repeats: int = 3
+    repeats: int = 5
 
 
 QUICK = Sizes((500, 2_000), 500, 1.0, (20,), 200, 50, 1)

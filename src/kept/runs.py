@@ -96,7 +96,7 @@ async def _sit(
 ) -> State:
     """One sitting: from its first event to its last."""
     views = (view(journal.folder, journal) for view in plan.views)
-    sinks = (BestFolder(journal.folder, journal), *views, *watch.sinks)
+    sinks = (BestFolder(journal.folder, journal, plan.modes), *views, *watch.sinks)
     journal.append(event)
     state = advance(past.state, event)
     for sink in sinks:

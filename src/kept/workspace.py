@@ -28,6 +28,7 @@ from kept.core.rollout import Failure
 from kept.errors import RunError
 from kept.sandbox import Command, Exit, View, abilities, execute
 from kept.sandbox.copies import Copies
+from kept.sandbox.fill import remove
 from kept.sandbox.guard import Guard
 from kept.sandbox.walls import INSIDE, Site
 
@@ -250,15 +251,18 @@ def write_below(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder, also where a command took away the permission to."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder, also where a command took away the permission to, or went very deep."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:
+        remove(folder)
     if folder.exists():
         folder.chmod(0o700)
         for inner, subfolders, _ in os.walk(folder):
             for path in (Path(inner, name) for name in subfolders):
                 if not path.is_symlink():
                     path.chmod(0o700)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
 
 
 def _below(path: Path, folder: Path) -> str:

@@ -185,7 +185,7 @@ def test_a_command_that_never_worked_is_mended_and_the_run_begun_anew(
 def test_after_an_outage_the_run_goes_on(here: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(attempt, "BACKOFF", 0.001)
     write_task(here, run=f"ls u[p] || exit 75; {RUN}")
-    called = kept("optimize", "task.yaml")
+    called = kept("optimize", "task.yaml", "--set", "runner.retry_exit=75")
     assert called.code == 3
     assert "error: the evaluator does not answer" in called.stderr
     assert "mend what failed" not in called.stderr

@@ -3,21 +3,26 @@
 import asyncio
 import shutil
 from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from kept.core.event import Event
+from kept.core.plan import Plan
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.runs import Watch, resume, start
 from kept.store import wire
 from kept.store.home import Home
-from tests.engine.worlds import make_plan
+from tests.engine.worlds import CountingModel, CountingRunner, make_plan, make_race
 
 FILES = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", "steps.idx")
+
+
+Maker = Callable[[int, int, int], tuple[Plan, CountingRunner, CountingModel]]
 
 
 class Moments:
@@ -53,9 +58,11 @@ class Home1(Home):
         return folder
 
 
-def finish(path: Path, width: int, steps: int, seed: int) -> tuple[Path, State, Moments]:
+def finish(
+    path: Path, width: int, steps: int, seed: int, make: Maker = make_plan
+) -> tuple[Path, State, Moments]:
     moments = Moments()
-    plan, _, _ = make_plan(width, steps, seed)
+    plan, _, _ = make(width, steps, seed)
     folder, state = asyncio.run(start(plan, Home1(path, moments), Watch((moments,))))
     return folder, state, moments
 
@@ -81,10 +88,12 @@ def calls(rows: Rows) -> Counter[tuple[str, str]]:
     return Counter((row.scope, row.key) for row in rows if isinstance(row, wire.CallLine))
 
 
-def check_resume(part: Path, width: int, steps: int, seed: int, whole: State) -> None:
+def check_resume(
+    part: Path, width: int, steps: int, seed: int, whole: State, make: Maker = make_plan
+) -> None:
     before = rows(part)
     done = {row.entry()[0] for row in before if isinstance(row, wire.RolloutLine)}
-    plan, runner, model = make_plan(width, steps, seed)
+    plan, runner, model = make(width, steps, seed)
     _, state = asyncio.run(resume(plan, part))
     assert state.settled() == whole.settled()
     assert not done & runner.calls.keys(), "a rollout whose result was written ran again"
@@ -101,9 +110,34 @@ def test_a_run_cut_after_anything_it_wrote_resumes_to_the_same_end(width: int, t
     assert whole.keeps >= 2, "a run without keeps would not show a rebase"
     outcomes = {closed.verdict.outcome for closed in whole.closed}
     assert outcomes >= {"keep", "discard", "skip"}
-    for sizes in moments.sizes:
+    inside = list(within_writes(folder, moments))
+    assert inside, "no two results were written together"
+    for sizes in (*moments.sizes, *inside):
         part = cut(folder, sizes, tmp_path / "part")
         check_resume(part, width, steps, seed, whole)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_race_cut_after_anything_it_wrote_resumes_to_the_same_end(width: int, tmp_path: Path):
+    steps, seed = 16, 2
+    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_race)
+    codes = {closed.verdict.code for closed in whole.closed}
+    assert codes >= {"near miss", "judged"}, codes
+    assert whole.keeps, "a race without a keep would not show its proof"
+    assert "prove" in {closed.turn.proposer for closed in whole.closed}
+    for sizes in moments.sizes[:: 1 if width == 1 else 2]:
+        part = cut(folder, sizes, tmp_path / "part")
+        check_resume(part, width, steps, seed, whole, make_race)
+
+
+def within_writes(folder: Path, moments: Moments) -> Iterator[tuple[int, ...]]:
+    """Sizes after each line but the last of what was written in one go."""
+    data = (folder / "rollouts.jsonl").read_bytes()
+    for before, after in pairwise(moments.sizes):
+        at = data.find(b"\n", before[1], after[1]) + 1
+        while 0 < at < after[1]:
+            yield (before[0], at, *after[2:])
+            at = data.find(b"\n", at, after[1]) + 1
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
@@ -17,6 +17,8 @@ from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
 from kept.core.schedule import RoundRobin
 from kept.gates import Strict
+from kept.gates.race import Race
+from kept.recipes.racing import with_race
 from kept.scorers.recorded import RecordedScorer
 
 CASES = Cases(
@@ -143,3 +145,19 @@ def make_plan(
         random_seed=seed,
     )
     return plan, runner, model
+
+
+def make_race(
+    width: int, steps: int = 14, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """The same world, racing: with near misses, mergers, a proof and a claim."""
+    plan, runner, model = make_plan(width, steps, seed)
+    test = tuple(Case(f"s{n}", n) for n in range(2))
+    race = Race(most=8, promote_passes=(4, 8), pool_goal=0.3, pool_most=3, alpha=0.5)
+    racing = replace(
+        plan,
+        gate=race,
+        objective=Objective(),
+        cases=Cases(train=CASES.train, holdout=CASES.holdout, test=test),
+    )
+    return with_race(racing), runner, model

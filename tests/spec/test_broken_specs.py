@@ -44,7 +44,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ('{command: "true"}\nscorer', "{}\nscorer", "task.yaml:2 runner.command: missing"),
         ('{command: "true"}\nscorer', "\nscorer", "task.yaml:2 runner: nothing, where a mapping was expected"),
         ('{command: "true"}\nscorer', "{command: ''}\nscorer", "task.yaml:2 runner.command: the text ``, where a text that is not empty was expected"),
-        ('{command: "true"}\nscorer', "{command: x, cmd: y}\nscorer", "task.yaml:2 runner.cmd: unknown key (hint: known keys: command, cwd, timeout_seconds, env)"),
+        ('{command: "true"}\nscorer', "{command: x, cmd: y}\nscorer", "task.yaml:2 runner.cmd: unknown key (hint: known keys: command, cwd, timeout_seconds, env, retry_exit)"),
         ('{command: "true"}\nscorer', "{command: x, timeout: 3}\nscorer", "task.yaml:2 runner.timeout: unknown key (hint: did you mean `timeout_seconds`?)"),
         ('{command: "true"}\nscorer', "{command: x, timeout_seconds: 0}\nscorer", "task.yaml:2 runner.timeout_seconds: the number 0, where more than 0 was expected"),
         ('{command: "true"}\nscorer', "{command: x, timeout_seconds: .inf}\nscorer", "task.yaml:2 runner.timeout_seconds: the number inf, where a finite number was expected"),
@@ -98,7 +98,7 @@ def test_a_broken_line_is_named_with_what_is_wrong_about_it(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("gate: race", "task.yaml:7 gate: the text `race`, where `strict` was expected"),
+        ("gate: rase", "task.yaml:7 gate: the text `rase`, where `strict` or `race` was expected"),
         ("workers: 0", "task.yaml:7 workers: the number 0, where 1 or more was expected"),
         ("width: two", "task.yaml:7 width: the text `two`, where a whole number was expected"),
         ("wdith: 2", "task.yaml:7 wdith: unknown key (hint: did you mean `width`?)"),
@@ -286,7 +286,7 @@ def test_a_spec_elsewhere_is_named_by_its_whole_path(
         ("budget.max=3", "--set budget.max=3 budget.max: unknown key (hint: known keys: max_iterations, max_failures, max_minutes, max_usd, usd_per_rollout, max_rollouts)"),
         ("proposers.0.files=[gone/*]", "--set proposers.0.files=[gone/*] proposers[0].files[0]: `gone/*` matches nothing in FOLDER"),
         ("proposers.7.files=[x]", "--set proposers.7.files=[x] proposers[7].files: there is no place for such a value"),
-        ("gate.name=x", "--set gate.name=x gate: a mapping, where `strict` was expected"),
+        ("gate.name=x", "--set gate.name=x gate: a mapping, where `strict` or `race` was expected"),
         ("runner.command.x=1", "--set runner.command.x=1 runner.command.x: there is no place for such a value"),
         ("workers", "--set workers not KEY=VALUE (hint: write it as in --set budget.max_iterations=50)"),
         ("=3", "--set =3 not KEY=VALUE (hint: write it as in --set budget.max_iterations=50)"),

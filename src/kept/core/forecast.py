@@ -28,13 +28,27 @@ class Asker(Protocol):
         ...
 
 
+@runtime_checkable
+class Sequential(Protocol):
+    """A gate that asks for more as long as it cannot tell."""
+
+    def most_asked(self, train: int, holdout: int) -> int:
+        """Rollouts of both sides that one step comes to at most, with so many cases."""
+        ...
+
+
 def forecast(plan: Plan) -> Forecast:
     """What a plan comes to at worst; a proposer that does not say what it asks for asks nothing."""
     challenger, incumbent = _asked(plan)
     steps = plan.budget.max_iterations
     rollouts = None
     if steps is not None:
-        rollouts = incumbent + steps * plan.width * challenger + _for_proposers(plan, steps)
+        each = challenger
+        if isinstance(plan.gate, Sequential):
+            # every step is a keep in the worst case, so each meets an incumbent of its own
+            each = plan.gate.most_asked(len(plan.cases.train), len(plan.cases.holdout))
+        rollouts = incumbent + steps * plan.width * each + _for_proposers(plan, steps)
+        rollouts += plan.reserve
     if plan.budget.max_rollouts is not None:
         rollouts = min(plan.budget.max_rollouts, rollouts or plan.budget.max_rollouts)
     usd = 0.0 if not plan.worst_usd else plan.budget.max_usd

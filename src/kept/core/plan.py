@@ -50,6 +50,8 @@ class Plan:
     """What a reader wants to know: spec path, description …"""
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
     """What somebody wrote for whoever proposes or judges: `instruction`, `rubric`."""
+    modes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Mode bits of artifacts that are files, by path."""
     views: tuple[Callable[[Path, Journal], Sink], ...] = ()
     """Files that the spec asks for, each written by a sink made for the folder of the run."""
 

@@ -167,7 +167,14 @@ def summarize(
         if failure is None:
             loss = objective.loss(outcome.metrics)
             for name, value in outcome.metrics.items():
-                _add(metrics, name, value, 0)
+                row = metrics.get(name)
+                if row is None:
+                    metrics[name] = [1, value, value * value, 0]
+                else:
+                    # as `_add` does, which would be a call for every rollout
+                    row[0] += 1
+                    row[1] += value
+                    row[2] += value * value
         else:
             first_failure = first_failure or f"{case}: {failure.message}"
             if failure.blame == "infrastructure":

@@ -70,6 +70,8 @@ class State(NamedTuple):
     dry: int = 0
     """Steps closed since the last keep."""
     memory: tuple[Note, ...] = ()
+    least: float | None = None
+    """The lowest loss that an incumbent had on the deciding cases."""
     ledger: Ledger = Ledger()
     pool: Pool = ()
     tried: str = ""
@@ -200,13 +202,14 @@ def _closed(state: State, event: StepClosed) -> State:
         best=best,
         best_step=event.step if best != state.best else state.best_step,
         open=tuple(rest),
-        closed=state.closed.add(_closed_step(step, event)),
+        closed=state.closed.add(_closed_step(step, event, state.fact("cases") == "none")),
         judged=_judged(state, event),
         exhausted=state.exhausted | {step.turn.proposer} if spent_out else state.exhausted,
         keeps=state.keeps + kept,
         crashes=state.crashes + (verdict.outcome == "crash"),
         dry=0 if kept else state.dry + 1,
         memory=memory,
+        least=_least(state, event, incumbent),
         ledger=ledger,
         pool=_pooled(state, step, event),
         tried=step.incumbent if isinstance(step.reply, Prove) else state.tried,
@@ -235,6 +238,13 @@ def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
     return ledger
 
 
+def _least(state: State, event: StepClosed, incumbent: str) -> float | None:
+    ours = {event.incumbent, incumbent}
+    decided = (e for e in event.evaluations if e.purpose == "decide" and e.candidate in ours)
+    losses = [e.loss for e in decided if e.loss is not None]
+    return min([*losses, *(() if state.least is None else (state.least,))], default=None)
+
+
 def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:
     verdict = event.verdict
     if verdict.code == "near miss":
@@ -254,8 +264,13 @@ def _judged(state: State, event: StepClosed) -> Seen:
     return state.judged.add(event.candidate)
 
 
-def _closed_step(step: OpenStep, event: StepClosed) -> ClosedStep:
+def _closed_step(step: OpenStep, event: StepClosed, alone: bool) -> ClosedStep:
+    """What a step came to; `alone` where there is one case, which everyone may see."""
     decided = [e for e in event.evaluations if e.candidate == event.candidate]
+    verdict = event.verdict
+    if verdict.private and not alone:
+        # the state is what briefs are made of, and a deciding case is not for proposers
+        verdict = replace(verdict, private="")
     return ClosedStep(
         step=step.step,
         turn=step.turn,
@@ -263,8 +278,7 @@ def _closed_step(step: OpenStep, event: StepClosed) -> ClosedStep:
         candidate=event.candidate,
         proposal=step.reply if isinstance(step.reply, Proposal) else None,
         reports=event.reports,
-        # the state is what briefs are made of
-        verdict=replace(event.verdict, private="") if event.verdict.private else event.verdict,
+        verdict=verdict,
         loss=next((e.loss for e in decided if e.purpose == "decide"), None),
     )
 

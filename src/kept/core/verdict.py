@@ -95,6 +95,8 @@ class View:
     """Whether it puts together what other steps proposed."""
     pools: bool = False
     """Whether near misses are put together later: what is promising need not be tested alone."""
+    least: float | None = None
+    """The lowest loss of any incumbent so far, on the deciding cases."""
     ledger: Ledger = field(default_factory=Ledger)
     test: tuple[str, ...] = ()
     """Sealed: asked for by `claim` alone."""

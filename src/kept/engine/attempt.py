@@ -79,7 +79,9 @@ class Attempts:
             work.rollout = rollout
         score = await self._scorer.score(job, rollout, candidate, case, scope)
         if not isinstance(score, Failure):
-            score = self._objective.fault(score.metrics) or usable(score)
+            fault = self._objective.fault(score.metrics)
+            # of a single measure that is all there is to say
+            score = fault or (score if len(score.metrics) == 1 else usable(score))
         return self._outcome(work, scope, score)
 
     def _outcome(self, work: Work, scope: JournalScope, end: Score | Failure) -> Outcome:

@@ -1,7 +1,7 @@
 """Time as it passes; the fake one is in `kept.testing`."""
 
 import asyncio
-import time
+from time import monotonic, time
 
 
 class SystemClock:
@@ -9,11 +9,11 @@ class SystemClock:
 
     def time(self) -> float:
         """Seconds since the epoch."""
-        return time.time()
+        return time()
 
-    def monotonic(self) -> float:
-        """Seconds that never run backwards."""
-        return time.monotonic()
+    # read twice for every rollout, so it is the function itself
+    monotonic = staticmethod(monotonic)
+    """Seconds that never run backwards."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -44,6 +44,7 @@ class Ground:
     """The incumbent that the proposal was made for, before any rebase."""
     judged: Seen
     seed: str
+    least: float | None
     ledger: Ledger
     """As this step was given it."""
     turn: Turn
@@ -189,6 +190,7 @@ class Judge:
                 cites=proposal.cites,
                 merged=bool(proposal.merges),
                 pools=not ground.turn.races,
+                least=ground.least,
                 ledger=ground.ledger,
                 test=self._test,
             )

@@ -187,6 +187,7 @@ class Loop:
             made_for=made_for,
             judged=state.judged,
             seed=state.seed,
+            least=state.least,
             ledger=step.ledger,
             turn=step.turn,
         )

@@ -11,6 +11,9 @@ from kept.gates.pairing import by_case
 
 SURE = 0.95
 
+ROUNDING = 1e-12
+"""Less spread than this, against the mean, is none."""
+
 
 class Interval(NamedTuple):
     """A mean gain over cases and where the true one lies, with a chance of 95 %."""
@@ -41,7 +44,7 @@ def risk_of(found: Sequence[float]) -> float:
     if len(found) < 2:
         return 1.0
     mean, error = _mean_and_error(found)
-    if error == 0:
+    if error <= ROUNDING * abs(mean):
         # no spread at all: each case is a coin that fell the same way
         return 0.5 ** len(found) if mean > 0 else 1.0
     return 1 - student_chance(mean / error, len(found) - 1)

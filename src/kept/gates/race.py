@@ -108,6 +108,10 @@ class Race:
         aim = self.aim * shown.spread
         return (shown.mean * aim - aim * aim / 2) / noise < -self.patience
 
+    def most_asked(self, train: int, holdout: int) -> int:
+        """Rollouts of both sides that one step comes to at most."""
+        return self.screen.most_asked(train) + 2 * self.most * holdout
+
     def prove(self, view: View) -> Verdict | tuple[Ask, ...]:
         """Whether the incumbent (here the challenger) is better than the best for new cases."""
         cases, tenure = shuffled(view.holdout), view.ledger.promotions

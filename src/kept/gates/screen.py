@@ -67,6 +67,13 @@ class Screen:
                 return _drop(shown.mean, len(mine), "to learn from")
         return self._passed(view, gains(view, "screen"))
 
+    def most_asked(self, train: int) -> int:
+        """Rollouts of both sides that a screen comes to at most."""
+        if not train:
+            return 0
+        bar = self.passes * min(self.cases, train)
+        return bar + self.most_cited * self.cited + max(size for size, _ in self.steps)
+
     def _fixed(self, view: View, cited: tuple[Pair, ...]) -> float:
         """The gain on the cited cases, each for itself."""
         new = view.challenger.losses.get("screen", {})

@@ -26,10 +26,12 @@ class Strict:
         if asks := asks_for(sides, view.holdout, self.repeats, "decide"):
             return asks
         old, new = view.incumbent.known["decide"], view.challenger.known["decide"]
-        return not_comparable(new, old) or _compare(old, new, view.objective)
+        return not_comparable(new, old) or _compare(old, new, view.objective, view.least)
 
 
-def _compare(old: Evaluation, new: Evaluation, objective: Objective) -> Verdict:
+def _compare(
+    old: Evaluation, new: Evaluation, objective: Objective, least: float | None = None
+) -> Verdict:
     if broken := broken_constraint(new, objective):
         return Verdict("discard", f"constraint broken: {broken}", code="constraint")
     new_loss, old_loss = losses(new, old)
@@ -45,6 +47,11 @@ def _compare(old: Evaluation, new: Evaluation, objective: Objective) -> Verdict:
         return Verdict("keep", f"strictly better: {change}", best=True, numbers=numbers)
     if gain < -objective.tie_tolerance:
         return Verdict("discard", f"worse: {change}", numbers=numbers)
+    if least is not None and new_loss - least > objective.tie_tolerance:
+        # else one tie after another could lead anywhere
+        best = objective.value(least)
+        reason = f"tied with the incumbent, but not with the best so far, {best:.6g}: {change}"
+        return Verdict("discard", reason, numbers=numbers)
     broken_tie = _break_tie(old, new, objective)
     if broken_tie is None:
         return Verdict("discard", f"tied: {change}", numbers=numbers)
@@ -55,8 +62,10 @@ def _break_tie(old: Evaluation, new: Evaluation, objective: Objective) -> str | 
     """The first tie-breaker that differs, if it favours the challenger."""
     for breaker in objective.tie_breakers:
         was, now = old.metric(breaker.metric), new.metric(breaker.metric)
-        if was is None or now is None or was == now:
+        if was == now:
             continue
+        if was is None or now is None:
+            return None  # what is not measured is not clearly better
         if any(side.metrics[breaker.metric].n < side.asked for side in (old, new)):
             # a rollout that failed is not a short or a cheap one, nor is one that is missing
             return None

@@ -12,12 +12,14 @@ from kept.core.plan import Plan, fill_width
 from kept.core.ports import Journal, Sink
 from kept.core.schedule import RoundRobin
 from kept.gates import Strict
+from kept.gates.race import PRESETS
 from kept.locate import locate
 from kept.recipes import Compiled
 from kept.recipes.confine import confine, modes
 from kept.recipes.guards import make_guards
 from kept.recipes.identity import inputs_of
 from kept.recipes.proposing import Tools
+from kept.recipes.racing import with_race
 from kept.recipes.reading import read_files
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.runners.command import CommandRunner
@@ -39,7 +41,8 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
     files = read_files(source)
     source.check()
     assert task is not None, "a task without problems is a task"
-    scratch = Scratch(modes(source.folder, files.texts))
+    bits = modes(source.folder, files.texts)
+    scratch = Scratch(bits)
     confined = confine(source, task, files.texts)
     runner = Command(
         task.runner.command,
@@ -62,13 +65,19 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
             max_changed_lines=task.mutation.max_changed_lines,
         ),
         cases=files.cases,
-        runner=CommandRunner(confined.runner(runner), scratch, task.sandbox.output_mb * MIB),
+        runner=CommandRunner(
+            confined.runner(runner),
+            scratch,
+            task.sandbox.output_mb * MIB,
+            task.runner.retry_exit,
+        ),
         scorer=make_scorer(task.scorer, scoring),
         objective=objective,
         locate=locate,
+        modes=bits,
         proposers=proposers,
         schedule=RoundRobin(tuple(proposer.name for proposer in proposers)),
-        gate=Strict(),
+        gate=PRESETS[task.race] if task.gate == "race" else Strict(),
         guards=make_guards(task.guards, files.cases, demos="demos" in files.proposing.kinds),
         budget=_budget(task),
         worst_usd=task.budget.usd_per_rollout or 0.0,
@@ -89,7 +98,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         views=_views(task, source.folder, objective),
         worst_seconds=runner.timeout + scorer_seconds(task.scorer),
     )
-    return Compiled(plan, (*overlap_warnings(files.cases), *confined.warnings()))
+    return Compiled(with_race(plan), (*overlap_warnings(files.cases), *confined.warnings()))
 
 
 def _objective(task: TaskSpec) -> Objective:

@@ -4,8 +4,8 @@
     KEPT_CASE         JSON file with the case; absent in a run without cases
     KEPT_OUTPUT       folder for what the scorer is to see
 
-A command that exits with 75 says that the network or the like failed: it is tried again, and no
-candidate is to blame.
+A command may have one exit code that says that the network or the like failed: it is tried again,
+and no candidate is to blame. Only if the task names it: a candidate that runs could use it too.
 
 The execution is journalled as one call, so a run that was killed between running and scoring scores
 again without running again.
@@ -24,9 +24,6 @@ from kept.workspace import MAX_OUTPUT, Output, Scratch
 _LIMITS = (signal.SIGXCPU, signal.SIGXFSZ)
 """What ends a process that uses too many seconds, or writes too large a file."""
 
-_LATER = 75
-"""EX_TEMPFAIL: how a command says that the world, not the candidate, was in its way."""
-
 _NOT_RUN = (126, 127)
 """What a shell exits with when the command is not executable, or not there."""
 
@@ -38,10 +35,17 @@ _NOT_THERE = re.compile(r"(?:/bin/sh|(?:/usr/bin/)?env): (?:(?:line )?\d+: )?\W?
 class CommandRunner:
     """Runs a command for every pair, in a scratch folder of its own."""
 
-    def __init__(self, command: Command, scratch: Scratch, max_output: int = MAX_OUTPUT) -> None:
+    def __init__(
+        self,
+        command: Command,
+        scratch: Scratch,
+        max_output: int = MAX_OUTPUT,
+        retry_exit: int | None = None,
+    ) -> None:
         self._command = command
         self._scratch = scratch
         self._max_output = max_output
+        self._retry_exit = retry_exit
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
@@ -80,7 +84,7 @@ class CommandRunner:
         if ended.code in _NOT_RUN and self._names_what_is_missing(ended):
             message = f"the shell cannot run `{self._command.line}` ({ended})"
             return Failure("harness", "infrastructure", message, ended.detail())
-        if ended.code == _LATER:
+        if self._retry_exit is not None and ended.code == self._retry_exit:
             message = f"the command asks to be tried again later ({ended})"
             return Failure("network", "infrastructure", message, ended.detail())
         if ended.signal in _LIMITS:

@@ -96,6 +96,8 @@ class RunnerSpec(Model):
     env: Annotated[dict[str, Annotated[str, AfterValidator(no_nul)]], AfterValidator(_env)] = Field(
         default_factory=dict[str, str]
     )
+    retry_exit: Annotated[int, Field(ge=1, le=255)] | None = None
+    """The exit code by which the command says that an outage, not the candidate, is to blame."""
 
 
 class ObjectiveSpec(Model):
@@ -208,7 +210,8 @@ class TaskSpec(Model):
     proposers: (
         Annotated[tuple[ProposerSpec, ...], Field(strict=False), AfterValidator(some)] | None
     ) = None
-    gate: Literal["strict"] = "strict"
+    gate: Literal["strict", "race"] = "strict"
+    race: Literal["fast", "balanced", "careful"] = "balanced"
     guards: GuardsSpec = GuardsSpec()
     budget: BudgetSpec
     logging: LoggingSpec = LoggingSpec()

@@ -5,6 +5,7 @@ process killed at any moment, finds either the old best or the new one, whole.
 """
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from kept.core.artifact import Candidate
@@ -20,21 +21,24 @@ from kept.workspace import write_files
 class BestFolder:
     """A sink that has `best/` follow the state."""
 
-    def __init__(self, folder: Path, journal: Journal) -> None:
+    def __init__(
+        self, folder: Path, journal: Journal, modes: Mapping[str, int] | None = None
+    ) -> None:
         self._folder = folder
         self._journal = journal
+        self._modes = modes
 
     def on_event(self, event: Event, state: State) -> None:
         """Move `best/` when the best moved, or when an earlier sitting died before it could."""
         moved = isinstance(event, StepClosed) and event.verdict.best
         if moved or event.kind in ("run_started", "run_resumed"):
-            swap_best(self._folder, self._journal.load(state.best))
+            swap_best(self._folder, self._journal.load(state.best), self._modes)
 
     def on_rollout(self, job: Job, outcome: Outcome) -> None:
         """Nothing to do."""
 
 
-def swap_best(folder: Path, candidate: Candidate) -> None:
+def swap_best(folder: Path, candidate: Candidate, modes: Mapping[str, int] | None = None) -> None:
     """Have `best/` hold this candidate's files."""
     shelf = folder / ".best"
     target = shelf / candidate.id
@@ -44,7 +48,7 @@ def swap_best(folder: Path, candidate: Candidate) -> None:
     try:
         # whatever stands under that name was left by a process killed while writing it
         shutil.rmtree(target, ignore_errors=True)
-        write_files(target, candidate)
+        write_files(target, candidate, modes)
         fresh = folder / ".best.link"
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(Path(".best") / candidate.id)

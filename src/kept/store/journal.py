@@ -99,13 +99,16 @@ class RunJournal:
         line = self._clean(wire.encode(event)) + b"\n"
         if isinstance(event, Proposed) or b":null" in line:
             check_readable(line)
+        self._pack.flush()
         at = self._spine.write(line)
         if isinstance(event, StepClosed):
             self._steps.write(self._clean(wire.encode(row_of(event, at, len(line)))) + b"\n")
 
     def record(self, rows: Sequence[tuple[int, Job, Outcome]]) -> None:
         """Write finished pairs, in one go."""
-        self._rollouts.write(b"".join([self._line(*row) for row in rows]))
+        lines = b"".join([self._line(*row) for row in rows])
+        self._pack.flush()
+        self._rollouts.write(lines)
 
     def _line(self, step: int, job: Job, outcome: Outcome) -> bytes:
         line = wire.encode_rollout(step, job, outcome)
@@ -135,6 +138,7 @@ class RunJournal:
         if len(raw) > INLINE:
             address = self._pack.put(raw)
             row = wire.CallLine(scope, key, msgspec.Raw(wire.encode(address)), failed, stored=True)
+        self._pack.flush()
         self._rollouts.write(wire.encode(row) + b"\n")
 
     def calls(self, scope: str, key: str, reply: type[R]) -> Sequence[R | Failure]:

@@ -20,7 +20,10 @@ class Pack:
         self._path = folder / "blobs.pack"
         self._index_path = folder / "blobs.idx"
         self._at: dict[str, tuple[int, int]] = {}
+        self._unwritten: list[bytes] = []
+        self._new: list[str] = []
         self._size = 0
+        """With what is yet to be written."""
         self._fd = -1
         self._writable = writable
         if writable:
@@ -35,22 +38,35 @@ class Pack:
         if key in self._at:
             return key
         header = f"{key} {len(data)}\n".encode()
-        entry = header + data + b"\n"
         assert self._writable, "the pack is open for reading only"
+        self._unwritten.append(header + data + b"\n")
+        self._new.append(key)
+        start = self._size + len(header)
+        self._size = start + len(data) + 1
+        self._at[key] = (start, len(data))
+        return key
+
+    def flush(self) -> None:
+        """Write what was added; to be called before anything is written that refers to it."""
+        if not self._unwritten:
+            return
+        entry, new = b"".join(self._unwritten), self._new
+        self._unwritten, self._new = [], []
+        start = self._size - len(entry)
         try:
             done = os.write(self._fd, entry)
             while done < len(entry):
                 done += os.write(self._fd, entry[done:])
         except OSError as error:
-            os.ftruncate(self._fd, self._size)
+            os.ftruncate(self._fd, start)
+            self._size = start
+            for key in new:
+                del self._at[key]
             raise JournalError(f"cannot write {self._path}: {error.strerror}") from error
-        start = self._size + len(header)
-        self._size += len(entry)
-        self._at[key] = (start, len(data))
-        return key
 
     def get(self, key: str) -> bytes:
         """The bytes under a key."""
+        self.flush()
         if key not in self._at:
             self._walk()
         place = self._at.get(key)
@@ -62,7 +78,7 @@ class Pack:
         return key in self._at
 
     def sync(self) -> None:
-        """Have the disk hold what was written."""
+        """Have the disk hold what was written; the one thing that another thread may do."""
         try:
             os.fdatasync(self._fd)
         except OSError as error:
@@ -72,6 +88,12 @@ class Pack:
         """Let go of the files."""
         if self._fd < 0:
             return
+        try:
+            self.flush()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
         os.close(self._fd)
         self._fd = -1
         if self._writable:

@@ -1,0 +1,22 @@
+"""Near misses: when they are raced as one, and what is left of them afterwards."""
+
+from kept.core.pool import NearMiss, raced, ripe
+
+POOL = (NearMiss(1, 0.1), NearMiss(2, 0.3), NearMiss(5, 0.2))
+
+
+def test_a_pool_is_ripe_when_it_is_worth_it_or_large():
+    assert not ripe(POOL, goal=0.7, most=4)
+    assert ripe(POOL, goal=0.6, most=4)
+    assert ripe(POOL, goal=9.0, most=3)
+    assert not ripe((), goal=0.1, most=1)
+
+
+def test_what_was_kept_or_lost_leaves_the_pool():
+    assert raced(POOL, (1, 2), kept=True, gain=0.2) == (NearMiss(5, 0.2),)
+    assert raced(POOL, (1, 2), kept=False, gain=-0.1) == (NearMiss(5, 0.2),)
+
+
+def test_of_what_fell_short_of_proof_the_better_half_stays():
+    assert raced(POOL, (1, 2, 5), kept=False, gain=0.1) == (NearMiss(2, 0.3),)
+    assert raced(POOL, (2,), kept=False, gain=0.1) == (NearMiss(1, 0.1), NearMiss(5, 0.2))

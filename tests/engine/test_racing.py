@@ -1,0 +1,164 @@
+"""A whole run that races: near misses, mergers, the proof, the claim, and what it costs."""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import kept
+from kept.core.event import StepClosed
+from kept.core.schedule import CLAIM, PROVE
+from kept.core.state import State
+from kept.gates.race import Race
+
+ROLLOUTS = 3000
+
+
+def chance(*what: object) -> float:
+    return int(hashlib.sha256(repr(what).encode()).hexdigest()[:12], 16) / 16**12
+
+
+class World:
+    """Lines that help, do nothing or harm, measured by noisy pass or fail."""
+
+    def __init__(self, good: float, seed: int = 0) -> None:
+        self.good = good
+        self.seed = seed
+        self.calls: list[tuple[str, int]] = []
+
+    async def evaluate(self, candidate: kept.Candidate, case: int) -> float:
+        text = candidate.text
+        self.calls.append((candidate.id, case))
+        nth = sum(call == (candidate.id, case) for call in self.calls[-2000:])
+        logit = 0.6 * text.count("good") - 0.3 * text.count("bad") + chance(case) - 0.9
+        return float(chance(self.seed, text, case, nth) < 1 / (1 + math.exp(-logit)))
+
+    def propose(self, brief: kept.Brief) -> kept.Proposal:
+        drawn = chance("proposal", self.seed, brief.step)
+        kind = "good" if drawn < self.good else "bad" if drawn > 0.6 else "idle"
+        return kept.Proposal((kept.Append("text", f"{kind} {brief.step}\n"),))
+
+
+def run(
+    path: Path,
+    good: float,
+    *,
+    seed: int = 0,
+    gate: kept.Gate | str = "race",
+    budget: kept.Budget | None = None,
+    sinks: Sequence[kept.Sink] = (),
+) -> kept.Result:
+    world = World(good, seed)
+    return kept.optimize(
+        "seed\n",
+        world.evaluate,
+        list(range(50)),
+        proposers=[world.propose],
+        gate=gate,  # pyright: ignore[reportArgumentType] # a word or a gate
+        bounds=(0, 1),
+        budget=budget or kept.Budget(max_rollouts=ROLLOUTS),
+        workers=8,
+        width=2,
+        home=path,
+        sinks=sinks,
+    )
+
+
+def names(state: State) -> list[str]:
+    return [step.turn.proposer for step in state.closed]
+
+
+def test_good_lines_are_found_put_together_kept_and_proven(tmp_path: Path):
+    result = run(tmp_path, good=0.3)
+    state = result.state
+    assert state.keeps >= 1
+    assert result.best.text.count("good") > result.best.text.count("bad")
+    assert names(state)[-2:] == [PROVE, CLAIM]
+    assert [step.verdict.code for step in state.closed][-2:] == ["promoted", "claim"]
+    assert state.best == state.incumbent
+    kept_steps = [step for step in state.closed if step.verdict.outcome == "keep"]
+    assert all(step.proposal is not None and step.proposal.merges for step in kept_steps)
+    assert result.best_value is not None
+    assert result.seed_value is not None
+    assert result.best_value > result.seed_value
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_where_nothing_helps_nothing_is_kept(tmp_path: Path, seed: int):
+    result = run(tmp_path, good=0.0, seed=seed)
+    assert result.state.keeps == 0
+    assert result.best.text == "seed\n"
+    assert names(result.state)[-1] not in (PROVE, CLAIM), "there is nothing to prove"
+
+
+class Indifferent:
+    """Replaces the gate, to show that the tests above would notice."""
+
+    name = "indifferent"
+
+    def __init__(self, keeps: bool) -> None:
+        self._keeps = keeps
+
+    def decide(self, view: object) -> kept.Verdict:
+        return kept.Verdict("keep" if self._keeps else "discard", "whatever", best=self._keeps)
+
+
+def test_with_another_gate_in_its_place_the_ends_are_wrong(tmp_path: Path):
+    steps = kept.Budget(max_iterations=30)
+    careless = run(tmp_path, good=0.0, gate=Indifferent(keeps=True), budget=steps)
+    assert careless.best.text != "seed\n"
+    deaf = run(tmp_path, good=0.3, gate=Indifferent(keeps=False), budget=steps)
+    assert deaf.state.keeps == 0
+
+
+class Reads:
+    """A sink that notes for what, and in which step, the sealed cases were read."""
+
+    def __init__(self) -> None:
+        self.purposes: set[str] = set()
+        self.early = False
+        self.closed: list[str] = []
+
+    def on_event(self, event: object, state: State) -> None:
+        if isinstance(event, StepClosed):
+            self.closed.append(state.closed[-1].turn.proposer)
+
+    def on_rollout(self, job: kept.Job, outcome: object) -> None:
+        self.purposes.add(job.purpose)
+        self.early |= job.purpose == "test" and PROVE not in self.closed
+
+
+def test_the_sealed_cases_are_read_once_at_the_end(tmp_path: Path):
+    reads = Reads()
+    result = run(tmp_path, good=0.3, sinks=[reads])
+    assert reads.purposes == {"screen", "decide", "promote", "test"}
+    assert not reads.early
+    with kept.read_run(result.folder) as past:
+        rows = [job for _, job, _ in past.rollouts() if job.purpose == "test"]
+    assert len(rows) == len(set(rows)) == 2 * Race().claim_passes * 10
+    assert {job.candidate_id for job in rows} == {result.state.seed, result.state.best}
+
+
+def test_the_budget_holds_with_the_end_paid_for(tmp_path: Path):
+    result = run(tmp_path, good=0.3)
+    assert result.state.spend.rollouts <= ROLLOUTS
+    assert result.stopped.kind == "rollouts"
+
+
+def test_a_limit_on_steps_ends_with_the_pool_raced_and_the_proof(tmp_path: Path):
+    result = run(tmp_path, good=0.5, budget=kept.Budget(max_iterations=12))
+    assert result.state.pool == ()
+    assert result.stopped.kind == "iterations"
+    assert names(result.state)[-1] in (CLAIM, PROVE, "merge")
+
+
+def test_levels_are_given_out_once(tmp_path: Path):
+    state = run(tmp_path, good=0.3).state
+    levels = [s.verdict.numbers["alpha"] for s in state.closed if "alpha" in s.verdict.numbers]
+    before_first = [
+        s.verdict.numbers["alpha"] for s in state.closed if "alpha" in s.verdict.numbers
+    ][:3]
+    assert len(set(before_first)) == len(before_first)
+    assert sum(levels) <= 0.05 * (1 + state.keeps)

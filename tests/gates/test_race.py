@@ -1,0 +1,171 @@
+"""The race: what its evidence is worth, when it looks, what it asks for, what it says."""
+
+import itertools
+from dataclasses import replace
+from math import exp
+
+import pytest
+
+from kept.core.ledger import Ledger, level
+from kept.core.rollout import Failure
+from kept.core.score import Outcome
+from kept.core.verdict import Verdict
+from kept.gates.bets import STAKES, evidence
+from kept.gates.claim import interval, risk_of, student, student_chance
+from kept.gates.pairing import TENURE
+from kept.gates.race import PRESETS, Race, looks
+from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Matter, hear
+
+HOLDOUT = tuple(f"h{n}" for n in range(20))
+
+
+def scored(value: float) -> Outcome:
+    return Outcome({"score": value})
+
+
+def matter(new: float, old: float, train: float | None = None) -> Matter:
+    """Pass rates of both sides, told by a fixed pattern; those on train may differ."""
+
+    def outcome(draw: Draw) -> Outcome:
+        rate = new if draw.owner == CHALLENGER else old
+        if draw.purpose == "screen" and train is not None and draw.owner == CHALLENGER:
+            rate = train
+        at = (int(draw.pair.case[1:]) * 7 + draw.pair.repeat * 13) % 20
+        return scored(float(at < rate * 20))
+
+    return Matter(outcome=outcome, train=tuple(f"t{n}" for n in range(15)), holdout=HOLDOUT)
+
+
+def test_levels_before_the_first_keep_never_sum_up_to_more_than_alpha():
+    total = sum(level(Ledger(tests=n), 0.05) for n in range(20_000))
+    assert 0.03 < total <= 0.05
+
+
+def test_a_keep_earns_some_back_and_soon_spends_it():
+    poor, rich = Ledger(tests=20), Ledger(tests=20, keeps=(20,))
+    assert level(rich, 0.05) > level(poor, 0.05)
+    later = [level(Ledger(tests=20 + n, keeps=(20,)), 0.05) for n in range(30)]
+    assert later == sorted(later, reverse=True)
+
+
+def test_all_that_a_keep_earns_is_at_most_alpha():
+    earned = sum(
+        level(Ledger(tests=1 + n, keeps=(1, 1)), 0.05) - level(Ledger(tests=1 + n), 0.05)
+        for n in range(20_000)
+    )
+    assert earned <= 0.05 * 1.2 + 1e-9
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        # challenger and incumbent by case; no gain in the mean, but on single cases
+        [(0.5, 0.5), (0.5, 0.5), (0.5, 0.5)],
+        [(0.9, 0.5), (0.1, 0.5), (0.5, 0.5)],
+        [(1.0, 0.0), (0.0, 1.0), (0.3, 0.3)],
+        [(0.95, 0.9), (0.9, 0.95), (0.2, 0.2)],
+    ],
+)
+def test_a_pass_without_a_gain_does_not_grow_the_stake_on_average(
+    rates: list[tuple[float, float]],
+):
+    expected = 0.0
+    for fell in itertools.product((0, 1), repeat=2 * len(rates)):
+        chance, gains = 1.0, list[float]()
+        for at, (new, old) in enumerate(rates):
+            x, y = fell[2 * at], fell[2 * at + 1]
+            chance *= (new if x else 1 - new) * (old if y else 1 - old)
+            gains.append(float(x - y))
+        expected += chance * exp(evidence(gains))
+    assert expected <= 1 + 1e-12
+
+
+def test_evidence_is_the_mean_of_the_stakes():
+    assert exp(evidence([1.0])) == pytest.approx(1 + sum(STAKES) / len(STAKES))
+    assert evidence([]) == pytest.approx(0.0)
+    assert evidence([1.0] * 2000) > 500, "no overflow"
+
+
+@pytest.mark.parametrize(
+    ("chance", "freedom", "t"),
+    [(0.975, 1, 12.7062), (0.975, 2, 4.3027), (0.95, 9, 1.8331), (0.975, 24, 2.0639)],
+)
+def test_student_is_exact(chance: float, freedom: int, t: float):
+    assert student(chance, freedom) == pytest.approx(t, abs=1e-4)
+    assert student_chance(t, freedom) == pytest.approx(chance, abs=1e-5)
+    assert student_chance(-t, freedom) == pytest.approx(1 - chance, abs=1e-5)
+
+
+def test_an_interval_holds_its_mean_and_one_case_says_nothing():
+    shown = interval([0.1, 0.3, 0.2, 0.4])
+    assert shown.low < shown.mean < shown.high
+    assert shown.mean == pytest.approx(0.25)
+    assert interval([0.5]).low == float("-inf")
+    assert risk_of([0.5]) == 1.0
+    assert risk_of([0.2] * 10) == 0.5**10
+    assert risk_of([-0.2] * 10) == 1.0
+
+
+def test_it_looks_often_at_first_and_only_whole_passes_can_win():
+    assert looks(20, 8) == [20, 40, 60, 80, 100, 120, 140, 160][: len(looks(20, 8))]
+    assert looks(200, 2) == [25, 50, 100, 200, 400]
+
+
+def test_a_clear_gain_is_kept_and_is_not_the_best_before_it_is_proven():
+    heard = hear(Race(), matter(0.9, 0.4))
+    assert heard.verdict.outcome == "keep"
+    assert not heard.verdict.best
+    assert heard.verdict.numbers["evidence"] > 0
+    assert {"gain", "alpha", "challenger_rollouts", "incumbent_rollouts"} <= {
+        *heard.verdict.numbers
+    }
+
+
+def test_what_does_nothing_on_train_is_dropped_for_the_price_of_a_screen():
+    heard = hear(Race(), matter(0.9, 0.5, train=0.3))
+    assert heard.verdict.outcome == "discard"
+    assert "screened out" in heard.verdict.reason
+    mine = [draw for draw in heard.draws if draw.owner == CHALLENGER]
+    assert len(mine) <= 15
+    assert {draw.purpose for draw in heard.draws} == {"screen"}
+
+
+def test_what_shines_on_train_alone_is_not_kept():
+    heard = hear(Race(), matter(0.5, 0.5, train=1.0))
+    assert heard.verdict.outcome == "discard"
+
+
+def test_the_draws_of_an_incumbents_time_are_its_own():
+    view = hear(Race(), matter(0.9, 0.4)).views[0]
+    answer = Race().decide(replace(view, ledger=Ledger(3, (1, 3))))
+    assert not isinstance(answer, Verdict)
+    assert {pair.repeat // TENURE for ask in answer for pair in ask.pairs} == {2}
+
+
+def test_an_evaluator_that_never_varies_is_asked_once():
+    def outcome(draw: Draw) -> Outcome:
+        better = draw.owner == CHALLENGER and draw.pair.case in ("h0", "h1", "h2")
+        return scored(1.0 if better or int(draw.pair.case[1:]) > 9 else 0.0)
+
+    heard = hear(Race(), Matter(outcome=outcome, train=(), holdout=HOLDOUT))
+    assert heard.verdict.outcome == "discard"
+    mine = [draw for draw in heard.draws if draw.owner == CHALLENGER]
+    assert len(set(mine)) == len(HOLDOUT), "a second pass would show the same"
+
+
+def test_an_outage_on_one_side_leaves_it_open():
+    gone = Failure("server", "infrastructure", "503")
+
+    def outcome(draw: Draw) -> Outcome:
+        if draw.owner == INCUMBENT and int(draw.pair.case[1:]) < 5:
+            return Outcome(failure=gone)
+        return scored(1.0 if draw.owner == CHALLENGER else 0.0)
+
+    verdict = hear(Race(), Matter(outcome=outcome, train=(), holdout=HOLDOUT)).verdict
+    assert (verdict.outcome, verdict.code) == ("skip", "indecisive")
+
+
+def test_the_presets_are_points_on_one_rule():
+    assert set(PRESETS) == {"fast", "balanced", "careful"}
+    assert PRESETS["balanced"] == Race()
+    assert PRESETS["careful"].alpha < PRESETS["balanced"].alpha

@@ -1,0 +1,81 @@
+"""Near misses put together: which go together, and which would undo each other."""
+
+from dataclasses import replace
+
+from kept.core.edit import Append, Edit, Replace, Write
+from kept.core.pool import MERGE, NearMiss, Pool
+from kept.core.ports import Proposer
+from kept.core.proposal import Brief, Proposal, Skip
+from kept.core.values import locate_line_value
+from kept.core.verdict import Verdict
+from kept.proposers.merge import Merge
+from kept.testing import ProposerSuite
+from tests.proposers.briefs import after, ask, close, make_brief
+
+TEXTS = {"a.md": "one\ntwo\nthree\nfour\n", "b.md": "beta\n"}
+MISS = Verdict("discard", "a near miss", "near miss", numbers={"estimate": 0.1})
+
+
+def brief(*proposals: tuple[Edit, ...], estimates: tuple[float, ...] = ()) -> Brief:
+    """A brief whose pool holds these proposals."""
+    past = [
+        close(make_brief(TEXTS, step), Proposal(edits), MISS)
+        for step, edits in enumerate(proposals)
+    ]
+    worth = estimates or tuple(0.1 for _ in proposals)
+    pool: Pool = tuple(NearMiss(step, one) for step, one in enumerate(worth))
+    return replace(make_brief(TEXTS, len(past), past, name=MERGE), pool=pool)
+
+
+def merge(made: Brief) -> Proposal:
+    reply = ask(Merge(locate_line_value), made)
+    assert isinstance(reply, Proposal), reply
+    return reply
+
+
+class TestMerge(ProposerSuite):
+    def make_proposer(self) -> Proposer:
+        return Merge(locate_line_value)
+
+    def brief(self, step: int = 0) -> Brief:
+        return brief((Append("a.md", "five\n"),), (Replace("b.md", "beta", "gamma"),))
+
+
+def test_edits_of_different_places_go_together():
+    made = brief((Replace("a.md", "two", "2"),), (Append("b.md", "more\n"),))
+    found = merge(made)
+    assert found.merges == (0, 1)
+    assert after(made, found) == {"a.md": "one\n2\nthree\nfour\n", "b.md": "beta\nmore\n"}
+    assert "steps 0, 1" in found.why
+
+
+def test_the_one_that_is_thought_to_be_worth_more_comes_first():
+    made = brief(
+        (Replace("a.md", "two", "2"),), (Replace("a.md", "two", "zwei"),), estimates=(0.1, 0.2)
+    )
+    found = merge(made)
+    assert found.merges == (1,), "the other has nothing left to replace"
+    assert after(made, found)["a.md"] == "one\nzwei\nthree\nfour\n"
+
+
+def test_whole_texts_go_together_where_they_change_different_lines():
+    made = brief(
+        (Write("a.md", "ONE\ntwo\nthree\nfour\n"),), (Write("a.md", "one\ntwo\nthree\nFOUR\n"),)
+    )
+    found = merge(made)
+    assert found.merges == (0, 1)
+    assert after(made, found)["a.md"] == "ONE\ntwo\nthree\nFOUR\n"
+
+
+def test_a_whole_text_for_another_incumbent_does_not_take_the_place_of_other_changes():
+    made = brief((Replace("a.md", "two", "2"),), (Write("a.md", "all new\n"),))
+    old = replace(made.closed[1], incumbent="another")
+    made = replace(made, closed=type(made.closed)([made.closed[0], old]))
+    assert merge(made).merges == (0,)
+
+
+def test_what_no_longer_applies_is_left_out_and_nothing_at_all_is_said():
+    made = brief((Replace("a.md", "gone", "2"),), (Append("b.md", "more\n"),))
+    assert merge(made).merges == (1,)
+    reply = ask(Merge(locate_line_value), brief((Replace("a.md", "gone", "2"),)))
+    assert isinstance(reply, Skip)
