@@ -20,6 +20,7 @@ from kept.workspace import (
     Scratch,
     Workspace,
     remove_abandoned,
+    remove_tree,
     write_below,
 )
 
@@ -265,3 +266,17 @@ def test_what_somebody_uses_or_else_made_is_left_alone(temporary: Path, tmp_path
         assert workspace.folder.exists()
         assert (elsewhere / OWNER).exists()
     scratch.close()
+
+
+def test_a_folder_of_any_depth_is_removed(tmp_path: Path):
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    here = os.open(deep, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    remove_tree(deep)
+    assert not deep.exists()

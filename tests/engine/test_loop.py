@@ -514,3 +514,16 @@ def test_sinks_hear_of_every_event_and_rollout_as_it_is_journalled():
     heard: list[Event] = sink.events
     assert heard == journal.events
     assert sink.rollouts == [(record.job, record.outcome) for record in journal.rollouts]
+
+
+def test_the_lowest_loss_of_any_incumbent_is_remembered():
+    state = run(
+        replace(
+            plan_of(adding(GOOD, GOOD * 2, "bad\n"), ScriptedEvaluator(quality=POOL.quality)),
+            width=1,
+            budget=Budget(max_iterations=3),
+        )
+    )
+    assert state.keeps
+    decided = [step.loss for step in state.closed if step.verdict.outcome == "keep"]
+    assert state.least == min(loss for loss in decided if loss is not None)

@@ -1,10 +1,13 @@
 """The rule of the artifact loop: crash, then constraints, then the metric, then tie-breakers."""
 
+from dataclasses import replace
+
 import pytest
 
 from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair
+from kept.core.verdict import Verdict
 from kept.gates import Strict
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, hear
 from tests.gates.tables import CRASH, Cell, Table, judged
@@ -236,3 +239,23 @@ def test_what_is_missing_on_one_side_is_left_out_on_both():
     hidden: list[Cell] = [None, *[1.0] * 9]
     assert judged(Strict(), hard, hidden).reason == "tied: `score` 1 → 1"
     assert judged(Strict(), hidden, hard).reason == "tied: `score` 1 → 1"
+
+
+@pytest.mark.parametrize(("least", "outcome"), [(-0.3, "discard"), (-0.25, "keep"), (None, "keep")])
+def test_a_row_of_ties_does_not_lead_away_from_the_best(least: float | None, outcome: str):
+    objective = Objective(tie_tolerance=0.125, tie_breakers=(TieBreaker("length"),))
+    old, new = {"score": 0.2, "length": 2.0}, {"score": 0.15, "length": 1.0}
+    table = Table({INCUMBENT: [old], CHALLENGER: [new]}, objective=objective)
+    view = hear(Strict(), table.matter()).views[-1]
+    verdict = Strict().decide(replace(view, least=least))
+    assert isinstance(verdict, Verdict)
+    assert verdict.outcome == outcome
+
+
+def test_a_tie_breaker_that_the_challenger_does_not_emit_is_lost():
+    objective = Objective(tie_breakers=(TieBreaker("cost"), TieBreaker("length")))
+    old = {"score": 0.5, "cost": 1.0, "length": 2.0}
+    table = Table(
+        {INCUMBENT: [old], CHALLENGER: [{"score": 0.5, "length": 1.0}]}, objective=objective
+    )
+    assert hear(Strict(), table.matter()).verdict.outcome == "discard"

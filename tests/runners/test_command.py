@@ -192,3 +192,12 @@ def test_the_key_of_a_call_has_no_clock_pid_or_folder_in_it(tmp_path: Path):
     second.journal = first.journal
     (tmp_path / "b").rmdir()
     assert second.rollout().output == "hi\n"
+
+
+@pytest.mark.parametrize(("named", "blame"), [(None, "candidate"), (75, "infrastructure")])
+def test_an_exit_code_excuses_nobody_unless_the_task_names_it(
+    tmp_path: Path, named: int | None, blame: str
+):
+    setup = Setup("exit 75", tmp_path)
+    setup.runner = CommandRunner(Command("exit 75", tmp_path, 10), setup.scratch, retry_exit=named)
+    assert setup.failure().blame == blame
