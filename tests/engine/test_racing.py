@@ -1,17 +1,23 @@
 """A whole run that races: near misses, mergers, the proof, the claim, and what it costs."""
 
+import asyncio
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import kept
-from kept.core.event import StepClosed
+from kept.core.event import RunStarted, StepClosed
+from kept.core.plan import Plan
 from kept.core.schedule import CLAIM, PROVE
-from kept.core.state import State
+from kept.core.state import State, advance
+from kept.engine.loop import Loop
 from kept.gates.race import Race
+from kept.testing import FakeClock, MemoryJournal
+from tests.engine.worlds import CountingRunner, make_race
 
 ROLLOUTS = 3000
 
@@ -162,3 +168,31 @@ def test_levels_are_given_out_once(tmp_path: Path):
     ][:3]
     assert len(set(before_first)) == len(before_first)
     assert sum(levels) <= 0.05 * (1 + state.keeps)
+
+
+def test_a_limit_of_time_leaves_some_for_the_proof():
+    plan, _, _ = make_race(1, 1000, 2)
+    clock = FakeClock()
+
+    class Slow(CountingRunner):
+        async def run(
+            self, job: kept.Job, candidate: kept.Candidate, case: kept.Case, scope: kept.Scope
+        ) -> kept.Rollout | kept.Failure:
+            await clock.sleep(0.1)
+            return await super().run(job, candidate, case, scope)
+
+    timed = replace(plan, runner=Slow(), budget=kept.Budget(max_minutes=1.0))
+    state = asyncio.run(sit(timed, clock))
+    assert state.stopped is not None
+    assert state.stopped.kind == "minutes"
+    assert state.keeps
+    assert PROVE in names(state)
+    assert not state.open
+
+
+async def sit(plan: Plan, clock: FakeClock) -> State:
+    journal = MemoryJournal()
+    journal.save(plan.seed)
+    event = RunStarted(run_id="r", recipe="test", seed=plan.seed.id, inputs={}, version="0", t=0.0)
+    journal.append(event)
+    return await Loop(plan, journal, advance(State(), event), clock).run()

@@ -31,8 +31,8 @@ from kept.gates.common import MIN_COVERAGE
 GRACE = 30.0
 """Seconds that what is in flight gets to finish when a run stops."""
 
-UNFINISHED = ("minutes", "interrupted", "error")
-"""Reasons to stop that leave no time for an end in good order."""
+MAIN_PART = 0.85
+"""Share of a run's time after which no ordinary step begins, if there is something to do last."""
 
 IDLE = 100
 """Steps in a row without a proposal that mean there will be none."""
@@ -147,12 +147,21 @@ class Loop:
 
     def _next_turn(self) -> Turn | StopReason:
         """What the schedule wants; where no more may begin, what it wants done at the end."""
-        stop = self._spent_out or budget_stop(self._plan.budget, self.state, self._elapsed())
-        stop = stop or self._purse.used_up()
+        budget, elapsed = self._plan.budget, self._elapsed()
+        stop = self._spent_out or budget_stop(budget, self.state, elapsed)
+        stop = stop or self._purse.used_up() or self._late(elapsed)
         turn = stop or self._plan.schedule.next(self.state)
-        if isinstance(turn, StopReason) and not self.state.open and turn.kind not in UNFINISHED:
-            return self._plan.schedule.last(self.state) or turn
+        if isinstance(turn, StopReason) and not self.state.open:
+            in_time = out_of_time(budget, elapsed) is None
+            return (self._plan.schedule.last(self.state) if in_time else None) or turn
         return turn
+
+    def _late(self, elapsed: float) -> StopReason | None:
+        """Why no ordinary step may begin, where some time is to be left for the end."""
+        minutes = self._plan.budget.max_minutes
+        if minutes is None or not self._plan.reserve or elapsed < minutes * 60 * MAIN_PART:
+            return None
+        return StopReason("minutes", f"of {minutes:g} minutes, what is left is for the end")
 
     def _may_finish(self, reason: StopReason) -> bool:
         """Give up what can no longer be paid, if there is something to do at the end."""
