@@ -223,8 +223,8 @@ async def _sit(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
 
 def _in_thread(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
     done: list[Ended | BaseException] = []
-    stops: list[Callable[[], None]] = []
-    watch = replace(watch, on_start=stops.append)
+    stops = _Stops()
+    watch = replace(watch, on_start=stops.begin)
 
     def work() -> None:
         try:
@@ -241,16 +241,36 @@ def _in_thread(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
     return done[0]
 
 
+class _Stops:
+    """Requests to stop a run, which may come before the run can hear them."""
+
+    def __init__(self) -> None:
+        self._stop: Callable[[], None] | None = None
+        self._early = 0
+
+    def begin(self, stop: Callable[[], None]) -> None:
+        """The run can hear now."""
+        self._stop = stop
+        for _ in range(self._early):
+            stop()
+
+    def ask(self) -> None:
+        """Someone wants it to stop."""
+        if self._stop is not None:
+            self._stop()
+        else:
+            self._early += 1
+
+
 @contextmanager
-def _ctrl_c(stops: Sequence[Callable[[], None]]) -> Generator[None]:
+def _ctrl_c(stops: _Stops) -> Generator[None]:
     """Have Ctrl-C stop the run in good order, where the event loop around us would swallow it."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals go to the main thread
         return
 
     def ask(number: int, frame: object) -> None:
-        for stop in stops:
-            stop()
+        stops.ask()
 
     before = signal.signal(signal.SIGINT, ask)
     try:

@@ -15,7 +15,24 @@ from kept.errors import RunError
 HANGING = 256
 """Calls that may hang at once: each holds a thread that nothing can end."""
 
-_Call = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]"]
+
+class _Call:
+    """One call and who waits for it."""
+
+    __slots__ = ("args", "ended", "function", "future", "late")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        future: "asyncio.Future[Any]",
+    ) -> None:
+        self.function = function
+        self.args = args
+        self.future = future
+        self.ended = False
+        self.late = False
+        """Nobody waits for it any more, though it has not ended."""
 
 
 async def call_apart(function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401 # the function's
@@ -56,14 +73,16 @@ class Threads:
             self._calling += 1
             start = self._started < min(self._most, self._calling)
             self._started += start
-        self._calls.put((function, args, future))
+        call = _Call(function, args, future)
+        self._calls.put(call)
         if start:
             threading.Thread(target=self._work, name="kept-evaluate", daemon=True).start()
         try:
             return await future
         except asyncio.CancelledError:
             with self._lock:
-                self._most += 1
+                call.late = not call.ended
+                self._most += call.late
             raise
 
     def close(self) -> None:
@@ -75,15 +94,15 @@ class Threads:
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
-            function, args, future = call
-            late = future.cancelled()
-            if not late:
-                _answer(function, args, future)
+            unwanted = call.late
+            if not unwanted:
+                _answer(call.function, call.args, call.future)
             with self._lock:
                 self._calling -= 1
-                if future.cancelled():
+                call.ended = True
+                if call.late:
                     self._most -= 1
-                    if not late:
+                    if not unwanted:
                         # another thread may have been started in this one's stead
                         self._started -= 1
                         return

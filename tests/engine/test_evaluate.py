@@ -576,3 +576,15 @@ def test_calls_of_a_rollout_that_was_cancelled_are_on_the_bill():
 
     desk = at_a_desk(abandon, Calling(quality=half, seconds=lambda job: 1.0))
     assert (desk.purse.spent.cancelled, desk.purse.spent.usd) == (2, 0.5)
+
+
+def test_pairs_that_were_joined_and_failed_meanwhile_are_paid_for():
+    async def use(desk: Desk) -> None:
+        first = asyncio.create_task(desk.answer(ask(4), step=0))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(desk.answer(ask(8), step=1))
+        await asyncio.gather(first, second, return_exceptions=True)
+
+    desk = at_a_desk(use, failing(OUTAGE, 1), retries=0, budget=Budget(max_rollouts=9), workers=4)
+    assert desk.purse.held == 0
+    assert desk.purse.spent.rollouts <= 9

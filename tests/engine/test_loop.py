@@ -276,12 +276,12 @@ def test_a_run_whose_evaluator_never_answers_stops_after_the_first_step():
     assert "503" in state.stopped.message
 
 
-def test_one_rollout_shows_that_the_measure_is_broken():
+def test_two_rollouts_show_that_the_measure_is_broken():
     broken = Failure("harness", "infrastructure", "the scorer printed no JSON")
     runner = ScriptedEvaluator(quality=POOL.quality, fails=lambda job: broken)
     plan = replace(plan_of(adding(GOOD, GOOD * 2), runner), width=4, workers=8)
     state = run(replace(plan, budget=Budget(max_iterations=9)))
-    assert len(runner.log) == 1
+    assert len(runner.log) == 2
     assert state.stopped is not None
     assert state.stopped.kind == "error"
     assert "printed no JSON" in state.stopped.message

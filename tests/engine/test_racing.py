@@ -196,3 +196,83 @@ async def sit(plan: Plan, clock: FakeClock) -> State:
     event = RunStarted(run_id="r", recipe="test", seed=plan.seed.id, inputs={}, version="0", t=0.0)
     journal.append(event)
     return await Loop(plan, journal, advance(State(), event), clock).run()
+
+
+@pytest.mark.parametrize("cases", [None, [1, 2, 3]])
+def test_too_few_cases_are_told_before_anything_is_spent(tmp_path: Path, cases: list[int] | None):
+    def evaluate(candidate: kept.Candidate, case: int = 0) -> float:
+        return 1.0
+
+    with pytest.raises(kept.SetupError, match="a race needs 8 deciding cases"):
+        kept.optimize("seed", evaluate, cases, proposers=["good"], gate="race", home=tmp_path)
+
+
+def test_the_same_proposal_again_is_no_second_near_miss(tmp_path: Path):
+    async def evaluate(candidate: kept.Candidate, case: int) -> float:
+        return float(chance(candidate.text, case) < 0.4 + 0.2 * candidate.text.count("good"))
+
+    def propose(brief: kept.Brief) -> kept.Proposal:
+        return kept.Proposal((kept.Append("text", "good\n"),))
+
+    state = kept.optimize(
+        "seed\n",
+        evaluate,
+        list(range(50)),
+        proposers=[propose],
+        gate="race",
+        bounds=(0, 1),
+        budget=12,
+        width=1,
+        home=tmp_path,
+    ).state
+    misses = [step for step in state.closed if step.verdict.code == "near miss"]
+    assert len({step.incumbent for step in misses}) == len(misses)
+
+
+def test_without_train_cases_every_race_uses_up_its_level(tmp_path: Path):
+    world = World(0.0)
+    cases = kept.Cases(holdout=tuple(kept.Case(f"h{n}", n) for n in range(8)))
+    state = kept.optimize(
+        "seed\n",
+        world.evaluate,
+        cases,
+        proposers=[world.propose],
+        gate="race",
+        bounds=(0, 1),
+        budget=12,
+        home=tmp_path,
+    ).state
+    assert state.ledger.tests == 12
+    levels = [step.verdict.numbers["alpha"] for step in state.closed]
+    assert levels == sorted(set(levels), reverse=True)
+
+
+def test_a_seed_that_always_fails_is_replaced_by_what_runs(tmp_path: Path):
+    def evaluate(candidate: kept.Candidate, case: int) -> float:
+        if candidate.text == "seed":
+            raise ValueError("it falls over")
+        return 1.0
+
+    result = kept.optimize(
+        "seed", evaluate, list(range(20)), proposers=["runs"], gate="race", home=tmp_path
+    )
+    assert result.state.keeps == 1
+    assert result.best.text == "runs"
+
+
+def test_too_small_a_budget_is_told_before_anything_is_spent(tmp_path: Path):
+    with pytest.raises(kept.SetupError, match="too few for a race"):
+        run(tmp_path, good=0.3, budget=kept.Budget(max_rollouts=100))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_proposer_by_the_name_of_the_races_own_is_refused(tmp_path: Path):
+    def merge(brief: kept.Brief) -> str:
+        return brief.incumbent.text + "x"
+
+    def evaluate(candidate: kept.Candidate, case: int) -> float:
+        return 1.0
+
+    cases = list(range(20))
+    with pytest.raises(kept.SetupError, match="merge"):
+        kept.optimize("seed", evaluate, cases, proposers=[merge], gate="race", home=tmp_path)

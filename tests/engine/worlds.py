@@ -153,11 +153,12 @@ def make_race(
     """The same world, racing: with near misses, mergers, a proof and a claim."""
     plan, runner, model = make_plan(width, steps, seed)
     test = tuple(Case(f"s{n}", n) for n in range(2))
+    holdout = tuple(Case(f"h{n}", n) for n in range(8))
     race = Race(most=8, promote_passes=(4, 8), pool_goal=0.3, pool_most=3, alpha=0.5)
     racing = replace(
         plan,
         gate=race,
         objective=Objective(),
-        cases=Cases(train=CASES.train, holdout=CASES.holdout, test=test),
+        cases=Cases(train=CASES.train, holdout=holdout, test=test),
     )
     return with_race(racing), runner, model

@@ -11,7 +11,7 @@ from kept.core.rollout import Failure
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
 from kept.gates.bets import STAKES, evidence
-from kept.gates.claim import interval, risk_of, student, student_chance
+from kept.gates.claim import interval, risk_of, sign_test, student, student_chance
 from kept.gates.pairing import TENURE
 from kept.gates.race import PRESETS, Race, looks
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Matter, hear
@@ -149,8 +149,20 @@ def test_an_evaluator_that_never_varies_is_asked_once():
 
     heard = hear(Race(), Matter(outcome=outcome, train=(), holdout=HOLDOUT))
     assert heard.verdict.outcome == "discard"
+    assert "3 cases better, 0 worse" in heard.verdict.reason
     mine = [draw for draw in heard.draws if draw.owner == CHALLENGER]
-    assert len(set(mine)) == len(HOLDOUT), "a second pass would show the same"
+    assert len(set(mine)) == 2 * len(HOLDOUT), "a third pass would show the same"
+
+
+def test_without_noise_enough_cases_decide():
+    def outcome(draw: Draw) -> Outcome:
+        at = int(draw.pair.case[1:])
+        return scored(1.0 if at > 9 or (draw.owner == CHALLENGER and at < 6) else 0.0)
+
+    verdict = hear(Race(), Matter(outcome=outcome, train=(), holdout=HOLDOUT)).verdict
+    assert verdict.outcome == "keep"
+    assert sign_test([1.0] * 6 + [0.0] * 14) == (6, 0, 1 / 64)
+    assert sign_test([]) == (0, 0, 1.0)
 
 
 def test_an_outage_on_one_side_leaves_it_open():

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kept.core.rollout import Job
+from kept.core.score import Outcome
 from kept.core.state import State
 from kept.errors import JournalError, LockedError
 from kept.runs import resume, start
@@ -280,3 +282,27 @@ def test_a_process_may_open_as_many_files_as_before_once_a_run_is_over(tmp_path:
         asyncio.run(start(plan, Home(tmp_path)))
     assert open_files() == before
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 0
+
+
+def test_what_could_not_be_packed_is_written_before_anything_refers_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    journal = RunJournal(tmp_path / "run")
+    address = journal.put(["a trace"])
+    write = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    job = Job("c", "case", 0, "decide")
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(JournalError, match="No space"):
+        journal.record([(0, job, Outcome({"score": 1.0}, trace=address))])
+    monkeypatch.setattr(os, "write", write)
+    journal.record([(0, job, Outcome({"score": 1.0}, trace=address))])
+    journal.close()
+    again = RunJournal(tmp_path / "run")
+    assert again.put(["a trace"]) == address
+    assert b"a trace" in (tmp_path / "run" / "blobs.pack").read_bytes()
+    assert (tmp_path / "run" / "blobs.pack").read_bytes().count(b"a trace") == 1
+    again.close()

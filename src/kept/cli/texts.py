@@ -40,9 +40,18 @@ def facts(told: Summary) -> list[tuple[str, str]]:
     counts = verdict_counts(told)
     return [
         ("run", f"{told.run}, {told.status}{why}"),
+        *standing(told),
         ("proposals", f"{told.proposals}: {counts}" if counts else "none"),
         ("spend", f"{spend_words(told.spend)}, {duration(told.elapsed)}"),
     ]
+
+
+def standing(told: Summary) -> Iterator[tuple[str, str]]:
+    """What the sealed test said, and what leads without proof."""
+    if told.claim:
+        yield ("claim", told.claim)
+    if told.leading is not None:
+        yield ("leading", f"step {told.leading}, kept and not yet proven: it is not in best/")
 
 
 def run_text(told: Summary) -> str:

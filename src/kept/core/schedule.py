@@ -43,6 +43,8 @@ class Pooling:
     """Rollouts from which on the pool is raced as it is: soon there will be no money for it."""
     sealed: bool = False
     """Whether there are test cases to claim by."""
+    pools: bool = True
+    """Whether there are train cases to screen by; without, every proposal is raced at once."""
 
     def next(self, state: State) -> Turn | StopReason:
         """What the inner schedule wants, unless the pool is ripe."""
@@ -51,7 +53,9 @@ class Pooling:
         if not merging and state.pool and (late or ripe(state.pool, self.goal, self.most)):
             return _turn(MERGE, state)
         turn = self.inner.next(state)
-        return turn if isinstance(turn, StopReason) else replace(turn, races=False)
+        if isinstance(turn, StopReason) or not self.pools:
+            return turn
+        return replace(turn, races=False)
 
     def last(self, state: State) -> Turn | None:
         """The rest of the pool, then the proof, then the claim; each once."""

@@ -74,6 +74,8 @@ class State(NamedTuple):
     """The lowest loss that an incumbent had on the deciding cases."""
     ledger: Ledger = Ledger()
     pool: Pool = ()
+    given_up: str = ""
+    """Why only what was set aside for the end may still be spent; empty while more may be."""
     tried: str = ""
     """The incumbent that a promotion was last asked for."""
     claimed: str = ""
@@ -132,7 +134,9 @@ def advance(state: State, event: Event) -> State:
 def _resumed(state: State, event: RunResumed) -> State:
     assert state.started is not None, "the first event is `run_started`"
     facts = {**state.started.facts, **event.facts}
+    more = facts.get("budget") != state.started.facts.get("budget")
     return state._replace(
+        given_up="" if more else state.given_up,
         started=replace(state.started, facts=facts),
         stopped=None,
         elapsed=state.elapsed + _length(state.sitting),
@@ -212,6 +216,7 @@ def _closed(state: State, event: StepClosed) -> State:
         least=_least(state, event, incumbent),
         ledger=ledger,
         pool=_pooled(state, step, event),
+        given_up=verdict.reason if verdict.code == "unaffordable" else state.given_up,
         tried=step.incumbent if isinstance(step.reply, Prove) else state.tried,
         claimed=state.best if isinstance(step.reply, Claim) else state.claimed,
         spend=state.spend + event.spend,
@@ -231,7 +236,7 @@ def _rebased(rest: list[OpenStep], incumbent: str, ledger: Ledger) -> tuple[list
 
 def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
     ledger = state.ledger
-    if event.verdict.outcome == "keep":
+    if event.verdict.outcome == "keep" and step.turn.races:
         ledger = ledger.keep(step.ledger.tests + 1)
     if isinstance(step.reply, Prove):
         ledger = ledger._replace(promotions=ledger.promotions + 1)
@@ -258,7 +263,7 @@ def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:
 
 def _judged(state: State, event: StepClosed) -> Seen:
     # what could not be told, or was never looked at, may be proposed again
-    open_question = event.verdict.code in ("indecisive", "stale", "near miss", "unaffordable")
+    open_question = event.verdict.code in ("indecisive", "stale", "unaffordable")
     if event.candidate is None or open_question:
         return state.judged
     return state.judged.add(event.candidate)

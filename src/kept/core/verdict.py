@@ -36,8 +36,14 @@ VerdictCode = Literal[
 ]
 
 
-IDLE: tuple[VerdictCode, ...] = ("nothing proposed", "note")
-"""Codes of steps without a proposal: they are turns, and not attempts."""
+IDLE: tuple[VerdictCode, ...] = (
+    "nothing proposed",
+    "note",
+    "promoted",
+    "not promoted",
+    "claim",
+)
+"""Codes of steps without a proposal: they are turns or measurements, and not attempts."""
 
 
 @dataclass(frozen=True, slots=True)

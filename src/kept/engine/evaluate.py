@@ -27,6 +27,9 @@ LAST = 5.0
 MOMENT = 0.001
 """Seconds for which a result may wait for others to be written with it."""
 
+TRIALS = 2
+"""Rollouts that must show a broken measure, one after the other, before all others are spared."""
+
 BATCH = 64
 """Results that are written together at most."""
 
@@ -51,7 +54,7 @@ class Evaluator:
         self._orders: set[Order] = set()
         self._workers: set[asyncio.Task[None]] = set()
         self._most = plan.workers
-        self._untried = False
+        self._untried = 0
         self._growing = False
         self._closed = False
         self._released = asyncio.Event()
@@ -74,24 +77,21 @@ class Evaluator:
         self._released.set()
 
     def try_one_first(self) -> None:
-        """Do a single rollout before all others: where nothing works, one shows it."""
-        self._untried = True
+        """Do single rollouts before all others: where nothing works, a few show it."""
+        self._untried = TRIALS
         self._most = 1
 
     async def answer(self, asks: Sequence[Ask], step: int) -> None:
         """Have every pair of these Asks known; raises `OutOfBudget` where they do not fit."""
-        wanted = self._unknown(asks)
-        if not wanted:
-            return
-        fresh = [job for job in wanted if job not in self._works]
         last = all(ask.purpose in ("promote", "test") for ask in asks)
-        if await self._reserve(len(fresh), step, last):
-            # while waiting, others may have started, or finished, what is wanted here
+        while True:
             wanted = self._unknown(asks)
-            started = [job for job in fresh if job in self._works or job not in wanted]
-            self._purse.release(len(started))
             if not wanted:
                 return
+            fresh = sum(job not in self._works for job in wanted)
+            if await self._reserve(fresh, step, last):
+                break
+            # while waiting, others may have started, or finished, what is wanted here
         if any(ask.purpose not in ("feedback", "probe") for ask in asks):
             self._heard_from(step)
         await self._wait(self._order(wanted, step, {ask.candidate for ask in asks}))
@@ -122,28 +122,25 @@ class Evaluator:
             self._orders.discard(order)
 
     async def _reserve(self, rollouts: int, step: int, last: bool) -> bool:
-        """Set aside for so many rollouts, and tell whether that took waiting.
+        """Set aside for so many rollouts; where they do not fit now, wait and tell so.
 
-        Where they do not fit now, wait for what others hold: only when nobody holds anything is it
-        certain that they do not fit at all. A step leaves room for its elders that have yet to ask,
-        so that what is left of a budget goes to steps in their order, whoever is quicker.
+        What others hold may come back: only when nobody holds anything is it certain that they do
+        not fit at all. A step leaves room for its elders that have yet to ask, so that what is left
+        of a budget goes to steps in their order, whoever is quicker.
         """
-        waited = False
         self._largest = max(self._largest, rollouts)
-        while True:
-            elders = self._silent_elders(step) if self._purse.limited else 0
-            try:
-                leave = elders * self._largest + self._purse.leave(last)
-                self._purse.reserve(rollouts, leave=leave)
-            except OutOfBudget as error:
-                if error.reason.kind == "minutes" or not (self._purse.held or elders):
-                    self._heard_from(step)
-                    raise
-                waited = True
-                self._released.clear()
-                await self._released.wait()
-            else:
-                return waited
+        elders = self._silent_elders(step) if self._purse.limited else 0
+        try:
+            leave = elders * self._largest + self._purse.leave(last)
+            self._purse.reserve(rollouts, leave=leave)
+        except OutOfBudget as error:
+            if error.reason.kind == "minutes" or not (self._purse.held or elders):
+                self._heard_from(step)
+                raise
+            self._released.clear()
+            await self._released.wait()
+            return False
+        return True
 
     def _heard_from(self, step: int) -> None:
         """No room needs to be left for this step any more."""
@@ -284,12 +281,15 @@ class Evaluator:
                 self._tried(outcome)
 
     def _tried(self, outcome: Outcome) -> None:
-        """The very first result is in: let the others begin, or spare them."""
-        self._untried = False
-        self._most = self._plan.workers
+        """One of the very first results is in: let the others begin, or spare them."""
         failure = outcome.failure
         if failure is None or failure.kind != "harness":
+            self._untried = 0
+            self._most = self._plan.workers
             self._start_workers()
+            return
+        self._untried -= 1
+        if self._untried:
             return
         broken = StopReason("error", f"the evaluator does not answer: {failure.message}")
         for work in list(self._works.values()):

@@ -138,7 +138,8 @@ class Judge:
             if _standing(applied) < _standing(first):
                 reason = "stale: an earlier step was kept, and the edits no longer apply"
                 return Verdict("skip", reason, code="stale")
-        if applied.candidate.id in ground.judged:
+        # a merger of one is what its member was, and has not been raced
+        if applied.candidate.id in ground.judged and not proposal.merges:
             return duplicate()
         over = self._limits(incumbent, applied.candidate)
         return over or self._hack(incumbent, applied.candidate)

@@ -68,8 +68,8 @@ class Loop:
         self._proposing = Proposing(plan, journal, self._known, self._evaluator, clock)
         self._tasks: dict[int, asyncio.Task[Judged]] = {}
         self._began = clock.monotonic()
-        self._spent_out: StopReason | None = None
-        """Why only what was set aside for the end may still be spent."""
+        self._ending: StopReason | None = None
+        """Why only what is to be done at the end may still begin."""
 
     async def run(self) -> State:
         """Go on until there is a reason to stop."""
@@ -112,6 +112,9 @@ class Loop:
         if state.next_step == 0:
             return
         self._evaluator.opened(len(state.closed))
+        if state.given_up:
+            kind = "rollouts" if self._plan.budget.max_rollouts is not None else "usd"
+            self._ending = StopReason(kind, state.given_up)
         elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
         if state.open:
             waiting = {step.step for step in state.open}
@@ -148,7 +151,7 @@ class Loop:
     def _next_turn(self) -> Turn | StopReason:
         """What the schedule wants; where no more may begin, what it wants done at the end."""
         budget, elapsed = self._plan.budget, self._elapsed()
-        stop = self._spent_out or budget_stop(budget, self.state, elapsed)
+        stop = self._ending or budget_stop(budget, self.state, elapsed)
         stop = stop or self._purse.used_up() or self._late(elapsed)
         turn = stop or self._plan.schedule.next(self.state)
         if isinstance(turn, StopReason) and not self.state.open:
@@ -165,12 +168,13 @@ class Loop:
 
     def _may_finish(self, reason: StopReason) -> bool:
         """Give up what can no longer be paid, if there is something to do at the end."""
-        if reason.kind not in ("rollouts", "usd") or self._spent_out is not None:
-            # what was set aside for the end does not suffice either
+        if reason.kind not in ("rollouts", "usd", "failures", "nothing left to propose"):
             return False
         if self._plan.schedule.last(self.state) is None:
             return False
-        self._spent_out = reason
+        self._ending = self._ending or reason
+        if reason.kind not in ("rollouts", "usd"):
+            return True  # what is open can still be paid
         for step in self.state.open:
             self._tasks[step.step].cancel()
             verdict = Verdict("skip", f"given up: {reason.message}", code="unaffordable")
@@ -184,6 +188,9 @@ class Loop:
         """One step, from its brief to its verdict."""
         if self._step(number).reply is None:
             told = await self._proposing.ask(number, self._opened[number])
+            if self._tasks.get(number) is not asyncio.current_task():
+                # the step was closed meanwhile, and the proposer did not mind being cancelled
+                raise asyncio.CancelledError
             self._purse.pay(told.spend)
             self._tell(told)
             self._proposing.heard(number, told.reply)
@@ -222,7 +229,7 @@ class Loop:
         """Write the verdict of the oldest open step, and let the others feel it."""
         step = self.state.open[0]
         verdict, evaluations = judged.verdict, judged.evaluations
-        new = isinstance(step.reply, Proposal)
+        new = isinstance(step.reply, Proposal) and not step.reply.merges
         if new and judged.candidate is not None and judged.candidate in self.state.judged:
             verdict, evaluations = duplicate(), ()
         held = self.state.evaluations
@@ -294,8 +301,9 @@ class Loop:
         return self.state.elapsed + self._clock.monotonic() - self._began
 
     def _tell(self, event: Event) -> None:
+        state = advance(self.state, event)  # first: what cannot follow must not be written
         self._journal.append(event)
-        self.state = advance(self.state, event)
+        self.state = state
         for sink in self._sinks:
             sink.on_event(event, self.state)
 

@@ -5,6 +5,8 @@ the mean over the deciding cases, then a full pass over them does not grow the s
 product of the means by case is at most the mean's power (the inequality of the two means). So the
 stake exceeds 1/α at the end of any pass with a chance of at most α, however often one looks,
 however the gains are distributed and however they differ from case to case. Several λ share it.
+Premises: draws of different cases and passes are independent, and a pass is complete; of what
+outages left out, at most one pair in ten, nothing is known.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """What holds for cases nobody has seen: the case is the unit, repeats only sharpen its mean."""
 
 from collections.abc import Sequence
-from math import atan, pi, sqrt
+from math import atan, comb, pi, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -48,6 +48,21 @@ def risk_of(found: Sequence[float]) -> float:
         # no spread at all: each case is a coin that fell the same way
         return 0.5 ** len(found) if mean > 0 else 1.0
     return 1 - student_chance(mean / error, len(found) - 1)
+
+
+class Signs(NamedTuple):
+    """Cases that went up and down, and the chance of so many ups if both were alike."""
+
+    better: int
+    worse: int
+    chance: float
+
+
+def sign_test(found: Sequence[float]) -> Signs:
+    """How surprising so many gains among the changes are; one-sided and exact."""
+    better, worse = sum(one > 0 for one in found), sum(one < 0 for one in found)
+    n = better + worse
+    return Signs(better, worse, sum(comb(n, k) for k in range(better, n + 1)) / 2**n)
 
 
 def _mean_and_error(found: Sequence[float]) -> tuple[float, float]:

@@ -7,14 +7,14 @@ cases nobody has seen. Claim: by how much, on the sealed test. What passes the s
 small to be proven alone is a near miss: several of them are put together and raced as one.
 """
 
-from dataclasses import dataclass
-from math import exp, log
+from dataclasses import dataclass, replace
+from math import exp, isfinite, log
 
 from kept.core.ledger import level
 from kept.core.proposal import Ask
 from kept.core.verdict import Side, Verdict, View
 from kept.gates.bets import evidence
-from kept.gates.claim import Interval, case_gains, interval, risk_of
+from kept.gates.claim import Interval, case_gains, interval, risk_of, sign_test
 from kept.gates.common import broken_constraint, not_comparable
 from kept.gates.pairing import Gains, draws, gains, missing_asks, shuffled
 from kept.gates.screen import Screen
@@ -78,6 +78,10 @@ class Race:
         if verdict := not_comparable(new, old):
             return verdict
         shown = gains(view, "decide")
+        if not shown.answers[1]:
+            why = "the incumbent fails; the challenger runs"
+            found = _kept(view, why, {})
+            return replace(found, private=old.first_failure, best=found.outcome == "keep")
         whole = size % len(view.holdout) == 0
         won = evidence(shown.pairs)
         risk = level(view.ledger, self.alpha)
@@ -91,14 +95,26 @@ class Race:
         odds = f"odds {exp(min(won, 700)):.3g} of {1 / risk:.3g} needed"
         words = f"gain {shown.mean:+.3f} on {size} draws, {odds}"
         if whole and won >= -log(risk):
-            if broken := broken_constraint(new, view.objective):
-                return Verdict("discard", f"constraint broken: {broken}", code="constraint")
-            return Verdict("keep", f"better: {words}", numbers=numbers)
+            return _kept(view, f"better: {words}", numbers)
         if self._hopeless(shown):
             return Verdict("discard", f"not better: {words}", numbers=numbers)
-        if whole and (size >= self.most * len(view.holdout) or repeats_agree(view.incumbent)):
+        if whole and repeats_agree(view.challenger) and repeats_agree(view.incumbent):
+            return self._without_noise(view, numbers)
+        if whole and size >= self.most * len(view.holdout):
             return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
         return None
+
+    def _without_noise(self, view: View, numbers: dict[str, float]) -> Verdict:
+        """Where every repeat says the same, more of them would show nothing: cases are compared.
+
+        Whether the gain holds for other cases is for the promotion to find out.
+        """
+        better, worse, chance = sign_test(case_gains(view, "decide", view.incumbent))
+        numbers = {**numbers, "p": chance}
+        words = f"{better} cases better, {worse} worse, no noise (sign test, p = {chance:.2g})"
+        if chance <= self.alpha and numbers["gain"] > 0:
+            return _kept(view, f"better: {words}", numbers)
+        return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
 
     def _hopeless(self, shown: Gains) -> bool:
         """Whether the gain that is looked for has become unlikely."""
@@ -127,6 +143,9 @@ class Race:
         return self._proof(view, risk)
 
     def _proof(self, view: View, risk: float) -> Verdict:
+        new, old = view.challenger.known["promote"], view.incumbent.known["promote"]
+        if verdict := not_comparable(new, old, "best"):
+            return replace(verdict, outcome="skip", code="not promoted")
         found = case_gains(view, "promote", view.incumbent)
         chance, shown = risk_of(found), interval(found)
         numbers = _figures(shown, chance, risk)
@@ -141,14 +160,27 @@ class Race:
         sides = ((view.incumbent, pairs), (view.challenger, pairs))
         if asks := missing_asks(sides, "test"):
             return asks
-        shown = interval(case_gains(view, "test", view.incumbent))
-        words = f"on {len(view.test)} cases that nothing was tuned on: {shown}"
+        new, old = view.challenger.known["test"], view.incumbent.known["test"]
+        if verdict := not_comparable(new, old, "seed"):
+            return replace(verdict, outcome="skip", code="claim")
+        found = case_gains(view, "test", view.incumbent)
+        shown = interval(found)
+        words = f"on {len(found)} cases that nothing was tuned on: {shown}"
         return Verdict("skip", words, code="claim", numbers=_figures(shown))
+
+
+def _kept(view: View, words: str, numbers: dict[str, float]) -> Verdict:
+    """A keep, unless a constraint forbids it."""
+    if broken := broken_constraint(view.challenger.known["decide"], view.objective):
+        return Verdict("discard", f"constraint broken: {broken}", code="constraint")
+    return Verdict("keep", words, numbers=numbers)
 
 
 def _figures(shown: Interval, chance: float = 0.0, risk: float = 0.0) -> dict[str, float]:
     figures = {"gain": shown.mean, "low": shown.low, "high": shown.high}
-    return {**figures, "p": chance, "alpha_promote": risk} if risk else figures
+    figures |= {"p": chance, "alpha_promote": risk} if risk else {}
+    # one case has no interval, and JSON no word for what has no end
+    return {name: value for name, value in figures.items() if isfinite(value)}
 
 
 def looks(cases: int, most: int) -> list[int]:

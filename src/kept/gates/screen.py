@@ -42,7 +42,9 @@ class Screen:
     def look(self, view: View) -> Verdict | tuple[Ask, ...] | None:
         """A verdict, what must be known first, or None: worth a race."""
         tenure = len(view.ledger.keeps)
-        cites = tuple(case for case in view.cites if case in view.train)[: self.most_cited]
+        cites = tuple(case for case in dict.fromkeys(view.cites) if case in view.train)[
+            : self.most_cited
+        ]
         cases = (*cites, *(case for case in shuffled(view.train) if case not in cites))
         cases = cases[: max(self.cases, len(cites))]
         bar = draws(cases, self.passes * len(cases), tenure)
@@ -60,6 +62,8 @@ class Screen:
             if verdict := not_comparable(new, old):
                 return verdict
             fixed, shown = self._fixed(view, cited), gains(view, "screen")
+            if not shown.answers[1]:
+                return None  # the incumbent fails: there is nothing to be worse than
             if floor is None:
                 if fixed < self.breaks * shown.spread:
                     return _drop(fixed, len(mine), "that it cites")

@@ -47,7 +47,7 @@ def _compare(
         return Verdict("keep", f"strictly better: {change}", best=True, numbers=numbers)
     if gain < -objective.tie_tolerance:
         return Verdict("discard", f"worse: {change}", numbers=numbers)
-    if least is not None and new_loss - least > objective.tie_tolerance:
+    if least is not None and not new.missing and new_loss - least > objective.tie_tolerance:
         # else one tie after another could lead anywhere
         best = objective.value(least)
         reason = f"tied with the incumbent, but not with the best so far, {best:.6g}: {change}"

@@ -6,7 +6,7 @@ The best first; one whose edits do not go together with those before it is left 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kept.core.edit import Edit, Write, apply_edits
+from kept.core.edit import Edit, Write, apply_edits, changed_lines, changed_paths
 from kept.core.pool import MERGE
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, ClosedStep, Proposal, ProposerReply, Skip
@@ -26,9 +26,16 @@ class Merge:
         """As many of the pool as go together."""
         edits: tuple[Edit, ...] = ()
         members: list[int] = []
+        taken: list[tuple[Edit, ...]] = []
         for miss in sorted(brief.pool, key=lambda miss: (-miss.estimate, miss.step)):
             more = tuple(_edits(brief, brief.closed[miss.step]))
-            if more and not _overwrites(edits, more) and self._apply(brief, (*edits, *more)):
+            if (
+                more
+                and more not in taken
+                and not _overwrites(edits, more)
+                and self._apply(brief, (*edits, *more))
+            ):
+                taken.append(more)
                 edits = (*edits, *more)
                 members.append(miss.step)
         if not members:
@@ -37,8 +44,13 @@ class Merge:
         return Proposal(edits, f"puts together what steps {steps} proposed", merges=tuple(members))
 
     def _apply(self, brief: Brief, edits: tuple[Edit, ...]) -> bool:
-        """Whether every one of the edits takes effect."""
-        return apply_edits(brief.incumbent, edits, brief.rules, self.locate).complete
+        """Whether every one of the edits takes effect, and all together are not too much."""
+        applied = apply_edits(brief.incumbent, edits, brief.rules, self.locate)
+        pair, rules = (brief.incumbent, applied.candidate), brief.rules
+        if rules.max_files is not None and len(changed_paths(*pair)) > rules.max_files:
+            return False
+        lines = rules.max_changed_lines
+        return applied.complete and (lines is None or changed_lines(*pair) <= lines)
 
 
 def _edits(brief: Brief, step: ClosedStep) -> Iterator[Edit]:

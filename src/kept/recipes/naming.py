@@ -56,6 +56,8 @@ def _split(line: str) -> list[str]:
 
 def _meant(bases: Iterable[Path], word: str) -> Iterator[Path]:
     """The file that a word of a command is, or the module that `package.module:name` is in."""
+    if not word:
+        return  # it would be the folder itself
     module = word.partition(":")[0].replace(".", "/")
     for path in (base / name for base in bases for name in (word, f"{module}.py")):
         try:

@@ -4,9 +4,16 @@ from dataclasses import replace
 
 from kept.core.plan import Plan
 from kept.core.schedule import Pooling, RoundRobin
+from kept.errors import SetupError
 from kept.gates.race import Race
 from kept.proposers.measured import MEASURED
 from kept.proposers.merge import Merge
+
+FEWEST = 8
+"""Deciding cases without which nothing could be proven for others."""
+
+END_PART = 0.3
+"""Share of a rollout budget that the end may take."""
 
 LAST_RACE = 14
 """Passes over the deciding cases, of both sides, that are kept for a last race of the pool."""
@@ -17,11 +24,67 @@ def with_race(plan: Plan) -> Plan:
     gate, schedule = plan.gate, plan.schedule
     if not isinstance(gate, Race) or not isinstance(schedule, RoundRobin):
         return plan
-    passes, claims = max(gate.promote_passes), gate.claim_passes
-    reserve = 2 * (passes * len(plan.cases.holdout) + claims * len(plan.cases.test))
-    late = None
-    if plan.budget.max_rollouts is not None:
-        late = plan.budget.max_rollouts - reserve - 2 * LAST_RACE * len(plan.cases.holdout)
-    pooling = Pooling(schedule, gate.pool_goal, gate.pool_most, late, bool(plan.cases.test))
-    proposers = (*plan.proposers, Merge(plan.locate), *MEASURED)
-    return replace(plan, schedule=pooling, proposers=proposers, reserve=reserve)
+    if len(plan.cases.holdout) < FEWEST:
+        there = len(plan.cases.holdout)
+        raise SetupError(
+            f"a race needs {FEWEST} deciding cases or more, and there are {there}",
+            hint="give more cases, or use the gate `strict`",
+        )
+    gate = _affordable(gate, plan)
+    own = (Merge(plan.locate), *MEASURED)
+    for name in {proposer.name for proposer in plan.proposers} & {one.name for one in own}:
+        raise SetupError(
+            f"`{name}` is a proposer of the race itself", hint="give yours another name"
+        )
+    cases, limit = plan.cases, _limit(plan)
+    late = None if limit is None else limit - _reserve(gate, plan) - _last_race(plan)
+    pooling = Pooling(
+        schedule,
+        gate.pool_goal,
+        gate.pool_most,
+        late,
+        sealed=bool(cases.test),
+        pools=bool(cases.train),
+    )
+    return replace(
+        plan,
+        gate=gate,
+        schedule=pooling,
+        proposers=(*plan.proposers, *own),
+        reserve=_reserve(gate, plan),
+    )
+
+
+def _reserve(gate: Race, plan: Plan) -> int:
+    """Rollouts of both sides for the proof and the claim."""
+    passes = max(gate.promote_passes)
+    return 2 * (passes * len(plan.cases.holdout) + gate.claim_passes * len(plan.cases.test))
+
+
+def _limit(plan: Plan) -> int | None:
+    """Rollouts that the budget comes to, by number or by money."""
+    budget, each = plan.budget, plan.worst_usd
+    money = [int(budget.max_usd / each)] if budget.max_usd is not None and each else []
+    return min(
+        [*money, *([] if budget.max_rollouts is None else [budget.max_rollouts])], default=None
+    )
+
+
+def _last_race(plan: Plan) -> int:
+    return 2 * LAST_RACE * len(plan.cases.holdout)
+
+
+def _affordable(gate: Race, plan: Plan) -> Race:
+    """The gate with an end that leaves most of a small budget to what comes before it."""
+    limit = _limit(plan)
+    if limit is None or _reserve(gate, plan) <= limit * END_PART:
+        return gate
+    most = int(limit * END_PART / 2 - gate.claim_passes * len(plan.cases.test))
+    passes = most // len(plan.cases.holdout)
+    if passes < 2:
+        few = 2 * (2 * len(plan.cases.holdout) + gate.claim_passes * len(plan.cases.test))
+        raise SetupError(
+            f"{limit} rollouts are too few for a race on {len(plan.cases.holdout)} deciding cases",
+            hint=f"give it {round(few / END_PART)} or more, or use the gate `strict`",
+        )
+    return replace(gate, promote_passes=(max(1, passes // 2), passes))

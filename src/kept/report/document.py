@@ -27,6 +27,8 @@ def headline(told: Summary) -> dict[str, Any]:
         "improved": told.improved,
         "seed": {"candidate": told.seed, "value": told.seed_value},
         "best": {"candidate": told.best, "value": told.best_value, "step": told.best_step},
+        "leading": told.leading,
+        "claim": told.claim or None,
         "steps": len(told.steps),
         "proposals": told.proposals,
         "keeps": told.keeps,

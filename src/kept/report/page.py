@@ -74,7 +74,12 @@ def _cell(text: str) -> str:
 def _opening(told: Summary) -> str:
     why = f": {told.stopped.message}" if told.stopped else ""
     verdicts = f": {verdict_counts(told)}" if told.steps or told.open else ""
-    return f"Run `{told.run}`, {told.status}{why}. {count(told.proposals, 'proposal')}{verdicts}."
+    opening = (
+        f"Run `{told.run}`, {told.status}{why}. {count(told.proposals, 'proposal')}{verdicts}."
+    )
+    claim = f"**Claim**, {told.claim}.\n\n" if told.claim else ""
+    leading = "" if told.leading is None else f" Leading, not yet proven: step {told.leading}."
+    return f"{claim}{opening}{leading}"
 
 
 def _asked(told: Summary, run: Run) -> Iterator[str]:

@@ -87,6 +87,10 @@ class Summary:
     """What nothing held the commands to."""
     functions: tuple[str, ...] = ()
     """Python functions of the user that score, which no walls are round."""
+    leading: int | None = None
+    """The step that made the incumbent, where that is kept and not yet proven to be the best."""
+    claim: str = ""
+    """What the sealed test said of the best, where it was asked."""
 
     @property
     def improved(self) -> bool:
@@ -145,8 +149,24 @@ def summary(run: Run) -> Summary:
         best_value=best_value,
         steps=step_lines(run),
         open=tuple(step.step for step in state.open),
+        leading=_leading(state),
+        claim=_claim(state),
         spend=state.spend + _open_spend(run),
     )
+
+
+def _leading(state: State) -> int | None:
+    if state.incumbent == state.best or state.fact("gate") != "race":
+        return None
+    made = (step for step in reversed(state.closed) if step.verdict.outcome == "keep")
+    return next((step.step for step in made if step.candidate == state.incumbent), None)
+
+
+def _claim(state: State) -> str:
+    """The last claim, if it is about what is the best now."""
+    claims = (step for step in reversed(state.closed) if step.verdict.code == "claim")
+    last = next(claims, None)
+    return last.verdict.reason if last and last.candidate == state.best else ""
 
 
 def step_lines(run: Run) -> tuple[StepLine, ...]:

@@ -197,13 +197,20 @@ class RunJournal:
 
     def close(self) -> None:
         """Everything on disk, the lock released."""
-        with self._syncing:
-            self._sync_now()
-            for part in (self._spine, self._rollouts, self._steps, self._pack):
-                part.close()
-            self._spine.size = -1
-        self._unsynced.set()
-        self._lock.release()
+        try:
+            with self._syncing:
+                try:
+                    self._pack.flush()
+                    self._sync_now()
+                finally:
+                    for part in (self._spine, self._rollouts, self._steps):
+                        part.close()
+                    self._spine.size = -1
+                    self._pack.close()
+        finally:
+            # whatever the disk says, the run is nobody's any more
+            self._unsynced.set()
+            self._lock.release()
 
     def _keep_syncing(self) -> None:
         while True:

@@ -21,7 +21,6 @@ class Pack:
         self._index_path = folder / "blobs.idx"
         self._at: dict[str, tuple[int, int]] = {}
         self._unwritten: list[bytes] = []
-        self._new: list[str] = []
         self._size = 0
         """With what is yet to be written."""
         self._fd = -1
@@ -40,7 +39,6 @@ class Pack:
         header = f"{key} {len(data)}\n".encode()
         assert self._writable, "the pack is open for reading only"
         self._unwritten.append(header + data + b"\n")
-        self._new.append(key)
         start = self._size + len(header)
         self._size = start + len(data) + 1
         self._at[key] = (start, len(data))
@@ -50,19 +48,16 @@ class Pack:
         """Write what was added; to be called before anything is written that refers to it."""
         if not self._unwritten:
             return
-        entry, new = b"".join(self._unwritten), self._new
-        self._unwritten, self._new = [], []
-        start = self._size - len(entry)
+        entry = b"".join(self._unwritten)
         try:
             done = os.write(self._fd, entry)
             while done < len(entry):
                 done += os.write(self._fd, entry[done:])
         except OSError as error:
-            os.ftruncate(self._fd, start)
-            self._size = start
-            for key in new:
-                del self._at[key]
+            # it stays to be written: what refers to it must not be written without it
+            os.ftruncate(self._fd, self._size - len(entry))
             raise JournalError(f"cannot write {self._path}: {error.strerror}") from error
+        self._unwritten = []
 
     def get(self, key: str) -> bytes:
         """The bytes under a key."""
