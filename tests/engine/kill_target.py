@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import kept
@@ -51,15 +52,19 @@ def plant(where: str) -> None:
         if next(times) == 2:
             die()
 
-    def half_written(folder: Path, candidate: Candidate) -> None:
+    def half_written(
+        folder: Path, candidate: Candidate, modes: Mapping[str, int] | None = None
+    ) -> None:
         if next(times) == 2:
             folder.mkdir(parents=True)
             (folder / "text").write_text("half")
             die()
-        write_files(folder, candidate)
+        write_files(folder, candidate, modes)
 
-    def before_link(folder: Path, candidate: Candidate) -> None:
-        write_files(folder, candidate)
+    def before_link(
+        folder: Path, candidate: Candidate, modes: Mapping[str, int] | None = None
+    ) -> None:
+        write_files(folder, candidate, modes)
         third()
 
     def after_link(path: Path, ignore_errors: bool = False) -> None:

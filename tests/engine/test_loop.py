@@ -527,3 +527,11 @@ def test_the_lowest_loss_of_any_incumbent_is_remembered():
     assert state.keeps
     decided = [step.loss for step in state.closed if step.verdict.outcome == "keep"]
     assert state.least == min(loss for loss in decided if loss is not None)
+
+
+def test_a_proposer_that_only_repeats_itself_ends_the_run():
+    plan = plan_of(adding(*[GOOD] * 500), ScriptedEvaluator(quality=lambda c, case: 0.5))
+    state = run(replace(plan, width=1, budget=Budget(max_rollouts=1000)))
+    assert state.stopped is not None
+    assert state.stopped.kind == "nothing left to propose"
+    assert len(state.closed) <= 110

@@ -74,6 +74,13 @@ def test_a_whole_text_for_another_incumbent_does_not_take_the_place_of_other_cha
     assert merge(made).merges == (0,)
 
 
+def test_a_whole_text_for_another_incumbent_does_not_undo_what_was_kept_since():
+    made = brief((Write("a.md", "all new\n"),))
+    old = replace(made.closed[0], incumbent="another")
+    made = replace(made, closed=type(made.closed)([old]))
+    assert isinstance(ask(Merge(locate_line_value), made), Skip)
+
+
 def test_what_no_longer_applies_is_left_out_and_nothing_at_all_is_said():
     made = brief((Replace("a.md", "gone", "2"),), (Append("b.md", "more\n"),))
     assert merge(made).merges == (1,)

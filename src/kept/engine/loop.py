@@ -35,7 +35,9 @@ MAIN_PART = 0.85
 """Share of a run's time after which no ordinary step begins, if there is something to do last."""
 
 IDLE = 100
-"""Steps in a row without a proposal that mean there will be none."""
+"""Steps in a row without anything new that mean there will be nothing."""
+
+NOTHING_NEW = ("nothing proposed", "duplicate", "no edits", "no change")
 
 OUTAGE = 3
 """Undecided steps in a row that mean the evaluator is down."""
@@ -321,8 +323,8 @@ def outage(state: State, words: str) -> StopReason | None:
         if len(last) == OUTAGE or never_ran:
             return StopReason("error", f"the evaluator does not answer: {words}")
     idle = state.closed[-IDLE:]
-    if len(idle) == IDLE and all(step.verdict.code == "nothing proposed" for step in idle):
-        message = f"{IDLE} steps in a row proposed nothing: {idle[-1].verdict.reason}"
+    if len(idle) == IDLE and all(step.verdict.code in NOTHING_NEW for step in idle):
+        message = f"{IDLE} steps in a row proposed nothing new: {idle[-1].verdict.reason}"
         return StopReason("nothing left to propose", message)
     if len(last) == OUTAGE and all(step.verdict.code == "proposer failed" for step in last):
         return StopReason("error", f"{OUTAGE} times in a row, {last[-1].verdict.reason}")

@@ -57,10 +57,11 @@ def _edits(brief: Brief, step: ClosedStep) -> Iterator[Edit]:
     """What a step proposed; a whole new text as the changes that it makes, where that is known."""
     for edit in step.proposal.edits if step.proposal else ():
         text = brief.incumbent.texts.get(edit.path)
-        if isinstance(edit, Write) and text and step.incumbent == brief.incumbent.id:
-            yield from edits_between(edit.path, text, edit.text)
-        else:
+        if not isinstance(edit, Write) or not text:
             yield edit
+        elif step.incumbent == brief.incumbent.id:
+            yield from edits_between(edit.path, text, edit.text)
+        # else it was written for another text, and would undo what was kept since
 
 
 def _overwrites(edits: tuple[Edit, ...], more: tuple[Edit, ...]) -> bool:
