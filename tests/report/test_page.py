@@ -154,3 +154,10 @@ def test_what_nothing_enforced_is_a_caveat(tmp_path: Path):
         "cheats there would not have been stopped."
     ) in caveats(told)
     run.close()
+
+
+def test_a_figure_from_the_sealed_test_is_told_as_one(tmp_path: Path):
+    told = replace(summary(make_run(tmp_path)), claim="on 2 cases that nothing was tuned on: +0.1")
+    lines = caveats(told)
+    assert not any("was not read" in line or "optimistic" in line for line in lines)
+    assert any("The claim is from 2 cases, read once" in line for line in lines)

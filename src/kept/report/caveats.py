@@ -27,13 +27,15 @@ def _caveats(summary: Summary) -> Iterator[str]:
     if gate is not None:
         yield gate
     judged = sum(step.value is not None for step in summary.steps)
-    if summary.improved:
+    if summary.improved and not summary.claim:
         yield (
             f"The figure of the best was measured on the cases that chose it among "
             f"{count(judged, 'candidate')}, so it is optimistic: expect less on new cases."
         )
     test = summary.cases.get("test", 0)
-    if test:
+    if summary.claim:
+        yield f"The claim is from {count(test, 'case')}, read once; its interval is as wide as that."
+    elif test:
         split = f"The test split ({count(test, 'case')})"
         yield f"{split} was not read: no figure is from unseen cases."
     elif summary.cases:
