@@ -34,7 +34,8 @@ def _caveats(summary: Summary) -> Iterator[str]:
         )
     test = summary.cases.get("test", 0)
     if summary.claim:
-        yield f"The claim is from {count(test, 'case')}, read once; its interval is as wide as that."
+        cases = count(test, "case")
+        yield f"The claim is from {cases}, read once; its interval is as wide as that."
     elif test:
         split = f"The test split ({count(test, 'case')})"
         yield f"{split} was not read: no figure is from unseen cases."
