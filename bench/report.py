@@ -67,9 +67,9 @@ class Report:
     raw: Mapping[str, object]
 
 
-def show(report: Report, folder: Path | None) -> None:
+def show(report: Report, folder: Path | None, **more: str) -> None:
     """The tables on the screen and, where a folder is given, both files in it."""
-    facts = conditions()
+    facts = conditions() | more
     made = "\n".join(f"* {key}: {value}" for key, value in facts.items())
     text = "\n\n".join([f"# {report.head}", made, *map(str, report.tables)]) + "\n"
     print(text)
@@ -82,7 +82,8 @@ def show(report: Report, folder: Path | None) -> None:
 
 def conditions() -> dict[str, str]:
     """Under which the figures were taken."""
-    module = f"bench.{Path(sys.argv[0]).stem}"
+    started = Path(sys.argv[0])
+    module = f"bench.{started.parent.name if started.stem == '__main__' else started.stem}"
     arguments = " ".join(sys.argv[1:])
     load = ", ".join(f"{figure:.1f}" for figure in os.getloadavg())
     return {

@@ -5,8 +5,6 @@ results to `bench/results`; with `--quick`, or for a part of it, only where it i
 """
 
 import argparse
-import json
-import sys
 from collections.abc import Callable, Container
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from bench.gates.tables import tables
 from bench.gates.targets import look_time, targets
 from bench.gates.worlds import BY_NAME as WORLD
 from bench.gates.worlds import WORLDS
-from bench.report import RESULTS, Report, conditions, goals_table
+from bench.report import RESULTS, Report, goals_table, show
 
 SEED, SHIFTED_SEED = 20_261_115, 6_180_339
 RUNS, QUICK_RUNS, FULL_RUNS = 200, 30, 500
@@ -38,7 +36,7 @@ def main() -> None:
         quick=given.quick,
     )
     part = given.quick or given.runs or given.worlds or given.arms or given.seed
-    show(report(wanted), given.out or (None if part else RESULTS))
+    show(report(wanted), given.out or (None if part else RESULTS), numpy=np.__version__)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,23 +84,6 @@ def report(wanted: Wanted) -> Report:
             "cells": [cell.as_json() for cell in found.cells.values()],
         },
     )
-
-
-def show(report: Report, folder: Path | None) -> None:
-    """As `bench.report.show`, for a package: the tables, and both files where there is a folder."""
-    arguments = " ".join(sys.argv[1:])
-    facts = conditions() | {
-        "command": f".venv/bin/python -m bench.gates {arguments}".rstrip(),
-        "numpy": np.__version__,
-    }
-    made = "\n".join(f"* {key}: {value}" for key, value in facts.items())
-    text = "\n\n".join([f"# {report.head}", made, *map(str, report.tables)]) + "\n"
-    print(text)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{report.name}.md").write_text(text, encoding="utf-8")
-        whole = json.dumps({"conditions": facts, **report.raw}, indent=1)
-        (folder / f"{report.name}.json").write_text(whole + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

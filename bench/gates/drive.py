@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 from bench.gates.arms import Arm
 from bench.gates.ground import MISSING, Candidate, Ground
 from bench.gates.tallies import OBJECTIVE, Drawn, Layout, evaluation, layout_of
+from kept.core.asked import Asked, note_asked
 from kept.core.ledger import Ledger
 from kept.core.pool import NearMiss, Pool, raced, ripe
 from kept.core.ports import Gate
@@ -29,7 +30,6 @@ LATE = 700
 """Rollouts before the end at which what is in the pool is raced, ripe or not."""
 
 Decide = Callable[[View], Verdict | tuple[Ask, ...]]
-Asked = dict[tuple[str, Purpose], tuple[Pair, ...]]
 
 
 @runtime_checkable
@@ -188,7 +188,7 @@ class Drive:
             self._looks += 1
             if isinstance(answer, Verdict):
                 return answer
-            fresh = _note_asked(asked, answer)
+            fresh = note_asked(asked, answer)
             if not fresh:
                 raise RunError(f"the gate `{self._gate.name}` asked for nothing new")
             self._roll_out(fresh)
@@ -312,19 +312,3 @@ class Drive:
         flat = [int(n) for n in ((drawn.states > 0) & (drawn.states != MISSING)).nonzero()[0]]
         pairs = tuple(Pair(names[n % len(names)], n // len(names)) for n in flat)
         return evaluation(side, purpose, self._layout(pairs), drawn).loss or 0.0
-
-
-def _note_asked(asked: Asked, asks: tuple[Ask, ...]) -> Asked:
-    """Add Asks to what a step has asked; the pairs among them that are new to the step."""
-    fresh: Asked = {}
-    for ask in asks:
-        key = (ask.candidate, ask.purpose)
-        before = asked.get(key)
-        if before is None:
-            asked[key] = fresh[key] = ask.pairs
-            continue
-        seen = set(before)
-        if more := tuple(pair for pair in ask.pairs if pair not in seen):
-            asked[key] = before + more
-            fresh[key] = fresh.get(key, ()) + more
-    return fresh

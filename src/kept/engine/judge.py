@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kept.core.artifact import Candidate
+from kept.core.asked import Asked, note_asked
 from kept.core.edit import Applied, EditReport, apply_edits, changed_lines, changed_paths
 from kept.core.grow import Seen
 from kept.core.ledger import Ledger
@@ -31,7 +32,6 @@ from kept.engine.known import Known
 from kept.errors import RunError
 
 NOTHING = Proposal(())
-Asked = dict[tuple[str, Purpose], tuple[Pair, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class Judge:
             answer = decide(view)
             if isinstance(answer, Verdict):
                 return answer, tuple(known.values())
-            if not _note_asked(asked, answer):
+            if not note_asked(asked, answer):
                 raise RunError(f"the gate `{self._plan.gate.name}` asked for nothing new")
             await self._evaluator.answer(answer, step)
 
@@ -243,21 +243,3 @@ def _standing(applied: Applied) -> int:
 def duplicate() -> Verdict:
     """The verdict on a candidate that already had one."""
     return Verdict("skip", "a duplicate of a candidate already judged", code="duplicate")
-
-
-def _note_asked(asked: Asked, asks: tuple[Ask, ...]) -> bool:
-    """Add Asks to what a step has asked; whether any brought something new."""
-    new = False
-    for ask in asks:
-        key = (ask.candidate, ask.purpose)
-        before = asked.get(key)
-        if before is None:
-            asked[key] = ask.pairs
-            new = True
-            continue
-        seen = set(before)
-        more = tuple(pair for pair in ask.pairs if pair not in seen)
-        if more:
-            asked[key] = before + more
-            new = True
-    return new

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kept.core.asked import Asked, note_asked
 from kept.core.objective import Objective
 from kept.core.ports import Gate
 from kept.core.proposal import Ask
@@ -99,7 +100,7 @@ class Heard:
 
 def hear(gate: Gate, matter: Matter) -> Heard:
     """Answer a gate until it has a verdict; an `AssertionError` when it never comes to one."""
-    asked: dict[tuple[str, Purpose], tuple[Pair, ...]] = {}
+    asked: Asked = {}
     asks: list[Ask] = []
     views: list[View] = []
     for _ in range(ROUNDS):
@@ -107,13 +108,6 @@ def hear(gate: Gate, matter: Matter) -> Heard:
         answer = gate.decide(views[-1])
         if isinstance(answer, Verdict):
             return Heard(answer, tuple(asks), tuple(views))
-        news = 0
-        for ask in answer:
-            key = (ask.candidate, ask.purpose)
-            before = asked.get(key, ())
-            more = tuple(pair for pair in dict.fromkeys(ask.pairs) if pair not in set(before))
-            news += bool(more)
-            asked[key] = before + more
-            asks.append(ask)
-        assert news, f"`{gate.name}` asked for nothing new: {answer}"
+        asks += answer
+        assert note_asked(asked, answer), f"`{gate.name}` asked for nothing new: {answer}"
     raise AssertionError(f"`{gate.name}` asked {ROUNDS} times and came to no verdict")
