@@ -11,7 +11,7 @@ from kept.core.rollout import Failure
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
 from kept.gates.bets import STAKES, evidence
-from kept.gates.claim import interval, risk_of, sign_test, student, student_chance
+from kept.gates.case_level import interval, risk_of, sign_test, student, student_chance
 from kept.gates.pairing import TENURE
 from kept.gates.race import PRESETS, Race, looks
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Matter, hear

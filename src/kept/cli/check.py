@@ -93,15 +93,11 @@ def _command(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it
 
 
 def _decision(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    from kept.report.words import count
-
     objective, gate = told["objective"], told["gate"]
     yield "metric", f"{objective['metric']}, {objective['direction']}"
-    rollouts = count(gate["rollouts_per_candidate"], "rollout")
-    yield (
-        "gate",
-        f"{gate['name']}: keeps a gain above {gate['gain_above']:g} over {rollouts} a side",
-    )
+    yield "gate", f"{gate['name']}: {told['rule']['words']}"
+    if gate["name"] == "race":
+        yield "", ", ".join(f"{name} {value}" for name, value in told["rule"]["numbers"].items())
     if objective["constraints"]:
         yield "", f"unless one of these is broken: {', '.join(objective['constraints'])}"
     if objective["tie_breakers"]:

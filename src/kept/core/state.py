@@ -199,6 +199,7 @@ def _closed(state: State, event: StepClosed) -> State:
     memory = (*state.memory, step.reply) if isinstance(step.reply, Note) else state.memory
     spent_out = isinstance(step.reply, Skip) and step.reply.exhausted
     ledger = _settled_ledger(state, step, event)
+    told = not _open_question(event)
     if kept:
         rest, ledger = _rebased(rest, incumbent, ledger)
     return state._replace(
@@ -217,8 +218,8 @@ def _closed(state: State, event: StepClosed) -> State:
         ledger=ledger,
         pool=_pooled(state, step, event),
         given_up=verdict.reason if verdict.code == "unaffordable" else state.given_up,
-        tried=step.incumbent if isinstance(step.reply, Prove) else state.tried,
-        claimed=state.best if isinstance(step.reply, Claim) else state.claimed,
+        tried=step.incumbent if isinstance(step.reply, Prove) and told else state.tried,
+        claimed=state.best if isinstance(step.reply, Claim) and told else state.claimed,
         spend=state.spend + event.spend,
         evaluations=_remembered(state, event, {state.seed, incumbent, best}),
         sitting=_heard(state, event.t),
@@ -238,7 +239,7 @@ def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
     ledger = state.ledger
     if event.verdict.outcome == "keep" and step.turn.races:
         ledger = ledger.keep(step.ledger.tests + 1)
-    if isinstance(step.reply, Prove):
+    if isinstance(step.reply, Prove) and not _open_question(event):
         ledger = ledger._replace(promotions=ledger.promotions + 1)
     return ledger
 
@@ -250,8 +251,15 @@ def _least(state: State, event: StepClosed, incumbent: str) -> float | None:
     return min([*losses, *(() if state.least is None else (state.least,))], default=None)
 
 
+def _open_question(event: StepClosed) -> bool:
+    """Whether an outage kept the step from its answer: it may be asked again."""
+    return event.verdict.code == "indecisive"
+
+
 def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:
     verdict = event.verdict
+    if _open_question(event):
+        return state.pool
     if verdict.code == "near miss":
         return (*state.pool, NearMiss(event.step, verdict.numbers.get("estimate", 0.0)))
     if isinstance(step.reply, Proposal) and step.reply.merges:

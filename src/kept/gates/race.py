@@ -7,14 +7,14 @@ cases nobody has seen. Claim: by how much, on the sealed test. What passes the s
 small to be proven alone is a near miss: several of them are put together and raced as one.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import exp, isfinite, log
 
 from kept.core.ledger import level
 from kept.core.proposal import Ask
-from kept.core.verdict import Side, Verdict, View
+from kept.core.verdict import Side, Verdict, VerdictCode, View
 from kept.gates.bets import evidence
-from kept.gates.claim import Interval, case_gains, interval, risk_of, sign_test
+from kept.gates.case_level import Interval, case_gains, interval, risk_of, sign_test
 from kept.gates.common import broken_constraint, not_comparable
 from kept.gates.pairing import Gains, draws, gains, missing_asks, shuffled
 from kept.gates.screen import Screen
@@ -31,7 +31,7 @@ class Race:
     """Chance that a run keeps anything that is not better, and share of its keeps that are not."""
     promote_alpha: float = 0.05
     """The same for what is promoted, with the case as the unit."""
-    screen: Screen = Screen()  # noqa: RUF009 # frozen
+    screen: Screen = field(default_factory=Screen)
     aim: float = 0.24
     """The gain that a race looks for, in standard deviations of one draw: 0.12 of pass or fail."""
     patience: float = 0.7
@@ -132,20 +132,20 @@ class Race:
         """Whether the incumbent (here the challenger) is better than the best for new cases."""
         cases, tenure = shuffled(view.holdout), view.ledger.promotions
         risk = self.promote_alpha / 2 ** (view.ledger.promotions + 1) / len(self.promote_passes)
-        known = view.challenger.known.get("promote")
         for passes in self.promote_passes:
             pairs = draws(cases, passes * len(cases), tenure)
             sides = ((view.incumbent, pairs), (view.challenger, pairs))
             if asks := missing_asks(sides, "promote"):
-                # a look that was not enough, or the first
-                enough = known is not None and self._proof(view, risk).best
-                return self._proof(view, risk) if enough else asks
+                return asks
+            newest = view.challenger.known["promote"].asked == len(pairs)
+            if newest and (proof := self._proof(view, risk)).best:
+                return proof
         return self._proof(view, risk)
 
     def _proof(self, view: View, risk: float) -> Verdict:
         new, old = view.challenger.known["promote"], view.incumbent.known["promote"]
         if verdict := not_comparable(new, old, "best"):
-            return replace(verdict, outcome="skip", code="not promoted")
+            return _not_measured(verdict, "not promoted")
         found = case_gains(view, "promote", view.incumbent)
         chance, shown = risk_of(found), interval(found)
         numbers = _figures(shown, chance, risk)
@@ -162,7 +162,7 @@ class Race:
             return asks
         new, old = view.challenger.known["test"], view.incumbent.known["test"]
         if verdict := not_comparable(new, old, "seed"):
-            return replace(verdict, outcome="skip", code="claim")
+            return _not_measured(verdict, "claim")
         found = case_gains(view, "test", view.incumbent)
         shown = interval(found)
         words = f"on {len(found)} cases that nothing was tuned on: {shown}"
@@ -174,6 +174,11 @@ def _kept(view: View, words: str, numbers: dict[str, float]) -> Verdict:
     if broken := broken_constraint(view.challenger.known["decide"], view.objective):
         return Verdict("discard", f"constraint broken: {broken}", code="constraint")
     return Verdict("keep", words, numbers=numbers)
+
+
+def _not_measured(verdict: Verdict, code: VerdictCode) -> Verdict:
+    """An outage leaves the question open; what fails by itself is an answer."""
+    return verdict if verdict.code == "indecisive" else replace(verdict, outcome="skip", code=code)
 
 
 def _figures(shown: Interval, chance: float = 0.0, risk: float = 0.0) -> dict[str, float]:

@@ -1,9 +1,11 @@
 """A plan as one document: what a run would do, how it decides, the most it can use."""
 
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from kept.core.forecast import forecast
+from kept.core.plan import Plan
+from kept.gates.race import Race
 from kept.recipes import Compiled
 
 
@@ -47,6 +49,10 @@ def outline(compiled: Compiled) -> dict[str, Any]:
             "rollouts_per_candidate": most.per_step,
             "gain_above": objective.tie_tolerance,
         },
+        "rule": {
+            "words": _rule(plan, most.per_step),
+            "numbers": asdict(plan.gate) if is_dataclass(plan.gate) else {},
+        },
         "proposers": [proposer.name for proposer in plan.proposers],
         "budget": {name: n for name, n in asdict(plan.budget).items() if n is not None},
         "width": plan.width,
@@ -55,3 +61,16 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         "at_most": {"rollouts": most.rollouts, "seconds": most.seconds, "usd": most.usd},
         "warnings": list(compiled.warnings),
     }
+
+
+def _rule(plan: Plan, each: int) -> str:
+    """What the gate keeps, in words."""
+    gate, train, holdout = plan.gate, len(plan.cases.train), len(plan.cases.holdout)
+    if not isinstance(gate, Race):
+        rollouts = f"{each} rollout{'' if each == 1 else 's'}"
+        return f"keeps a gain above {plan.objective.tie_tolerance:g} over {rollouts} a side"
+    screened = f"screens on {min(train, gate.screen.cases)} train cases, then " if train else ""
+    return (
+        f"{screened}keeps what is better beyond noise on {holdout} cases, in {gate.most} passes at "
+        f"most; {plan.reserve} rollouts are set aside for the proof and the claim"
+    )

@@ -211,7 +211,8 @@ class TaskSpec(Model):
         Annotated[tuple[ProposerSpec, ...], Field(strict=False), AfterValidator(some)] | None
     ) = None
     gate: Literal["strict", "race"] = "strict"
-    race: Literal["fast", "balanced", "careful"] = "balanced"
+    race: Literal["fast", "balanced", "careful"] | None = None
+    """How much a race spends on being sure; `balanced` if it does not say."""
     guards: GuardsSpec = GuardsSpec()
     budget: BudgetSpec
     logging: LoggingSpec = LoggingSpec()
@@ -221,3 +222,9 @@ class TaskSpec(Model):
     """Rollouts in flight at once; by default one for each processor."""
     width: Count | None = None
     """Steps open at once; by default enough to keep the workers busy."""
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """No key without an effect."""
+        if said.get("race") is not None and said.get("gate") == "strict":
+            yield "`race` says how to race, and needs `gate: race`"
