@@ -149,7 +149,7 @@ def test_every_event_of_a_run_comes_back_from_its_line(world: World):
     for event in journal.events:
         assert wire.decode_event(wire.encode(event)) == event
     for step, job, outcome in journal.rollouts:
-        line = wire.decode_line(wire.encode_rollout(step, job, outcome))
+        line = wire.decode_line(wire.encode_rollouts([(step, job, outcome)]))
         assert isinstance(line, wire.RolloutLine)
         assert (line.step, *line.entry()) == (step, job, outcome)
 

@@ -29,7 +29,7 @@ def test_the_samples_hold_every_kind_of_event_edit_and_reply():
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_every_kind_of_outcome_comes_back_equal(outcome: wire.Outcome):
-    line = wire.decode_line(wire.encode_rollout(3, job("candidate"), outcome))
+    line = wire.decode_line(wire.encode_rollouts([(3, job("candidate"), outcome)]))
     assert isinstance(line, wire.RolloutLine)
     assert (line.step, *line.entry()) == (3, job("candidate"), outcome)
 

@@ -79,6 +79,11 @@ class Tally(NamedTuple):
         """The average; raises on an empty tally, which has none."""
         return self.total / self.n
 
+    def plus(self, value: float, failed: int) -> "Tally":
+        """With one more value."""
+        squares = self.squares + value * value
+        return Tally(self.n + 1, self.total + value, squares, self.failed + failed)
+
     @property
     def std(self) -> float:
         """Population standard deviation."""
@@ -156,7 +161,7 @@ def summarize(
     objective: Objective,
 ) -> Evaluation:
     """Sum outcomes up, in the order given."""
-    cases: dict[str, list[float]] = {}
+    cases: dict[str, Tally] = {}
     repeats: dict[int, list[float]] = {}
     metrics: dict[str, list[float]] = {}
     asked = missing = failed = unscored = 0
@@ -171,7 +176,6 @@ def summarize(
                 if row is None:
                     metrics[name] = [1, value, value * value, 0]
                 else:
-                    # as `_add` does, which would be a call for every rollout
                     row[0] += 1
                     row[1] += value
                     row[2] += value * value
@@ -185,15 +189,19 @@ def summarize(
             if loss is None:
                 unscored += 1
                 continue
-        _add(cases, case, loss, failure is not None)
-        _add(repeats, repeat, loss, failure is not None)
+        bad = int(failure is not None)
+        tally = cases.get(case)
+        # most cases are met once
+        one_more = Tally(1, loss, loss * loss, bad) if tally is None else tally.plus(loss, bad)
+        cases[case] = one_more
+        _add(repeats, repeat, loss, bad)
     mean = None
     if cases and not unscored:
-        mean = sum(row[1] / row[0] for row in cases.values()) / len(cases)
+        mean = sum([total / n for n, total, _, _ in cases.values()]) / len(cases)
     return Evaluation(
         candidate,
         purpose,
-        _tallies(cases),
+        cases,
         _tallies(repeats),
         _tallies(metrics),
         asked,

@@ -31,23 +31,15 @@ class Attempts:
         self.closed = False
         """Whether nothing is tried again."""
 
-    async def outcome(self, work: Work) -> Outcome:
-        """How a rollout ended, after as many tries as it took."""
-        work.started = self._clock.monotonic()
-        outcome = await self._attempt(work)
-        if outcome.failure is not None and outcome.failure.retryable:
-            outcome = await self._retry(work, outcome)
-        return outcome
-
-    async def _retry(self, work: Work, outcome: Outcome) -> Outcome:
-        """Try again, as long as that is allowed and may help."""
+    async def again(self, work: Work, outcome: Outcome) -> Outcome:
+        """Try again what ended like this, as long as that is allowed and may help."""
         try:
             while outcome.failure is not None and outcome.failure.retryable:
                 if not self._may_retry(work.tries):
                     break
                 work.tries += 1
                 await self._clock.sleep(BACKOFF * 2 ** (work.tries - 2))
-                outcome = await self._attempt(work)
+                outcome = await self.once(work)
         finally:
             # all at once: what earlier tries cost is counted only when the last one is done
             self._purse.release(0, work.tries - 1)
@@ -63,7 +55,10 @@ class Attempts:
             return False
         return True
 
-    async def _attempt(self, work: Work) -> Outcome:
+    async def once(self, work: Work) -> Outcome:
+        """One try of a rollout."""
+        if work.tries == 1:
+            work.started = self._clock.monotonic()
         job = work.job
         candidate = self._known.candidate(job.candidate_id)
         case = self._cases[job.case_id]

@@ -58,6 +58,8 @@ class Evaluator:
         self._growing = False
         self._closed = False
         self._released = asyncio.Event()
+        self._waiting = 0
+        """Asks that wait for what others hold."""
         self._first_open = 0
         self._asked: set[int] = set()
         """Open steps whose gate has asked."""
@@ -138,7 +140,11 @@ class Evaluator:
                 self._heard_from(step)
                 raise
             self._released.clear()
-            await self._released.wait()
+            self._waiting += 1
+            try:
+                await self._released.wait()
+            finally:
+                self._waiting -= 1
             return False
         return True
 
@@ -228,7 +234,10 @@ class Evaluator:
                 continue
             work.task = me
             try:
-                self._finish(work, await self._attempts.outcome(work))
+                outcome = await self._attempts.once(work)
+                if outcome.failure is not None and outcome.failure.retryable:
+                    outcome = await self._attempts.again(work, outcome)
+                self._finish(work, outcome)
             except asyncio.CancelledError:
                 # Unless it is closing time, it was for this pair's sake only: nobody waits for it.
                 if not me.cancelling():
@@ -320,7 +329,8 @@ class Evaluator:
         if self._works.get(work.job) is work:
             del self._works[work.job]
             self._purse.release(1)
-            self._released.set()
+            if self._waiting:
+                self._released.set()
 
     def _abandon(self, order: Order) -> None:
         for work in self._works.values():

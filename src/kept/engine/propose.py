@@ -62,7 +62,8 @@ class Proposing:
         """A step's reply is in the journal: those behind it may look at it, its calls are done."""
         self._journal.forget_calls(f"propose/{number}")
         self._replies[number] = reply
-        self._event(number).set()
+        if number in self._told:
+            self._told[number].set()
 
     def forget(self, closed: int) -> None:
         """A step closed; nobody opened from now on looks back to it."""
@@ -86,7 +87,7 @@ class Proposing:
         open_proposals: list[Proposal] = []
         if proposer.serial:
             for elder in elders:
-                if elder >= self._first_open:
+                if elder >= self._first_open and elder not in self._replies:
                     await self._event(elder).wait()
                 reply = self._replies.get(elder)
                 if isinstance(reply, Proposal):
@@ -165,7 +166,10 @@ class Proposing:
         return Answer(ask, outcomes, traces)
 
     def _event(self, number: int) -> asyncio.Event:
-        return self._told.setdefault(number, asyncio.Event())
+        told = self._told.get(number)
+        if told is None:
+            told = self._told[number] = asyncio.Event()
+        return told
 
 
 def _crash(error: BaseException) -> Failure:

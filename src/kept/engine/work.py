@@ -23,47 +23,35 @@ class Order:
 class Work:
     """One pair to be rolled out."""
 
-    __slots__ = (
-        "called",
-        "ended",
-        "job",
-        "orders",
-        "outcome",
-        "pair",
-        "rollout",
-        "scope",
-        "scope_usage",
-        "started",
-        "step",
-        "task",
-        "tries",
-        "usage",
-    )
+    # what is the same for all of them at first stands here, not in every one: there are so many
+    task: asyncio.Task[None] | None = None
+    started = 0.0
+    ended = 0.0
+    tries = 1
+    scope: JournalScope | None = None
+    """Of the try that is under way."""
+    called = False
+    """Whether calls were made through its scopes."""
+    rollout: Rollout | None = None
+    usage: Usage = FREE
+    scope_usage: Usage = FREE
+    outcome: Outcome | None = None
+    """Set when it is done, a moment before it is written and told."""
 
     def __init__(self, job: Job, pair: Pair, step: int, order: Order) -> None:
         self.job = job
         self.pair = pair
         self.step = step
         self.orders = [order]
-        self.task: asyncio.Task[None] | None = None
-        self.started = 0.0
-        self.ended = 0.0
-        self.tries = 1
-        self.scope: JournalScope | None = None
-        """Of the try that is under way."""
-        self.called = False
-        """Whether calls were made through its scopes."""
-        self.rollout: Rollout | None = None
-        self.usage: Usage = FREE
-        self.scope_usage: Usage = FREE
-        self.outcome: Outcome | None = None
-        """Set when it is done, a moment before it is written and told."""
 
     @property
     def payer(self) -> int:
         """The step that pays for it: the one that asked first, or one that joined and is left."""
-        steps = [order.step for order in self.orders]
-        return self.step if self.step in steps or not steps else steps[0]
+        orders = self.orders
+        if not orders or orders[0].step == self.step:
+            return self.step
+        steps = [order.step for order in orders]
+        return self.step if self.step in steps else steps[0]
 
 
 class Queue:

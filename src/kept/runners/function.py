@@ -48,7 +48,10 @@ class FunctionRunner:
         """Call the function once."""
         args = (candidate, case.data) if self._takes_case else (candidate,)
         try:
-            if self._timeout is None:
+            if self._timeout is None and self._threads is None:
+                # not by `_call`: that is one more coroutine for every rollout
+                answer = await self._function(*args)
+            elif self._timeout is None:
                 answer = await self._call(args)
             else:
                 work = asyncio.ensure_future(self._call(args))
@@ -68,6 +71,8 @@ class FunctionRunner:
             raise
         except Exception as error:  # noqa: BLE001 # the port wrapper: a user's exception is a value
             return failure_of(error)
+        except BaseException as error:  # noqa: BLE001 # what must pass is raised again in there
+            return failure_of(_tamed(error))
         return self._rollout(answer)
 
     async def _call(self, args: tuple[object, ...]) -> Any:  # noqa: ANN401 # the function's
@@ -75,17 +80,10 @@ class FunctionRunner:
             if self._threads is None:
                 return await self._function(*args)
             return await self._threads.call(self._function, *args)
-        except asyncio.CancelledError as error:
-            me = asyncio.current_task()
-            if me is None or me.cancelling():
-                raise
-            # nobody cancelled us: something that the function waits for was cancelled
-            raise RuntimeError(f"CancelledError: {error}") from error
+        except Exception:
+            raise
         except BaseException as error:
-            if isinstance(error, Exception | KeyboardInterrupt | GeneratorExit):
-                raise
-            # a task that lets it through takes the event loop with it, and so the whole run
-            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+            raise _tamed(error) from error
 
     async def close(self) -> None:
         """End the threads; one that is still in the user's code cannot be stopped, only left."""
@@ -126,6 +124,21 @@ def failure_of(error: Exception) -> Failure:
     if isinstance(error, (ConnectionError, TimeoutError)):
         return Failure("network", "infrastructure", message, detail)
     return Failure("crash", "candidate", message, detail)
+
+
+def _tamed(error: BaseException) -> RuntimeError:
+    """An exception that a task must not let through, as one that it may; raises what must pass.
+
+    A task that lets it through takes the event loop with it, and so the whole run.
+    """
+    if isinstance(error, KeyboardInterrupt | GeneratorExit):
+        raise error
+    if isinstance(error, asyncio.CancelledError):
+        me = asyncio.current_task()
+        if me is None or me.cancelling():
+            raise error
+        # nobody cancelled us: something that the function waits for was cancelled
+    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _wants_case(function: Evaluate) -> bool:

@@ -39,6 +39,9 @@ R = TypeVar("R", bound=Priced)
 SYNC_EVERY = 0.1
 """Seconds between two syncs: verdicts that fall between them share one."""
 
+ROWS = 32
+"""Rows of the index of steps that are written together."""
+
 INLINE = 2048
 """Replies up to this many bytes stand in the rollout file itself."""
 
@@ -70,6 +73,8 @@ class RunJournal:
         self._rollouts = Appender(folder / "rollouts.jsonl")
         mend_steps(folder)
         self._steps = Appender(folder / STEPS)
+        self._rows: list[bytes] = []
+        """Of the index of steps, yet to be written: a reader makes those that it lacks."""
         self._pack = Pack(folder, writable=True)
         self._calls: defaultdict[str, defaultdict[str, list[wire.CallLine]]] = defaultdict(
             lambda: defaultdict(list)
@@ -102,21 +107,22 @@ class RunJournal:
         self._pack.flush()
         at = self._spine.write(line)
         if isinstance(event, StepClosed):
-            self._steps.write(self._clean(wire.encode(row_of(event, at, len(line)))) + b"\n")
+            self._rows.append(self._clean(wire.encode(row_of(event, at, len(line)))) + b"\n")
+            if len(self._rows) >= ROWS:
+                self._write_rows()
+
+    def _write_rows(self) -> None:
+        rows, self._rows = self._rows, []
+        self._steps.write(b"".join(rows))
 
     def record(self, rows: Sequence[tuple[int, Job, Outcome]]) -> None:
         """Write finished pairs, in one go."""
-        lines = b"".join([self._line(*row) for row in rows])
+        lines = self._clean(wire.encode_rollouts(rows))
+        if b":null" in lines:
+            for line in lines.splitlines():
+                check_readable(line)
         self._pack.flush()
         self._rollouts.write(lines)
-
-    def _line(self, step: int, job: Job, outcome: Outcome) -> bytes:
-        line = wire.encode_rollout(step, job, outcome)
-        if self._secrets:
-            line = self._clean(line)
-        if b":null" in line:
-            check_readable(line)
-        return line + b"\n"
 
     def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
         """Every recorded outcome of these candidates, oldest first."""
@@ -201,6 +207,7 @@ class RunJournal:
             with self._syncing:
                 try:
                     self._pack.flush()
+                    self._write_rows()
                     self._sync_now()
                 finally:
                     for part in (self._spine, self._rollouts, self._steps):

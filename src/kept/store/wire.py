@@ -5,7 +5,7 @@ because there may be a million of them.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -172,21 +172,27 @@ def decode_line(line: bytes) -> RolloutLine | CallLine:
     return msgspec.convert(plain, RolloutLine | CallLine)
 
 
-def encode_rollout(step: int, job: Job, outcome: Outcome) -> bytes:
-    """The line of one pair."""
-    return encode(
-        RolloutLine(
-            step,
-            job.candidate_id,
-            job.purpose,
-            job.case_id,
-            job.repeat,
-            outcome.metrics,  # pyright: ignore[reportArgumentType] # any mapping encodes alike
-            outcome.seconds,
-            outcome.failure,
-            outcome.findings,
-            outcome.usage,
-            outcome.tries,
-            outcome.trace,
-        )
+def encode_rollouts(rows: Iterable[tuple[int, Job, Outcome]]) -> bytes:
+    """The lines of finished pairs, each with its newline."""
+    lines = [_rollout_line(step, job, outcome) for step, job, outcome in rows]
+    try:
+        return _encoder.encode_lines(lines)
+    except UnicodeEncodeError:
+        return b"".join([encode(line) + b"\n" for line in lines])
+
+
+def _rollout_line(step: int, job: Job, outcome: Outcome) -> RolloutLine:
+    return RolloutLine(
+        step,
+        job.candidate_id,
+        job.purpose,
+        job.case_id,
+        job.repeat,
+        outcome.metrics,  # pyright: ignore[reportArgumentType] # any mapping encodes alike
+        outcome.seconds,
+        outcome.failure,
+        outcome.findings,
+        outcome.usage,
+        outcome.tries,
+        outcome.trace,
     )
