@@ -6,6 +6,7 @@ from math import exp
 
 import pytest
 
+from kept.core.asked import Asked, note_asked
 from kept.core.ledger import Ledger, level
 from kept.core.rollout import Failure
 from kept.core.score import Outcome
@@ -181,3 +182,22 @@ def test_the_presets_are_points_on_one_rule():
     assert set(PRESETS) == {"fast", "balanced", "careful"}
     assert PRESETS["balanced"] == Race()
     assert PRESETS["careful"].alpha < PRESETS["balanced"].alpha
+
+
+def proof_after(tests: int) -> Verdict:
+    """What a proof says of the same draws when so many were raced before it."""
+    asked: Asked = {}
+    heard = matter(0.8, 0.55)
+    while True:
+        view = replace(heard.view(asked), ledger=Ledger(tests, (tests,)))
+        answer = Race(promote_passes=(2,)).prove(view)
+        if isinstance(answer, Verdict):
+            return answer
+        assert note_asked(asked, answer)
+
+
+def test_a_proof_asks_more_of_what_was_chosen_among_many():
+    first, late = proof_after(1), proof_after(10_000)
+    assert first.numbers["gain"] == late.numbers["gain"]
+    assert (first.best, late.best) == (True, False)
+    assert first.numbers["alpha_promote"] == pytest.approx(1e4 * late.numbers["alpha_promote"])

@@ -21,19 +21,19 @@ LEAST = 0.04
 class Screen:
     """How much a proposal has to show, and how soon."""
 
-    cited: int = 4
+    cited: int = 6
     """Draws of each case that it cites."""
     most_cited: int = 2
-    steps: tuple[tuple[int, float], ...] = ((15, 0.0), (30, 0.08))
+    steps: tuple[tuple[int, float], ...] = ((10, 0.0), (25, 0.06), (60, 0.12))
     """Draws, and the gain they must show."""
-    fixes: float = 0.9
+    fixes: float = 0.8
     """A gain on the cited cases that earns trust: then less is asked of the others."""
     breaks: float = -0.2
     """A gain on the cited cases below which nothing else is looked at."""
-    trust: float = 0.1
+    trust: float = 0.3
     """By how much less."""
-    passes: int = 4
-    """Over the incumbent."""
+    passes: int = 8
+    """Over the incumbent: what is off in its draws is off for every proposal that meets them."""
     cases: int = 30
     """Of train that are looked at."""
     typical: float = 0.16
@@ -67,8 +67,10 @@ class Screen:
             if floor is None:
                 if fixed < self.breaks * shown.spread:
                     return _drop(fixed, len(mine), "that it cites")
-            elif shown.mean < (floor - self._trust(fixed, shown)) * shown.spread:
-                return _drop(shown.mean, len(mine), "to learn from")
+            else:
+                trusted = fixed >= self.fixes * shown.spread > 0
+                if shown.mean < (floor - trusted * self.trust) * shown.spread:
+                    return _drop(shown.mean, len(mine), "to learn from")
         return self._passed(view, gains(view, "screen"))
 
     def most_asked(self, train: int) -> int:
@@ -85,9 +87,6 @@ class Screen:
         bar = by_case(view.incumbent.losses.get("screen", {}), view.objective.scale)
         found = [bar[case] - loss for case, loss in mine.items() if case in bar]
         return sum(found) / len(found) if found else 0.0
-
-    def _trust(self, fixed: float, shown: Gains) -> float:
-        return self.trust if fixed >= self.fixes * shown.spread > 0 else 0.0
 
     def _passed(self, view: View, shown: Gains) -> Verdict | None:
         noise = 1 / shown.answers[0] + 1 / shown.answers[1]
