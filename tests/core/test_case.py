@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept.core.case import Case, Cases, case_text, find_overlaps, implicit_cases, split_cases
+from kept.core.case import (
+    SPLITS,
+    Case,
+    Cases,
+    case_text,
+    find_overlaps,
+    implicit_cases,
+    split_cases,
+    stratum,
+)
 
 SENTENCE = "the quick brown fox jumps over a lazy dog while nobody looks"
 
@@ -186,3 +195,33 @@ def test_the_fingerprint_changes_with_ids_contents_and_splits():
 def test_the_text_of_a_case_does_not_depend_on_the_order_of_its_keys():
     assert case_text(Case("a", {"x": 1, "y": "ü"})) == case_text(Case("a", {"y": "ü", "x": 1}))
     assert case_text(Case("a", "as it is")) == "as it is"
+
+
+def mixed_cases(**counts: int) -> list[Case]:
+    kinds = [kind for kind, count in counts.items() for _ in range(count)]
+    return [Case(f"c{n}", {"kind": kind, "n": n}) for n, kind in enumerate(kinds)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_stratified_split_shares_out_every_value_alike(seed: int):
+    cases = mixed_cases(easy=60, hard=30, rare=10)
+    found = split_cases(cases, (3, 5, 2), seed, strata="kind")
+    assert [len(found.of(split)) for split in SPLITS] == [30, 50, 20]
+    for kind, count in {"easy": 60, "hard": 30, "rare": 10}.items():
+        for split, share in zip(SPLITS, (0.3, 0.5, 0.2), strict=True):
+            mine = sum(stratum(case, "kind") == f'"{kind}"' for case in found.of(split))
+            assert abs(mine - count * share) <= 1
+
+
+def test_a_stratified_split_still_depends_on_the_seed_and_holds_every_case_once():
+    cases = mixed_cases(a=20, b=20)
+    one, two = (split_cases(cases, (1, 1, 1), seed, strata="kind") for seed in (1, 2))
+    assert one != two
+    assert {*one.by_id} == {case.id for case in cases}
+    assert sum(len(one.of(split)) for split in SPLITS) == len(cases)
+
+
+def test_cases_without_the_field_are_a_stratum_of_their_own():
+    cases = [*mixed_cases(a=10), *(Case(f"x{n}", "a text") for n in range(10))]
+    found = split_cases(cases, (0, 1, 1), strata="kind")
+    assert sum(case.id.startswith("x") for case in found.holdout) == 5

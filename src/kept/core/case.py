@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 Split = Literal["train", "holdout", "test"]
 SPLITS: tuple[Split, ...] = ("train", "holdout", "test")
@@ -95,16 +95,18 @@ def _name_of(value: object) -> str:
     return type(value).__qualname__
 
 
-def split_cases(cases: Sequence[Case], ratio: Sequence[int], seed: int = 0) -> Cases:
+def split_cases(
+    cases: Sequence[Case], ratio: Sequence[int], seed: int = 0, strata: str | None = None
+) -> Cases:
     """Share cases among train, holdout and test by ratio.
 
     A case's place depends on its own id and the seed, not on its neighbours, so adding a case
-    at the end of the file moves few others.
+    at the end of the file moves few others. With `strata`, a field of the cases, each split gets
+    its share of every value of that field, as nearly as whole cases allow.
     """
     total = sum(ratio)
     if len(ratio) != len(SPLITS) or total <= 0 or min(ratio) < 0:
         raise ValueError("a split needs three parts train:holdout:test, none negative")
-    shuffled = sorted(cases, key=lambda case: _place(case, seed))
     exact = [len(cases) * part / total for part in ratio]
     counts = [int(share) for share in exact]
     # largest remainder gets what rounding down left over
@@ -117,14 +119,31 @@ def split_cases(cases: Sequence[Case], ratio: Sequence[int], seed: int = 0) -> C
         if ratio[at] and not counts[at] and counts[richest] > 1:
             counts[at] += 1
             counts[richest] -= 1
-    chosen: list[tuple[Case, ...]] = []
-    at = 0
-    order = {case.id: n for n, case in enumerate(cases)}
-    for count in counts:
-        part = sorted(shuffled[at : at + count], key=lambda c: order[c.id])
-        chosen.append(tuple(part))
-        at += count
-    return Cases(*chosen)
+    shuffled = sorted(cases, key=lambda case: _place(case, seed))
+    where = _in_turn(counts) if strata else [at for at in range(3) for _ in range(counts[at])]
+    if strata:
+        shuffled.sort(key=lambda case: stratum(case, strata))
+    split_of = {case.id: at for case, at in zip(shuffled, where, strict=True)}
+    return Cases(*(tuple(case for case in cases if split_of[case.id] == at) for at in range(3)))
+
+
+def stratum(case: Case, field: str) -> str:
+    """The value of a field by which cases are shared out; those without it are one stratum."""
+    data = case.data
+    value = cast("Mapping[str, object]", data).get(field) if isinstance(data, Mapping) else None
+    return "" if value is None else json.dumps(value, sort_keys=True, default=_name_of)
+
+
+def _in_turn(counts: Sequence[int]) -> list[int]:
+    """Parts by turns, so that any run of cases in a row is shared out as all of them are."""
+    total = sum(counts)
+    given = [0] * len(counts)
+    turns: list[int] = []
+    for nth in range(1, total + 1):
+        at = max(range(len(counts)), key=lambda i: (counts[i] * nth / total - given[i], counts[i]))
+        given[at] += 1
+        turns.append(at)
+    return turns
 
 
 def _place(case: Case, seed: int) -> bytes:

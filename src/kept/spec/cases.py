@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from kept.core.case import Case, Cases, case_text, find_overlaps, split_cases
+from kept.core.case import Case, Cases, case_text, find_overlaps, split_cases, stratum
 from kept.errors import Problem
 from kept.spec.load import said, section
 from kept.spec.source import Source, shown
@@ -24,7 +24,11 @@ def read_cases(source: Source) -> Cases | None:
     cases = _read(source, str(file)) if readable else None
     if cases is None or spec is None or not decides:
         return None
-    split = split_cases(cases, spec.ratio, spec.seed)
+    if spec.stratify is not None and not any(stratum(case, spec.stratify) for case in cases):
+        message = f"no case has a field `{spec.stratify}`"
+        source.report(("cases", "stratify"), message, "name a field that the cases have")
+        return None
+    split = split_cases(cases, spec.ratio, spec.seed, spec.stratify)
     if not split.holdout:
         message = f"`{spec.split}` of {len(cases)} cases leaves no holdout case to decide by"
         source.report(("cases", "split"), message, "add cases, or give holdout a larger share")

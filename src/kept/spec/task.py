@@ -178,6 +178,8 @@ class CasesSpec(Model):
     split: Annotated[str, AfterValidator(_ratio)] = "3:5:2"
     """Shares of train, holdout and test."""
     seed: int = 0
+    stratify: Text | None = None
+    """A field of the cases; every split gets its share of each of its values."""
 
     @property
     def ratio(self) -> tuple[int, ...]:
