@@ -55,3 +55,8 @@ def test_a_result_counts_proposals_and_not_the_turns_of_a_dry_proposer(tmp_path:
 
 def size(candidate: kept.Candidate) -> float:
     return float(len(candidate.text))
+
+
+def test_one_proposal_is_told_as_one(tmp_path: Path):
+    result = kept.optimize("a", size, proposers=["aa"], home=tmp_path)
+    assert str(result) == "1 → 2 in 1 proposal, 1 kept, 2 rollouts"

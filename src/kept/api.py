@@ -17,6 +17,7 @@ from kept.core.plan import Plan, fill_width
 from kept.core.ports import Gate, Guard, Sink
 from kept.core.schedule import RoundRobin
 from kept.core.state import State
+from kept.core.words import count
 from kept.errors import RunError, SetupError
 from kept.recipes.function import (
     ProposerLike,
@@ -65,7 +66,8 @@ class Result:
     def _tried(self) -> str:
         state = self.state
         proposals = sum(not step.verdict.idle for step in state.closed)
-        return f"{proposals} proposals, {state.keeps} kept, {state.spend.rollouts} rollouts"
+        rollouts = count(state.spend.rollouts, "rollout")
+        return f"{count(proposals, 'proposal')}, {state.keeps} kept, {rollouts}"
 
 
 def optimize(  # noqa: PLR0913 # one function is the whole API; all but three have defaults

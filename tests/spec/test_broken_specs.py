@@ -152,7 +152,7 @@ def test_a_broken_line_is_named_with_what_is_wrong_about_it(
         ("cases: {file: gone.jsonl}", "task.yaml:7 cases.file: cannot read `gone.jsonl`: No such file or directory"),
         ("cases: {file: four.jsonl, split: 1:2}", "task.yaml:7 cases.split: `1:2` is not a split; write train:holdout:test, as in 3:5:2"),
         ("cases: {file: four.jsonl, split: 1:0:1}", "task.yaml:7 cases.split: `1:0:1` leaves no holdout case to decide by"),
-        ("cases: {file: one.jsonl, split: 8:1:1}", "task.yaml:7 cases.split: `8:1:1` of 1 cases leaves no holdout case to decide by (hint: add cases, or give holdout a larger share)"),
+        ("cases: {file: one.jsonl, split: 8:1:1}", "task.yaml:7 cases.split: `8:1:1` of 1 case leaves no holdout case to decide by (hint: add cases, or give holdout a larger share)"),
         ("cases: {file: none.jsonl}", "task.yaml:7 cases.file: `none.jsonl` holds no cases"),
         ("cases: {file: bad.jsonl}", "bad.jsonl:2 not JSON: Expecting property name enclosed in double quotes"),
         ("cases: {file: twice.jsonl}", "twice.jsonl:3 the id `a` stands twice (also 1)"),

@@ -19,6 +19,7 @@ from kept.core.schedule import budget_stop, too_many_failures
 from kept.core.score import Outcome
 from kept.core.state import OpenStep, State, advance
 from kept.core.verdict import Verdict
+from kept.core.words import count
 from kept.engine.evaluate import LAST, Evaluator
 from kept.engine.interrupt import Interrupt
 from kept.engine.judge import Ground, Judge, Judged, duplicate
@@ -166,7 +167,7 @@ class Loop:
         minutes = self._plan.budget.max_minutes
         if minutes is None or not self._plan.reserve or elapsed < minutes * 60 * MAIN_PART:
             return None
-        return StopReason("minutes", f"of {minutes:g} minutes, what is left is for the end")
+        return StopReason("minutes", f"of {count(minutes, 'minute')}, what is left is for the end")
 
     def _may_finish(self, reason: StopReason) -> bool:
         """Give up what can no longer be paid, if there is something to do at the end."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from kept.core.words import count
 from kept.report.summary import Summary
-from kept.report.words import count
 
 GATES = {
     "strict": "The gate `strict` compares one evaluation a side: a lucky draw of a noisy evaluator "

@@ -14,6 +14,7 @@ from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score, Severity
+from kept.core.words import count
 from kept.sandbox import MAX_TEXT, Command
 from kept.sandbox.command import MIB
 from kept.scorers.printed import last_object
@@ -55,7 +56,7 @@ class CommandScorer:
         if isinstance(ended, Failure):
             return ended
         if ended.timed_out:
-            message = f"the scorer did not end within {self._command.timeout:g} seconds"
+            message = f"the scorer did not end within {count(self._command.timeout, 'second')}"
             return Failure("harness", "infrastructure", message, ended.detail())
         if not ended.ok:
             message = f"the scorer failed: {ended}"

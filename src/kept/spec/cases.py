@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kept.core.case import Case, Cases, case_text, find_overlaps, split_cases
+from kept.core.words import count
 from kept.errors import Problem
 from kept.spec.load import said, section
 from kept.spec.source import Source, shown
@@ -26,7 +27,9 @@ def read_cases(source: Source) -> Cases | None:
         return None
     split = split_cases(cases, spec.ratio, spec.seed)
     if not split.holdout:
-        message = f"`{spec.split}` of {len(cases)} cases leaves no holdout case to decide by"
+        message = (
+            f"`{spec.split}` of {count(len(cases), 'case')} leaves no holdout case to decide by"
+        )
         source.report(("cases", "split"), message, "add cases, or give holdout a larger share")
         return None
     return split
@@ -108,8 +111,8 @@ def _list(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]]
 
 def _cases(source: Source, path: Path, values: Iterator[tuple[int, object]]) -> Iterator[Case]:
     places: dict[str, int] = {}
-    for count, (place, value) in enumerate(values):
-        id_ = _id(value, count)
+    for number, (place, value) in enumerate(values):
+        id_ = _id(value, number)
         if id_ is None:
             _report(source, path, place, "`id` is neither a text nor a whole number")
             continue
