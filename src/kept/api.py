@@ -18,6 +18,7 @@ from kept.core.ports import Gate, Guard, Sink
 from kept.core.schedule import RoundRobin
 from kept.core.state import State
 from kept.core.words import count
+from kept.engine.stopping import no_bounds
 from kept.errors import RunError, SetupError
 from kept.recipes.function import (
     ProposerLike,
@@ -179,7 +180,10 @@ def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> R
     if stopped.kind == "interrupted":
         raise KeyboardInterrupt(f"run {folder.name} stopped; go on with resume={folder.name!r}")
     if stopped.kind == "error":
-        raise RunError(stopped.message, hint=f"`kept show {folder}` tells what happened")
+        hint = f"`kept show {folder}` tells what happened"
+        if no_bounds(state) is not None:
+            hint = f"pass bounds=(least, greatest), of which a failure counts as the worst; {hint}"
+        raise RunError(stopped.message, hint=hint)
     best = plan.seed
     if state.best != best.id:
         run = Run(folder)

@@ -36,6 +36,8 @@ def headline_words(summary: Summary) -> str:
         return f"{summary.metric} {change(summary)}"
     if not summary.steps:
         return "nothing was judged yet"
+    if summary.seed_value is None:
+        return "nothing was kept, and the seed has no score"
     return f"nothing beat the seed: {summary.metric} {change(summary)}"
 
 
