@@ -94,10 +94,10 @@ class PythonScorer:
         return child, frozenset(hello["wants"])
 
     def _read(self, result: object, rollout: Rollout) -> Score | Failure:
+        fields = Fields(metric=self._metric)
         if isinstance(result, int | float):
-            return read_score({self._metric: result}, rollout)
+            return read_score({self._metric: result}, rollout, fields)
         if isinstance(result, dict):
-            fields = Fields(metric=self._metric)
             return read_score(cast("dict[str, object]", result), rollout, fields)
         what = f"{result!r:.80}, not a number or a mapping"
         return _failure(f"`{self._function.target}` returned {what}")
