@@ -24,6 +24,7 @@ from kept.proposers.numeric import Numeric
 from kept.proposers.prune import Prune
 from kept.proposers.space import Axis, Choices, Numbers, Space
 from kept.proposers.variants import Variant, Variants
+from kept.recipes.scripts import check_script
 from kept.sandbox import Command
 from kept.spec.files import Alternative, read_alternatives
 from kept.spec.proposers import (
@@ -250,6 +251,7 @@ def _command(source: Source, loc: Loc, spec: CommandProposerSpec) -> Make:
     folder = source.folder / spec.cwd
     if not folder.is_dir():
         source.report((*loc, "cwd"), f"there is no folder `{spec.cwd}`")
+    check_script(source, loc)
 
     def make(name: str, tools: Tools) -> Proposer:
         command = tools.hold(Command(spec.command, folder, spec.timeout_seconds))
