@@ -1,11 +1,15 @@
 """What `kept.optimize` refuses, and in which words."""
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import kept
+from kept.cli.main import cli
 
 CASE = kept.Case("a", 1)
 
@@ -60,3 +64,25 @@ def size(candidate: kept.Candidate) -> float:
 def test_one_proposal_is_told_as_one(tmp_path: Path):
     result = kept.optimize("a", size, proposers=["aa"], home=tmp_path)
     assert str(result) == "1 → 2 in 1 proposal, 1 kept, 2 rollouts"
+
+
+def test_a_result_has_the_spend_that_show_and_runs_tell_though_steps_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KEPT_HOME", str(tmp_path))
+    budget = kept.Budget(max_failures=1)
+    texts = ["bad", "aa", "aaa"]
+    result = kept.optimize("a", unless_bad, proposers=texts, budget=budget, width=3)
+    assert result.state.open
+    assert result.spend.rollouts > result.state.spend.rollouts
+    shown = json.loads(CliRunner().invoke(cli, ["show", "--json"]).stdout)["spend"]
+    (listed,) = json.loads(CliRunner().invoke(cli, ["runs", "--json"]).stdout)
+    assert result.spend.rollouts == shown["rollouts"] == listed["rollouts"]
+    assert f"{result.spend.rollouts} rollouts" in str(result)
+
+
+def unless_bad(candidate: kept.Candidate) -> float:
+    if candidate.text == "bad":
+        raise ValueError(candidate.text)
+    time.sleep(0.02)  # so that others are under way when it is over
+    return float(len(candidate.text))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.budget import Budget, StopReason
+from kept.core.budget import Budget, Spend, StopReason
 from kept.core.case import Cases
 from kept.core.objective import Objective
 from kept.core.plan import Plan, fill_width
@@ -37,6 +37,7 @@ from kept.runs import Ended, Watch, resume, start
 from kept.scorers.recorded import RecordedScorer
 from kept.store.home import Home
 from kept.store.reader import Run
+from kept.store.spent import spend_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Result:
     best_value: float | None
     stopped: StopReason
     state: State
+    spend: Spend
+    """All that was used, also by steps that have no verdict yet."""
 
     @property
     def improved(self) -> bool:
@@ -67,7 +70,7 @@ class Result:
     def _tried(self) -> str:
         state = self.state
         proposals = sum(not step.verdict.idle for step in state.closed)
-        rollouts = count(state.spend.rollouts, "rollout")
+        rollouts = count(self.spend.rollouts, "rollout")
         return f"{count(proposals, 'proposal')}, {state.keeps} kept, {rollouts}"
 
 
@@ -193,7 +196,17 @@ def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> R
     from kept.store.index import values
 
     seed_value, best_value = values(state)
-    return Result(folder.name, folder, plan.seed, best, seed_value, best_value, stopped, state)
+    return Result(
+        run=folder.name,
+        folder=folder,
+        seed=plan.seed,
+        best=best,
+        seed_value=seed_value,
+        best_value=best_value,
+        stopped=stopped,
+        state=state,
+        spend=spend_of(folder, state),
+    )
 
 
 def _inside_a_loop() -> bool:
