@@ -123,7 +123,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             needed for `Budget(max_usd=…)`.
         width: steps open at once; by default enough to keep the workers busy.
         random_seed: for splits and for what proposers draw.
-        home: the folder for runs; by default the `.kept` found from here upwards.
+        home: the folder for runs; by default the `.kept` found from here upwards, or made here.
         resume: id of a run to go on with, or `last`.
         sinks: told of every event.
     """

@@ -195,6 +195,25 @@ def test_a_seed_that_never_runs_is_named_with_its_cause_however_few_candidates_t
     assert "kept resume" not in called.stderr, "what failed is not tried again"
 
 
+def test_an_error_is_told_once(here: Path):
+    write_task(here, score="echo no rubric >&2; exit 1")
+    called = kept("optimize", "task.yaml", "-q")
+    assert called.code == 3
+    assert (called.stdout + called.stderr).count("no rubric") == 1
+    assert ", stopped by an error\n" in called.stdout
+    assert "no rubric" in kept("show").stdout
+
+
+def test_the_answer_says_where_the_run_is(here: Path):
+    (here / ".kept").mkdir()
+    below = here / "deep" / "task"
+    write_task(below)
+    called = kept("optimize", "deep/task/task.yaml")
+    (folder,) = (here / ".kept" / "runs").iterdir()
+    assert f"\nfolder     .kept/runs/{folder.name}\n" in called.stdout
+    assert not (below / ".kept").exists()
+
+
 def test_a_seed_that_fails_on_some_cases_needs_bounds(here: Path):
     write_task(here, run=f"grep -q 3 $KEPT_CASE && exit 1; {RUN}")
     (here / "cases.jsonl").write_text("".join(f"{n}\n" for n in range(10)))

@@ -85,7 +85,9 @@ def _report(folder: Path) -> Summary:
 
 def answer_text(told: Summary) -> str:
     """What came of it, and where to look further."""
-    rows = facts(told)
+    # an error is told on stderr, with what to do about it
+    rows = facts(told, reason=told.stopped is None or told.stopped.kind != "error")
+    rows.append(("folder", path_from_here(told.folder)))
     if told.improved:
         rows.append(("best", path_from_here(told.folder / "best")))
     rows.append(("look", command_for("report", told.folder)))

@@ -35,9 +35,9 @@ def pairs(rows: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"{name:<11}{text}".rstrip() for name, text in rows)
 
 
-def facts(told: Summary) -> list[tuple[str, str]]:
-    """What a run is and what it used."""
-    why = f": {told.stopped.message}" if told.stopped else ""
+def facts(told: Summary, *, reason: bool = True) -> list[tuple[str, str]]:
+    """What a run is and what it used, with or without the reason why it stopped."""
+    why = f": {told.stopped.message}" if told.stopped and reason else ""
     counts = verdict_counts(told)
     return [
         ("run", f"{told.run}, {told.status}{why}"),
