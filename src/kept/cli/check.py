@@ -22,8 +22,9 @@ MAX_ARTIFACTS = 20
 def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     """Say what a run of SPEC would do, and the most it can cost.
 
-    Reads the spec and every file it names, and tells all that is wrong. Starts nothing, writes
-    nothing and spends nothing.
+    Reads the spec and every file it names, and tells all that is wrong. Runs neither runner nor
+    scorer nor proposer, writes nothing and spends nothing. Of your code only a Python function that
+    scores is looked at by importing it.
     """
     from kept.cli import output
     from kept.cli.problems import told_as_json

@@ -121,6 +121,7 @@ def _report_tag(source: Source, place: Place, given: object, ctx: Mapping[str, A
 
 
 def _advice(key: str, known: list[str]) -> str:
-    longer = [name for name in known if name.startswith(key)]
-    near = longer if len(longer) == 1 else get_close_matches(key, known, n=1, cutoff=0.7)
+    # the beginning of one alone, or its letters in another order
+    likely = [name for name in known if name.startswith(key) or sorted(name) == sorted(key)]
+    near = likely if len(likely) == 1 else get_close_matches(key, known, n=1, cutoff=0.7)
     return f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"
