@@ -20,11 +20,10 @@ from kept.core.state import State
 from kept.core.words import count
 from kept.engine.stopping import no_bounds
 from kept.errors import RunError, SetupError
+from kept.recipes.call import check_call
 from kept.recipes.function import (
     ProposerLike,
     artifact_texts,
-    check_types,
-    check_words,
     make_cases,
     make_gate,
     make_guards,
@@ -127,10 +126,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         resume: id of a run to go on with, or `last`.
         sinks: told of every event.
     """
-    check_types(artifact, evaluate, proposers)
-    check_words(gate, budget, direction)
-    if workers < 1 or (width is not None and width < 1):
-        raise SetupError("`workers` and `width` are 1 or more")
+    check_call(locals())
     case_set = make_cases(cases, split, random_seed)
     made = tuple(make_proposers(artifact_texts(artifact), proposers))
     if len({proposer.name for proposer in made}) < len(made):

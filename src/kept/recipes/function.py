@@ -1,7 +1,4 @@
-"""What a call of `kept.optimize` is given, checked and made into the parts of a plan.
-
-What a type checker would have refused is refused here too, before it means something else.
-"""
+"""What a call of `kept.optimize` is given, made into the parts of a plan."""
 
 import hashlib
 import inspect
@@ -11,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from kept.core.budget import Budget
 from kept.core.case import Case, Cases, fault_in, find_overlaps, implicit_cases, split_cases
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Guard, Proposer, Proving
+from kept.core.words import count
 from kept.errors import SetupError
 from kept.gates import Strict
 from kept.proposers.function import FunctionProposer
@@ -26,29 +23,6 @@ ProposerLike = Proposer | Callable[..., Any] | str
 """A proposer, a function of the brief, or a text to try."""
 
 
-def check_types(artifact: object, evaluate: object, proposers: object) -> None:
-    """Refuse what a type checker would have refused, before it means something else."""
-    if not isinstance(artifact, str | Path | Mapping):
-        raise SetupError(f"the artifact is {artifact!r:.60}, not a text, a Path, or texts by name")
-    if not callable(evaluate):
-        raise SetupError(f"`evaluate` is {evaluate!r:.60}, not a function")
-    if isinstance(proposers, str) or not isinstance(proposers, Sequence):
-        raise SetupError("`proposers` is not a list", hint="write proposers=[…], also for one")
-
-
-def check_words(gate: object, budget: object, way: object) -> None:
-    """Refuse a misspelt word, which would otherwise mean something else."""
-    if gate not in ("strict", "race") and not isinstance(gate, Gate):
-        hint = 'give "strict", "race", or a gate such as kept.Sigma()'
-        raise SetupError(f"`gate` is {gate!r:.60}, not a gate", hint=hint)
-    if isinstance(budget, bool) or not isinstance(budget, int | Budget):
-        hint = "give a number of steps, or kept.Budget(…)"
-        raise SetupError(f"`budget` is {budget!r:.60}, not a budget", hint=hint)
-    if way not in ("maximize", "minimize"):
-        hint = 'give "maximize" or "minimize"'
-        raise SetupError(f"`direction` is {way!r:.60}, not a direction", hint=hint)
-
-
 def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
     """The texts of an artifact by name."""
     if isinstance(artifact, Path):
@@ -56,17 +30,20 @@ def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
             with artifact.open(encoding="utf-8", newline="") as file:
                 return {artifact.name: file.read()}
         except (OSError, UnicodeDecodeError) as error:
-            raise SetupError(f"cannot read {artifact}: {error}") from error
+            hint = "pass the Path of a file with UTF-8 text"
+            raise SetupError(f"cannot read {artifact}: {error}", hint=hint) from error
     if isinstance(artifact, str) and len(artifact) < 200 and Path(artifact).is_file():
         log.warning("`%s` is taken as the text itself; for the file, pass a Path", artifact)
     texts = {"text": artifact} if isinstance(artifact, str) else dict(artifact)
     if not texts:
-        raise SetupError("there is nothing to improve: the artifact has no texts")
+        message = "there is nothing to improve: the artifact has no texts"
+        raise SetupError(message, hint='pass texts by name, as in {"prompt.md": "…"}')
     for name, text in texts.items():
         try:
             text.encode("utf-8", "surrogateescape")
         except (AttributeError, UnicodeEncodeError) as error:
-            raise SetupError(f"`{name}` is not a text that can be written as UTF-8") from error
+            message = f"`{name}` is not a text that can be written as UTF-8"
+            raise SetupError(message, hint="pass a str; decode bytes first") from error
     return texts
 
 
@@ -76,7 +53,7 @@ def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Ca
         return implicit_cases()
     if isinstance(given, Cases):
         if fault := fault_in(given):
-            raise SetupError(fault)
+            raise SetupError(fault, hint="kept.split_cases shares cases out")
         return given
     items = list(given)
     if not items:
@@ -84,11 +61,13 @@ def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Ca
     ids = [_case_id(item, number) for number, item in enumerate(items)]
     doubled = [id_ for id_, times in Counter(ids).items() if times > 1]
     if doubled:
-        raise SetupError(f"case ids stand more than once: {', '.join(doubled[:5])}")
+        message = f"case ids stand more than once: {', '.join(doubled[:5])}"
+        raise SetupError(message, hint="give each case an `id` of its own, or none an `id`")
     cases = [Case(id_, item) for id_, item in zip(ids, items, strict=True)]
     shared = split_cases(cases, parse_ratio(split), seed)
     if fault := fault_in(shared):
-        raise SetupError(f"{fault} (split {split} of {len(cases)})", hint="give more cases")
+        message = f"{fault} (split {split} of {count(len(cases), 'case')})"
+        raise SetupError(message, hint="give more cases, or holdout a larger share")
     for overlap in find_overlaps(shared)[:5]:
         log.warning(
             "case %s (%s) and case %s (%s) are %.0f %% alike: what is kept may only fit both",
@@ -108,10 +87,11 @@ def _case_id(item: object, number: int) -> str:
 
 def parse_ratio(split: str) -> tuple[int, ...]:
     """`3:5:2` as numbers."""
-    parts = split.split(":")
-    if len(parts) != 3 or not all(part.strip().isdigit() for part in parts):
+    parts = split.split(":") if isinstance(split, str) else []  # pyright: ignore[reportUnnecessaryIsInstance] # whatever a call was given
+    shares = tuple(int(part) for part in parts if part.strip().isdigit())
+    if len(parts) != 3 or len(shares) != 3 or not any(shares):
         raise SetupError(f"`{split}` is not a split", hint="write train:holdout:test, as in 3:5:2")
-    return tuple(int(part) for part in parts)
+    return shares
 
 
 def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> Iterable[Proposer]:
@@ -120,7 +100,8 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
     plain = [text for text in given if isinstance(text, str)]
     if plain:
         if len(texts) != 1:
-            raise SetupError("a plain text can only stand for an artifact with one text")
+            message = "a plain text can only stand for an artifact with one text"
+            raise SetupError(message, hint="write a function that returns texts by name")
         path = next(iter(texts))
         yield Variants(tuple(Variant({path: text}, str(n)) for n, text in enumerate(plain, 1)))
     for proposer in given:
@@ -129,6 +110,9 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
         if isinstance(proposer, Proposer):
             yield proposer
             continue
+        if not callable(proposer):
+            hint = "a proposer is a function of the brief, a text to try, or a kept.Proposer"
+            raise SetupError(f"among `proposers` is {proposer!r:.60}", hint=hint)
         name = getattr(proposer, "__name__", "function")
         names[name] = names.get(name, 0) + 1
         yield FunctionProposer(proposer, name if names[name] == 1 else f"{name}-{names[name]}")
