@@ -8,9 +8,9 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
+from kept.spec.files import near_file
 from kept.spec.load import said
 from kept.spec.source import Source
 from kept.spec.yaml import Loc
@@ -43,7 +43,7 @@ def check_script(source: Source, loc: Loc) -> None:
     for name in started_by(line):
         if not _is_there(folder / name):
             place = "the task's folder" if cwd == "." else f"`{cwd}`"
-            hint = _near(folder / name) or f"the command runs in {place}"
+            hint = near_file(folder / name) or f"the command runs in {place}"
             source.report((*loc, "command"), f"there is no file `{name}`", hint)
 
 
@@ -106,10 +106,3 @@ def _is_there(path: Path) -> bool:
         return path.exists()
     except OSError:
         return True  # a name that no file can have is another problem
-
-
-def _near(path: Path) -> str | None:
-    """A file beside it that may be meant."""
-    names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = get_close_matches(path.name, names, n=1, cutoff=0.7)
-    return f"did you mean `{near[0]}`?" if near else None

@@ -8,6 +8,7 @@ from typing import Any, cast
 from kept.core.case import Case, Cases, case_text, find_overlaps, split_cases
 from kept.core.words import count
 from kept.errors import Problem
+from kept.spec.files import near_file
 from kept.spec.load import said, section
 from kept.spec.source import Source, shown
 from kept.spec.task import CasesSpec
@@ -48,7 +49,8 @@ def _read(source: Source, name: str) -> list[Case] | None:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        source.report(("cases", "file"), f"cannot read `{name}`: {error.strerror}")
+        hint = None if path.exists() else near_file(path)
+        source.report(("cases", "file"), f"cannot read `{name}`: {error.strerror}", hint)
         return None
     except UnicodeDecodeError:
         source.report(("cases", "file"), f"`{name}` is not UTF-8 text")
