@@ -18,6 +18,10 @@ def evaluate(candidate: kept.Candidate, case: object = None) -> float:
     return 1.0
 
 
+def greedy(candidate: kept.Candidate, case: object, far: int) -> float:
+    return 1.0
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -47,7 +51,7 @@ def evaluate(candidate: kept.Candidate, case: object = None) -> float:
         ({"cases": {"a": 1}}, "`cases` is {'a': 1}, not a list of cases"),
         ({"proposers": ["a", 5]}, "among `proposers` is 5"),
         ({"evaluate": lambda: 1.0}, r"`evaluate` takes \(\), not a candidate and a case"),
-        ({"evaluate": lambda a, b, c: 1.0}, r"`evaluate` takes \(a, b, c\), not"),
+        ({"evaluate": greedy}, r"`evaluate` takes \(.*, far: int\).*, not a candidate"),
         ({"budget": 0}, "`budget` is 0, not a budget"),
         ({"budget": True}, "`budget` is True, not a budget"),
         ({"guards": kept.LengthGuard()}, r"`guards` is LengthGuard\(.*, not a list of guards"),

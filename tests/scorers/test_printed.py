@@ -6,6 +6,8 @@ import pytest
 
 from kept.scorers.printed import printed_objects
 
+EMPTY: list[dict[str, object]] = [{}]
+
 
 @pytest.mark.parametrize(
     ("text", "found"),
@@ -17,7 +19,7 @@ from kept.scorers.printed import printed_objects
         ('{{{"a": 1}', [{"a": 1}]),
         ('loss {x}\n{"a": 1}\nbye {y}', [{"a": 1}]),
         ("", []),
-        ("{}", [{}]),
+        ("{}", EMPTY),
         ("[1]", []),
     ],
 )
