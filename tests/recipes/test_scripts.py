@@ -1,4 +1,4 @@
-"""A script that is not there is missed, and nothing else is."""
+"""A script that is not there is reported, and nothing else is."""
 
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def problems(folder: Path, text: str) -> list[str]:
 RUNNER = TASK.replace('runner: {command: "true"}', "runner: {command: python run.py}")
 
 
-def test_the_scripts_of_runner_scorer_and_proposer_are_missed_beside_all_other_problems(
+def test_lost_scripts_of_runner_scorer_and_proposer_are_told_beside_all_other_problems(
     tmp_path: Path,
 ):
     (tmp_path / "scorer.py").write_text("")

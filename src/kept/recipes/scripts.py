@@ -1,7 +1,7 @@
 """Scripts that a command line plainly starts, and that are not there.
 
 Only what the shell would start first and by a path of its own is looked at. A file that the command
-makes, or that a variable or a pattern names, is not ours to miss.
+makes, or that a variable or a pattern names, is none of our business.
 """
 
 import re
