@@ -1,16 +1,24 @@
 """What `kept.optimize` refuses, and in which words."""
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import kept
+from kept.cli.main import cli
 
 CASE = kept.Case("a", 1)
 
 
 def evaluate(candidate: kept.Candidate, case: object = None) -> float:
+    return 1.0
+
+
+def greedy(candidate: kept.Candidate, case: object, far: int) -> float:
     return 1.0
 
 
@@ -35,6 +43,33 @@ def evaluate(candidate: kept.Candidate, case: object = None) -> float:
         ({"gate": "stric"}, "`gate` is 'stric', not a gate"),
         ({"budget": "5"}, "`budget` is '5', not a budget"),
         ({"direction": "Maximize"}, "`direction` is 'Maximize', not a direction"),
+        ({"cases": [1, 2], "split": "1:2"}, "`1:2` is not a split"),
+        ({"cases": [1, 2], "split": "0:0:0"}, "`0:0:0` is not a split"),
+        ({"cases": [1, 2], "split": (3, 5, 2)}, r"`\(3, 5, 2\)` is not a split"),
+        ({"cases": 5}, "`cases` is 5, not a list of cases"),
+        ({"cases": "abc"}, "`cases` is 'abc', not a list of cases"),
+        ({"cases": {"a": 1}}, "`cases` is {'a': 1}, not a list of cases"),
+        ({"proposers": ["a", 5]}, "among `proposers` is 5"),
+        ({"evaluate": lambda: 1.0}, r"`evaluate` takes \(\), not a candidate and a case"),
+        ({"evaluate": greedy}, r"`evaluate` takes \(.*, far: int\).*, not a candidate"),
+        ({"budget": 0}, "`budget` is 0, not a budget"),
+        ({"budget": True}, "`budget` is True, not a budget"),
+        ({"guards": kept.LengthGuard()}, r"`guards` is LengthGuard\(.*, not a list of guards"),
+        ({"guards": ["length"]}, r"`guards` is \['length'\], not a list of guards"),
+        ({"metric": 3}, "`metric` is 3, not a name"),
+        ({"bounds": (1, 0)}, r"`bounds` is \(1, 0\), not a least and a greatest value"),
+        ({"bounds": 5}, "`bounds` is 5, not"),
+        ({"bounds": (0, float("inf"))}, r"`bounds` is \(0, inf\), not"),
+        ({"workers": 0}, "`workers` is 0, not a whole number of 1 or more"),
+        ({"workers": "4"}, "`workers` is '4', not a whole number"),
+        ({"width": 2.5}, "`width` is 2.5, not a whole number"),
+        ({"timeout": "5"}, "`timeout` is '5', not a number of seconds"),
+        ({"timeout": -1}, "`timeout` is -1, not a number of seconds"),
+        ({"usd_per_rollout": -1}, "`usd_per_rollout` is -1, not a price"),
+        ({"random_seed": "x"}, "`random_seed` is 'x', not a whole number"),
+        ({"home": 5}, "`home` is 5, not a folder"),
+        ({"resume": True}, "`resume` is True, not the id of a run"),
+        ({"sinks": [print]}, "`sinks` is .* not a list of sinks"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_runs(
@@ -42,9 +77,19 @@ def test_what_cannot_work_is_refused_before_anything_runs(
 ):
     good: dict[str, Any] = {"artifact": "seed", "evaluate": evaluate, "proposers": ["other"]}
     call: dict[str, Any] = {**good, "home": tmp_path, **given}
-    with pytest.raises(kept.SetupError, match=message):
+    with pytest.raises(kept.SetupError, match=message) as caught:
         kept.optimize(**call)
+    assert caught.value.hint, "what is refused comes with what to do instead"
     assert not list(tmp_path.glob("runs/*"))
+
+
+def test_a_function_that_takes_no_case_is_warned_of_where_there_are_some(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    kept.optimize("a", size, proposers=["aa"], home=tmp_path)
+    assert caplog.messages == []
+    kept.optimize("a", size, [1, 2, 3], proposers=["aa"], home=tmp_path)
+    assert caplog.messages == ["`evaluate` takes no case, so it says the same of every one"]
 
 
 def test_a_result_counts_proposals_and_not_the_turns_of_a_dry_proposer(tmp_path: Path):
@@ -54,4 +99,31 @@ def test_a_result_counts_proposals_and_not_the_turns_of_a_dry_proposer(tmp_path:
 
 
 def size(candidate: kept.Candidate) -> float:
+    return float(len(candidate.text))
+
+
+def test_one_proposal_is_told_as_one(tmp_path: Path):
+    result = kept.optimize("a", size, proposers=["aa"], home=tmp_path)
+    assert str(result) == "1 → 2 in 1 proposal, 1 kept, 2 rollouts"
+
+
+def test_a_result_has_the_spend_that_show_and_runs_tell_though_steps_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KEPT_HOME", str(tmp_path))
+    budget = kept.Budget(max_failures=1)
+    texts = ["bad", "aa", "aaa"]
+    result = kept.optimize("a", unless_bad, proposers=texts, budget=budget, width=3)
+    assert result.state.open
+    assert result.spend.rollouts > result.state.spend.rollouts
+    shown = json.loads(CliRunner().invoke(cli, ["show", "--json"]).stdout)["spend"]
+    (listed,) = json.loads(CliRunner().invoke(cli, ["runs", "--json"]).stdout)
+    assert result.spend.rollouts == shown["rollouts"] == listed["rollouts"]
+    assert f"{result.spend.rollouts} rollouts" in str(result)
+
+
+def unless_bad(candidate: kept.Candidate) -> float:
+    if candidate.text == "bad":
+        raise ValueError(candidate.text)
+    time.sleep(0.02)  # so that others are under way when it is over
     return float(len(candidate.text))

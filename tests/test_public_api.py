@@ -1,7 +1,11 @@
 """What `import kept` promises: the names of `__all__`, all of them, and no others."""
 
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 import kept
 
@@ -37,3 +41,28 @@ def test_no_promised_name_is_also_a_submodule():
 
 def test_the_version_is_told():
     assert kept.__version__.count(".") == 2
+
+
+UNUSED = (
+    *("kept.sandbox", "kept.workspace", "kept.spec", "kept.locate", "kept.report", "kept.cli"),
+    *("kept.core.text", "kept.core.copying", "kept.gates.race", "kept.recipes.racing"),
+    *("pydantic", "ruamel", "click", "rich", "optuna", "numpy", "aiohttp"),
+)
+"""What only tasks with commands, cases, races or a terminal need."""
+
+RUN = "optimize('a', lambda c: len(c.text), proposers=['aa'], home='.')"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then", ["", RUN])
+def test_optimizing_by_a_function_loads_nothing_that_it_does_not_need(then: str, tmp_path: Path):
+    script = (
+        "import sys\n"
+        "from kept import optimize\n"
+        f"{then}\n"
+        f"print([name for name in {UNUSED!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

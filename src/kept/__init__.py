@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from kept.core.case import Case, Cases, split_cases
     from kept.core.copying import copy_guard
     from kept.core.edit import Append, Delete, InsertAfter, Replace, SetValue, Write
-    from kept.core.guard import Guard, LengthGuard, SectionsGuard, StuffingGuard
+    from kept.core.guard import LengthGuard, SectionsGuard, StuffingGuard
     from kept.core.objective import Constraint, Objective, TieBreaker
-    from kept.core.ports import Gate, Proposer, Runner, Scope, Scorer, Sink
+    from kept.core.ports import Gate, Guard, Proposer, Runner, Scope, Scorer, Sink
     from kept.core.proposal import Ask, Brief, Note, Proposal, Skip
     from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
     from kept.core.score import Evaluation, Finding, Score
@@ -34,10 +34,10 @@ _HOMES = {
     "core.case": ("Case", "Cases", "split_cases"),
     "core.copying": ("copy_guard",),
     "core.edit": ("Append", "Delete", "InsertAfter", "Replace", "SetValue", "Write"),
-    "core.guard": ("Guard", "LengthGuard", "SectionsGuard", "StuffingGuard"),
+    "core.guard": ("LengthGuard", "SectionsGuard", "StuffingGuard"),
     "core.objective": ("Constraint", "Objective", "TieBreaker"),
     "core.proposal": ("Ask", "Brief", "Note", "Proposal", "Skip"),
-    "core.ports": ("Gate", "Proposer", "Runner", "Scope", "Scorer", "Sink"),
+    "core.ports": ("Gate", "Guard", "Proposer", "Runner", "Scope", "Scorer", "Sink"),
     "core.rollout": ("Failure", "Job", "Pair", "Rollout", "TraceItem", "Usage"),
     "core.score": ("Evaluation", "Finding", "Score"),
     "core.verdict": ("Verdict",),

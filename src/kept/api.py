@@ -1,45 +1,42 @@
 """`kept.optimize`: the whole loop behind one function."""
 
 import asyncio
-import hashlib
-import inspect
-import logging
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.budget import Budget, StopReason
-from kept.core.case import Case, Cases, fault_in, find_overlaps, implicit_cases, split_cases
-from kept.core.copying import copy_guard
-from kept.core.guard import Guard
+from kept.core.budget import Budget, Spend, StopReason
+from kept.core.case import Cases
 from kept.core.objective import Objective
 from kept.core.plan import Plan, fill_width
-from kept.core.ports import Gate, Proposer, Sink
+from kept.core.ports import Gate, Guard, Sink
 from kept.core.schedule import RoundRobin
 from kept.core.state import State
+from kept.core.words import count
+from kept.engine.stopping import no_bounds
 from kept.errors import RunError, SetupError
-from kept.gates import Strict
-from kept.gates.race import Race
-from kept.proposers.function import FunctionProposer
-from kept.proposers.variants import Variant, Variants
-from kept.recipes.racing import with_race
+from kept.recipes.call import check_call
+from kept.recipes.function import (
+    ProposerLike,
+    artifact_texts,
+    make_cases,
+    make_gate,
+    make_guards,
+    make_proposers,
+    racing,
+    source_of,
+)
 from kept.runners.function import FunctionRunner
 from kept.runs import Ended, Watch, resume, start
 from kept.scorers.recorded import RecordedScorer
 from kept.store.home import Home
-from kept.store.index import values
 from kept.store.reader import Run
-
-log = logging.getLogger("kept")
-
-ProposerLike = Proposer | Callable[..., Any] | str
-"""A proposer, a function of the brief, or a text to try."""
+from kept.store.spent import spend_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +53,8 @@ class Result:
     best_value: float | None
     stopped: StopReason
     state: State
+    spend: Spend
+    """All that was used, also by steps that have no verdict yet."""
 
     @property
     def improved(self) -> bool:
@@ -70,7 +69,8 @@ class Result:
     def _tried(self) -> str:
         state = self.state
         proposals = sum(not step.verdict.idle for step in state.closed)
-        return f"{proposals} proposals, {state.keeps} kept, {state.spend.rollouts} rollouts"
+        rollouts = count(self.spend.rollouts, "rollout")
+        return f"{count(proposals, 'proposal')}, {state.keeps} kept, {rollouts}"
 
 
 def optimize(  # noqa: PLR0913 # one function is the whole API; all but three have defaults
@@ -122,16 +122,13 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             needed for `Budget(max_usd=…)`.
         width: steps open at once; by default enough to keep the workers busy.
         random_seed: for splits and for what proposers draw.
-        home: the folder for runs; by default the `.kept` found from here upwards.
+        home: the folder for runs; by default the `.kept` found from here upwards, or made here.
         resume: id of a run to go on with, or `last`.
         sinks: told of every event.
     """
-    _check(artifact, evaluate, proposers)
-    _check_words(gate, budget, direction)
-    if workers < 1 or (width is not None and width < 1):
-        raise SetupError("`workers` and `width` are 1 or more")
-    case_set = _cases(cases, split, random_seed)
-    made = tuple(_proposers(artifact_texts(artifact), proposers))
+    check_call(locals())
+    case_set = make_cases(cases, split, random_seed)
+    made = tuple(make_proposers(artifact_texts(artifact), proposers))
     if len({proposer.name for proposer in made}) < len(made):
         raise SetupError("two proposers have one name", hint="give each a `name` of its own")
     if isinstance(budget, Budget) and budget.max_usd is not None and usd_per_rollout is None:
@@ -151,15 +148,15 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         objective=Objective(metric, direction, bounds),
         proposers=made,
         schedule=RoundRobin(tuple(proposer.name for proposer in made)),
-        gate=_gate(gate),
-        guards=(copy_guard(case_set, allow_train=True),) if guards is None else tuple(guards),
+        gate=make_gate(gate),
+        guards=make_guards(guards, case_set),
         budget=limits,
         width=width or fill_width(workers, len(case_set.holdout)),
         workers=workers,
         worst_usd=usd_per_rollout or 0.0,
         random_seed=random_seed,
         inputs={
-            "evaluate": _source_of(evaluate),
+            "evaluate": source_of(evaluate),
             "metric, direction or bounds": f"{metric} {direction} {bounds}",
             "gate": repr(gate),
             "proposers": " ".join(proposer.name for proposer in made),
@@ -167,12 +164,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         },
     )
     where = Home(Path(home)) if home else Home.find(Path.cwd())
-    return _run(with_race(plan), where, resume, tuple(sinks))
-
-
-def _gate(gate: Gate | Literal["strict", "race"]) -> Gate:
-    named: dict[object, Gate] = {"strict": Strict(), "race": Race()}
-    return named[gate] if isinstance(gate, str) else gate
+    return _run(racing(plan), where, resume, tuple(sinks))
 
 
 def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Result:
@@ -187,24 +179,30 @@ def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> R
     if stopped.kind == "interrupted":
         raise KeyboardInterrupt(f"run {folder.name} stopped; go on with resume={folder.name!r}")
     if stopped.kind == "error":
-        raise RunError(stopped.message, hint=f"`kept show {folder}` tells what happened")
+        hint = f"`kept show {folder}` tells what happened"
+        if no_bounds(state) is not None:
+            hint = f"pass bounds=(least, greatest), of which a failure counts as the worst; {hint}"
+        raise RunError(stopped.message, hint=hint)
     best = plan.seed
     if state.best != best.id:
         run = Run(folder)
         best = run.best
         run.close()
+    # at use: it comes with SQLite
+    from kept.store.index import values
+
     seed_value, best_value = values(state)
-    return Result(folder.name, folder, plan.seed, best, seed_value, best_value, stopped, state)
-
-
-def _source_of(function: Callable[..., Any]) -> str:
-    """A hash of a function's source, so that a resume notices another measure."""
-    try:
-        source = inspect.getsource(function)
-    except (OSError, TypeError):
-        # typed at a prompt, or a callable object: its name is all there is
-        source = getattr(function, "__qualname__", type(function).__qualname__)
-    return hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return Result(
+        run=folder.name,
+        folder=folder,
+        seed=plan.seed,
+        best=best,
+        seed_value=seed_value,
+        best_value=best_value,
+        stopped=stopped,
+        state=state,
+        spend=spend_of(folder, state),
+    )
 
 
 def _inside_a_loop() -> bool:
@@ -277,116 +275,6 @@ def _ctrl_c(stops: _Stops) -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _check(artifact: object, evaluate: object, proposers: object) -> None:
-    """Refuse what a type checker would have refused, before it means something else."""
-    if not isinstance(artifact, str | Path | Mapping):
-        raise SetupError(f"the artifact is {artifact!r:.60}, not a text, a Path, or texts by name")
-    if not callable(evaluate):
-        raise SetupError(f"`evaluate` is {evaluate!r:.60}, not a function")
-    if isinstance(proposers, str) or not isinstance(proposers, Sequence):
-        raise SetupError("`proposers` is not a list", hint="write proposers=[…], also for one")
-
-
-def _check_words(gate: object, budget: object, way: object) -> None:
-    """Refuse a misspelt word, which would otherwise mean something else."""
-    if gate not in ("strict", "race") and not isinstance(gate, Gate):
-        hint = 'give "strict", "race", or a gate such as kept.Sigma()'
-        raise SetupError(f"`gate` is {gate!r:.60}, not a gate", hint=hint)
-    if isinstance(budget, bool) or not isinstance(budget, int | Budget):
-        hint = "give a number of steps, or kept.Budget(…)"
-        raise SetupError(f"`budget` is {budget!r:.60}, not a budget", hint=hint)
-    if way not in ("maximize", "minimize"):
-        hint = 'give "maximize" or "minimize"'
-        raise SetupError(f"`direction` is {way!r:.60}, not a direction", hint=hint)
-
-
-def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
-    """The texts of an artifact by name."""
-    if isinstance(artifact, Path):
-        try:
-            with artifact.open(encoding="utf-8", newline="") as file:
-                return {artifact.name: file.read()}
-        except (OSError, UnicodeDecodeError) as error:
-            raise SetupError(f"cannot read {artifact}: {error}") from error
-    if isinstance(artifact, str) and len(artifact) < 200 and Path(artifact).is_file():
-        log.warning("`%s` is taken as the text itself; for the file, pass a Path", artifact)
-    texts = {"text": artifact} if isinstance(artifact, str) else dict(artifact)
-    if not texts:
-        raise SetupError("there is nothing to improve: the artifact has no texts")
-    for name, text in texts.items():
-        try:
-            text.encode("utf-8", "surrogateescape")
-        except (AttributeError, UnicodeEncodeError) as error:
-            raise SetupError(f"`{name}` is not a text that can be written as UTF-8") from error
-    return texts
-
-
-def _cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Cases:
-    if given is None:
-        return implicit_cases()
-    if isinstance(given, Cases):
-        if fault := fault_in(given):
-            raise SetupError(fault)
-        return given
-    items = list(given)
-    if not items:
-        raise SetupError("`cases` is empty", hint="leave it out when there are no cases")
-    ids = [_case_id(item, number) for number, item in enumerate(items)]
-    doubled = [id_ for id_, times in Counter(ids).items() if times > 1]
-    if doubled:
-        raise SetupError(f"case ids stand more than once: {', '.join(doubled[:5])}")
-    cases = [Case(id_, item) for id_, item in zip(ids, items, strict=True)]
-    shared = split_cases(cases, parse_ratio(split), seed)
-    if fault := fault_in(shared):
-        raise SetupError(f"{fault} (split {split} of {len(cases)})", hint="give more cases")
-    for overlap in find_overlaps(shared)[:5]:
-        log.warning(
-            "case %s (%s) and case %s (%s) are %.0f %% alike: what is kept may only fit both",
-            *overlap[:4],
-            100 * overlap.likeness,
-        )
-    return shared
-
-
-def _case_id(item: object, number: int) -> str:
-    if isinstance(item, Mapping):
-        named = cast("Mapping[str, object]", item)
-        if "id" in named:
-            return str(named["id"])
-    return f"{number:04}"
-
-
-def parse_ratio(split: str) -> tuple[int, ...]:
-    """`3:5:2` as numbers."""
-    parts = split.split(":")
-    if len(parts) != 3 or not all(part.strip().isdigit() for part in parts):
-        raise SetupError(f"`{split}` is not a split", hint="write train:holdout:test, as in 3:5:2")
-    return tuple(int(part) for part in parts)
-
-
-def _proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> Iterable[Proposer]:
-    names: dict[str, int] = {}
-    plain = [text for text in given if isinstance(text, str)]
-    if plain:
-        if len(texts) != 1:
-            raise SetupError("a plain text can only stand for an artifact with one text")
-        path = next(iter(texts))
-        yield Variants(tuple(Variant({path: text}, str(n)) for n, text in enumerate(plain, 1)))
-    for proposer in given:
-        if isinstance(proposer, str):
-            continue
-        if isinstance(proposer, Proposer):
-            yield proposer
-            continue
-        name = getattr(proposer, "__name__", "function")
-        names[name] = names.get(name, 0) + 1
-        yield FunctionProposer(proposer, name if names[name] == 1 else f"{name}-{names[name]}")
-    if not given:
-        raise SetupError(
-            "there is no proposer", hint="pass proposers=[…]: functions, or texts to try"
-        )
 
 
 def _shown(value: float | None) -> str:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from kept.core.artifact import Candidate, is_safe_path
+from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.rollout import Failure
 from kept.errors import RunError
@@ -31,6 +31,7 @@ from kept.sandbox.copies import Copies
 from kept.sandbox.fill import remove
 from kept.sandbox.guard import Guard
 from kept.sandbox.walls import INSIDE, Site
+from kept.store.files import write_below, write_files
 
 MAX_OUTPUT = 16 * 1024 * 1024
 """Bytes that a command may leave in its output folder, names included."""
@@ -225,29 +226,6 @@ def _remove_if_abandoned(folder: Path) -> None:
         remove_tree(folder)
     finally:
         os.close(fd)
-
-
-def write_files(folder: Path, candidate: Candidate, modes: Mapping[str, int] | None = None) -> None:
-    """A candidate's texts as files below a folder, with their mode bits where they have some."""
-    # bytes, so that line endings stay as they are
-    write_below(
-        folder,
-        {path: text.encode("utf-8", "surrogateescape") for path, text in candidate.texts.items()},
-    )
-    for path, mode in (modes or {}).items():
-        if path in candidate.texts:
-            (folder / path).chmod(mode)
-
-
-def write_below(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Files below a folder, which is made; refuses a path that leaves it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, data in files.items():
-        if not is_safe_path(path):
-            raise RunError(f"`{path}` is not a path below the folder it is to be written to")
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
 
 
 def remove_tree(folder: Path) -> None:

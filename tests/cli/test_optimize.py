@@ -182,6 +182,49 @@ def test_a_command_that_never_worked_is_mended_and_the_run_begun_anew(
     assert len(run_ids()) == 3
 
 
+def test_a_seed_that_never_runs_is_named_with_its_cause_however_few_candidates_there_are(
+    here: Path,
+):
+    write_task(here, run="echo no key in the config >&2; exit 1", texts={"other": "good good\n"})
+    called = kept("optimize", "task.yaml")
+    assert called.code == 3
+    assert called.stdout.startswith("nothing was kept, and the seed has no score\n")
+    cause = "(every proposer has run dry): all: exit 1: no key in the config\n"
+    assert f"error: the seed fails, and nothing was kept {cause}" in called.stderr
+    assert "hint: mend what failed, then `kept optimize task.yaml` starts again" in called.stderr
+    assert "kept resume" not in called.stderr, "what failed is not tried again"
+
+
+def test_an_error_is_told_once(here: Path):
+    write_task(here, score="echo no rubric >&2; exit 1")
+    called = kept("optimize", "task.yaml", "-q")
+    assert called.code == 3
+    assert (called.stdout + called.stderr).count("no rubric") == 1
+    assert ", stopped by an error\n" in called.stdout
+    assert "no rubric" in kept("show").stdout
+
+
+def test_the_answer_says_where_the_run_is(here: Path):
+    (here / ".kept").mkdir()
+    below = here / "deep" / "task"
+    write_task(below)
+    called = kept("optimize", "deep/task/task.yaml")
+    (folder,) = (here / ".kept" / "runs").iterdir()
+    assert f"\nfolder     .kept/runs/{folder.name}\n" in called.stdout
+    assert not (below / ".kept").exists()
+
+
+def test_a_seed_that_fails_on_some_cases_needs_bounds(here: Path):
+    write_task(here, run=f"grep -q 3 $KEPT_CASE && exit 1; {RUN}")
+    (here / "cases.jsonl").write_text("".join(f"{n}\n" for n in range(10)))
+    cases = ("--set", "cases={file: cases.jsonl, split: '0:1:0'}")
+    free = kept("optimize", "task.yaml", *cases, "--set", "objective.bounds=")
+    assert free.code == 3
+    assert "error: 1 of 10 rollouts of the seed failed, and `score` has no bounds" in free.stderr
+    assert "hint: give `objective.bounds`, of which a failure counts as the worst" in free.stderr
+    assert kept("optimize", "task.yaml", *cases).code == 0
+
+
 def test_after_an_outage_the_run_goes_on(here: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(attempt, "BACKOFF", 0.001)
     write_task(here, run=f"ls u[p] || exit 75; {RUN}")

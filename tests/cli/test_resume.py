@@ -35,7 +35,7 @@ def test_a_run_with_nothing_left_says_so_and_exits_with_0(here: Path):
     kept("optimize", "task.yaml")
     called = kept("resume")
     assert called.code == 0
-    assert "nothing more to do: all 1 iterations are used" in called.stderr
+    assert "nothing more to do: the only iteration is used" in called.stderr
     assert "--set budget.max_iterations=N" in called.stderr
 
 

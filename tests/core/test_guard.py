@@ -3,7 +3,8 @@
 import pytest
 
 from kept.core.artifact import Candidate
-from kept.core.guard import Guard, LengthGuard, SectionsGuard, StuffingGuard
+from kept.core.guard import LengthGuard, SectionsGuard, StuffingGuard
+from kept.core.ports import Guard
 
 SKILL = """# Summarise
 

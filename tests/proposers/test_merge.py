@@ -56,6 +56,7 @@ def test_the_one_that_is_thought_to_be_worth_more_comes_first():
     found = merge(made)
     assert found.merges == (1,), "the other has nothing left to replace"
     assert after(made, found)["a.md"] == "one\nzwei\nthree\nfour\n"
+    assert found.why == "takes up what step 1 proposed"
 
 
 def test_whole_texts_go_together_where_they_change_different_lines():

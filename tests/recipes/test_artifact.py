@@ -214,7 +214,7 @@ def test_a_finished_run_goes_on_with_a_larger_budget_and_not_with_another_spec(t
     state = go_on(path, folder, "budget.max_iterations=2")
     assert [step.verdict.outcome for step in state.closed] == ["discard", "keep"]
     with pytest.raises(JournalError, match="spec changed since it started"):
-        go_on(path, folder, "runner.command=sh other.sh")
+        go_on(path, folder, "runner.command=sh run.sh again")
 
 
 def test_calls_are_let_go_of_when_their_rollout_is_settled(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.errors import SetupError, SpecError
+from kept.errors import SpecError
 from kept.recipes import confine
 from kept.recipes.artifact import compile_task
 from kept.recipes.confine import Confinement
@@ -158,8 +158,13 @@ def test_walls_that_are_required_and_cannot_be_had_stop_the_run(
     why_not = "no `bwrap` here"
     able = replace(abilities(), walls=False, overlay=False, groups=Parents(), why_not=why_not)
     monkeypatch.setattr(confine, "abilities", lambda: able)
-    with pytest.raises(SetupError, match="bwrap does not work here: no `bwrap` here"):
-        confined(tmp_path, "{walls: required}")
+    path = write_task(tmp_path, TASK.replace("maximize", "up") + "sandbox: {walls: required}\n")
+    with pytest.raises(SpecError) as caught:
+        compile_task(path)
+    direction, walls = caught.value.problems
+    assert direction.path == "objective.direction", "it is told beside all other problems"
+    assert (walls.path, walls.where.rpartition(":")[2]) == ("sandbox.walls", "7")
+    assert "bwrap does not work here: no `bwrap` here" in walls.message
     assert confined(tmp_path).warnings() == (
         "commands run without walls round them: no `bwrap` here",
     )

@@ -1,10 +1,14 @@
 """The facts that every view of a run shows."""
 
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import kept
 from kept.report import summary
+from kept.report.caveats import caveats
 from kept.report.words import duration, number, one_line, verdict_counts
 from tests.report.runs import cut, make_run
 
@@ -71,3 +75,33 @@ def test_numbers_read_as_in_verdicts():
 def test_one_line_has_no_breaks_and_no_escapes():
     assert one_line("a\n  b\tc\x1b[31md") == "a b c�[31md"
     assert one_line("abcdef", 4) == "abc…"
+
+
+def chance(candidate: kept.Candidate, case: str) -> float:
+    return zlib.crc32(f"{candidate.text} {case}".encode()) % 1000 / 1000
+
+
+def one_more(brief: kept.Brief) -> str:
+    return f"{brief.incumbent.text}{brief.step}"
+
+
+def test_rollouts_that_a_budget_made_moot_are_not_blamed_on_a_keep(tmp_path: Path):
+    result = kept.optimize(
+        "a",
+        chance,
+        [str(n) for n in range(60)],
+        proposers=[one_more],
+        gate="race",
+        bounds=(0, 1),
+        budget=kept.Budget(max_rollouts=1000),
+        width=4,
+        home=tmp_path,
+    )
+    with kept.read_run(result.folder) as run:
+        told = summary(run)
+        assert (told.keeps, told.spend.moot > 0) == (0, True)
+        (line,) = [one for one in caveats(told) if one.startswith("Paid for and not used")]
+    assert "because the budget did not last to the verdict of their step: " in line
+    kept_one = replace(told, steps=(replace(told.steps[0], outcome="keep"), *told.steps[1:]))
+    (line,) = [one for one in caveats(kept_one) if one.startswith("Paid for and not used")]
+    assert "because an earlier step was kept meanwhile or the budget" in line

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
 from kept.engine.scope import JournalScope
 from kept.sandbox import Command
-from kept.scorers.command import CommandScorer, read_score
+from kept.scorers.command import CommandScorer, Fields, read_score
 from kept.testing import MemoryJournal, ScorerSuite
 from kept.workspace import Scratch
 
@@ -54,10 +55,8 @@ def test_a_scorer_sees_output_candidate_and_case_in_a_fresh_folder(tmp_path: Pat
     assert score(line, tmp_path, rollout) == failure
 
 
-def test_the_last_object_printed_is_the_score(tmp_path: Path):
-    line = (
-        """echo 'loading {x}'; echo '{"score": 0}'; echo '{"score": 0.5, "length": 3}'; echo bye"""
-    )
+def test_the_object_printed_is_the_score_whatever_else_is_said(tmp_path: Path):
+    line = """echo 'loading {x}'; echo '{"score": 0.5, "length": 3}'; echo 'bye {"a": 1}'"""
     assert score(line, tmp_path) == Score({"score": 0.5, "length": 3.0})
 
 
@@ -81,6 +80,7 @@ def test_what_the_runner_measured_stays_unless_the_scorer_measures_it_too(tmp_pa
         ("""echo '{"metrics": 3}'""", "`metrics` is 3, not an object"),
         ("""echo '{"metrics": {"a": "x"}}'""", "`metrics.a` is 'x', not a number"),
         ("""echo '{"score": "9"}'""", "`score` is '9', not a number"),
+        ("""echo '{"score": 1}'; echo '{"score": 2}'""", "printed 2 JSON objects, where one was"),
         ("""echo '{"score": null}'""", "`score` is None, not a number"),
         ("""echo '{"findings": "x"}'""", "`findings` is 'x', not a list"),
         ("""echo '{"findings": [{"text": "x", "severity": "dire"}]}'""", "a finding is"),
@@ -112,10 +112,24 @@ def test_numbers_and_booleans_are_measures(printed: dict[str, object], metrics: 
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "1" + "0" * 400])
-def test_a_number_that_is_none_is_a_failure(number: str):
-    failure = read_score(json.loads(f'{{"score": 1, "x": {number}}}'), EMPTY)
+def test_a_primary_metric_that_is_no_number_means_that_the_candidate_has_no_score(number: str):
+    failure = read_score(json.loads(f'{{"score": {number}, "x": 1}}'), EMPTY)
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.blame) == ("parse", "candidate")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "1" + "0" * 400])
+def test_another_metric_that_is_no_number_is_left_out_and_said_so(number: str):
+    found = read_score(json.loads(f'{{"score": 1, "x": {number}}}'), EMPTY)
+    assert isinstance(found, Score)
+    assert found.metrics == {"score": 1.0}
+    assert [finding.text[:6] for finding in found.findings] == ["`x` is"]
+
+
+def test_the_metric_that_counts_may_have_any_name():
+    fields = Fields(score="result.f1", metric="quality")
+    printed: dict[str, object] = {"result": {"f1": math.nan}}
+    assert isinstance(read_score(printed, EMPTY, fields), Failure)
 
 
 def test_findings_are_texts_with_or_without_severity():

@@ -1,29 +1,57 @@
-"""Which of the objects that a program printed is meant."""
+"""Which of what a program printed is meant."""
 
 import time
 
 import pytest
 
-from kept.scorers.printed import last_object
+from kept.scorers.printed import printed_objects
+
+EMPTY: list[dict[str, object]] = [{}]
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('{"a": {"b": 1}}', {"a": {"b": 1}}),
-        ('{\n  "a": 1\n}\n', {"a": 1}),
-        ('x {"a": 1} y {"b": 2} z }', {"b": 2}),
-        ('{"a": "}{"}', {"a": "}{"}),
-        ('{{{"a": 1}', {"a": 1}),
-        ('loss {x}\n{"a": 1}\nbye {y}', {"a": 1}),
-        ('{"a": 1}{"b": 2}', {"b": 2}),
-        ("", None),
-        ("{}", {}),
-        ("[1]", None),
+        ('{"a": {"b": 1}}', [{"a": {"b": 1}}]),
+        ('{\n  "a": 1\n}\n', [{"a": 1}]),
+        ('x {"a": 1} y z }', [{"a": 1}]),
+        ('{"a": "}{"}', [{"a": "}{"}]),
+        ('{{{"a": 1}', [{"a": 1}]),
+        ('loss {x}\n{"a": 1}\nbye {y}', [{"a": 1}]),
+        ("", []),
+        ("{}", EMPTY),
+        ("[1]", []),
     ],
 )
-def test_the_last_object_of_a_text(text: str, found: object):
-    assert last_object(text) == found
+def test_the_object_of_a_text(text: str, found: object):
+    assert printed_objects(text) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1}\n{"b": 2}\n',
+        '{"a": 1}\n{\n  "b": 2\n}\n',
+        '{"a": 1}\nlog\n{"b": 2}\nbye',
+        '{"a": 1}{"b": 2}',
+        'x {"a": 1} y {"b": 2} z }',
+    ],
+)
+def test_which_of_two_objects_is_meant_is_not_guessed(text: str):
+    assert printed_objects(text) == [{"a": 1}, {"b": 2}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'options {} and {"seed": 1}\n{"a": 1}\n',
+        '{"a": 1}\ndone, {"errors": 0} in all\n',
+        'INFO {"n": 1}\n{\n "a": 1\n}\nINFO {"n": 2}\n',
+        '{"step": 1} of 2\r\n{"a": 1}\r\n',
+    ],
+)
+def test_objects_inside_of_lines_are_words_where_one_has_a_line_of_its_own(text: str):
+    assert printed_objects(text) == [{"a": 1}]
 
 
 @pytest.mark.parametrize(
@@ -35,14 +63,14 @@ def test_the_last_object_of_a_text(text: str, found: object):
     ],
 )
 def test_a_part_of_an_object_that_is_not_whole_is_none(text: str):
-    assert last_object(text) is None
+    assert printed_objects(text) == []
 
 
 def test_of_a_text_without_its_beginning_only_what_begins_a_line_counts():
     lost = "… 7 bytes left out …\n"
-    assert last_object(f'{lost}"x": [{{"score": 3}}, {{"score": 4}}]}}\n', cut=True) is None
-    assert last_object(f'{lost}  "x": 1}},\n  {{"score": 4}}\n ]\n}}\n', cut=True) is None
-    assert last_object(f'{lost}}}\nlog\n{{"score": 4}}\nbye\n', cut=True) == {"score": 4}
+    assert printed_objects(f'{lost}"x": [{{"score": 3}}, {{"score": 4}}]}}\n', cut=True) == []
+    assert printed_objects(f'{lost}  "x": 1}},\n  {{"score": 4}}\n ]\n}}\n', cut=True) == []
+    assert printed_objects(f'{lost}}}\nlog\n{{"score": 4}}\nbye\n', cut=True) == [{"score": 4}]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +78,6 @@ def test_of_a_text_without_its_beginning_only_what_begins_a_line_counts():
 )
 def test_a_megabyte_of_braces_is_searched_in_a_moment(noise: str):
     began = time.perf_counter()
-    assert last_object(noise) is None
-    assert last_object(noise + '\n{"a": 1}\n') == {"a": 1}
+    assert printed_objects(noise) == []
+    assert printed_objects(noise + '\n{"a": 1}\n') == [{"a": 1}]
     assert time.perf_counter() - began < 2

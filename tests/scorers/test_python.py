@@ -156,7 +156,7 @@ def test_a_function_that_hangs_is_ended_and_the_next_call_finds_a_new_process(fo
     failure = score(scorer, Rollout(output="x"))
     assert time.monotonic() - began < 5
     assert isinstance(failure, Failure)
-    assert failure.message == "`graders:hangs_once` did not answer within 1 seconds"
+    assert failure.message == "`graders:hangs_once` did not answer within 1 second"
     assert score(scorer) == Score({"score": 1})
     asyncio.run(scorer.close())
 

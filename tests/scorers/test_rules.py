@@ -78,7 +78,7 @@ def test_the_score_is_the_weighted_share_of_rules_that_hold():
     said = score(RulesScorer(rules, SEED), Rollout(metrics={"seconds": 2.0}))
     assert said == Score(
         {"seconds": 2, "greets": 1, "length_tokens": 1, "score": 0.75, "violation_count": 1},
-        (Finding("length_tokens: 1 tokens, at least 5 wanted", metric="length_tokens"),),
+        (Finding("length_tokens: 1 token, at least 5 wanted", metric="length_tokens"),),
     )
 
 

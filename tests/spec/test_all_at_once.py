@@ -89,8 +89,41 @@ def test_all_that_is_wrong_with_an_axis_is_told(axis: str, told: list[str], tmp_
     with pytest.raises(SpecError) as caught:
         compile_task(write_task(tmp_path, text))
     found = [problem.message for problem in caught.value.problems]
+    # where it stands is looked up, too
+    told = [*told, "no line `x = …`"]
     assert len(found) == len(told)
     assert all(word in message for word, message in zip(told, found, strict=True))
+
+
+def test_one_bad_axis_does_not_hide_what_is_wrong_with_the_others(tmp_path: Path):
+    axes = [
+        "{file: prompt.md, path: x, rnage: [1, 2], type: int}",
+        "{file: gone.md, path: x, range: [1, 2], type: int}",
+        "{file: prompt.md, path: seed, range: [5, 9], type: int}",
+        "{file: prompt.md, path: seed, choices: [1, 3]}",
+        "{path: x, choices: [1, 2]}",
+        "seven",
+    ]
+    rows = f"proposers: [{{kind: numeric, startup: no, axes: [{', '.join(axes)}]}}]"
+    text = TASK.replace('proposers: [{kind: variants, files: ["alternatives/*.md"]}]', rows)
+    path = write_task(tmp_path, text)
+    (tmp_path / "prompt.md").write_text("seed: 3\n")
+    with pytest.raises(SpecError) as caught:
+        compile_task(path)
+    found = {(problem.path, problem.message[:30]) for problem in caught.value.problems}
+    start = "proposers[0]"
+    assert found == {
+        (f"{start}.startup", "the text `no`, where a whole n"),
+        (f"{start}.axes[0].rnage", "unknown key"),
+        (f"{start}.axes[0].path", "no line `x = …` or `x: …` in p"),
+        (f"{start}.axes[1].file", "`gone.md` is no artifact"),
+        (f"{start}.axes[2].path", "it is the number 3, which is n"),
+        (f"{start}.axes[3].path", "`seed` has two axes"),
+        (f"{start}.axes[4].file", "missing"),
+        (f"{start}.axes[5]", "the text `seven`, where a mapp"),
+    }
+    hints = [problem.hint for problem in caught.value.problems]
+    assert "did you mean `range`?" in hints
 
 
 def test_what_depends_on_a_wrong_value_is_not_complained_of(tmp_path: Path):

@@ -98,7 +98,7 @@ def test_a_broken_line_is_named_with_what_is_wrong_about_it(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("gate: rase", "task.yaml:7 gate: the text `rase`, where `strict` or `race` was expected"),
+        ("gate: rase", "task.yaml:7 gate: the text `rase`, where `strict` or `race` was expected (hint: did you mean `race`?)"),
         ("race: fast", "task.yaml:1 `race` says how to race, and needs `gate: race`"),
         ("workers: 0", "task.yaml:7 workers: the number 0, where 1 or more was expected"),
         ("width: two", "task.yaml:7 width: the text `two`, where a whole number was expected"),
@@ -111,7 +111,7 @@ def test_a_broken_line_is_named_with_what_is_wrong_about_it(
         (
             "constraints:\n  - metric: a\n    op: '=<'\n    value: 1",
             "task.yaml:9 constraints[0].op: the text `=<`, where "
-            "`<`, `<=`, `>`, `>=`, `==` or `!=` was expected",
+            "`<`, `<=`, `>`, `>=`, `==` or `!=` was expected (hint: did you mean `<=`?)",
         ),
         (
             "policy: {tie_breakers: [{lower: a, higher: b}]}",
@@ -132,7 +132,7 @@ def test_a_broken_line_is_named_with_what_is_wrong_about_it(
         ("mutations: {}", "task.yaml:7 mutations: unknown key (hint: did you mean `mutation`?)"),
         ("models: {optimiser: x}", "task.yaml:7 models.optimiser: unknown key (hint: did you mean `optimizer`?)"),
         ("models: {optimizer: ''}", "task.yaml:7 models.optimizer: the text ``, where a text that is not empty was expected"),
-        ("policy: {keep_if: better}", "task.yaml:7 policy.keep_if: the text `better`, where `better_primary` was expected"),
+        ("policy: {keep_if: better}", "task.yaml:7 policy.keep_if: the text `better`, where `better_primary` was expected (hint: did you mean `better_primary`?)"),
         ("policy: {on_failure: retry}", "task.yaml:7 policy.on_failure: the text `retry`, where `discard` or `stop` was expected"),
         ("policy: {on_fail: stop}", "task.yaml:7 policy.on_fail: unknown key (hint: did you mean `on_failure`?)"),
         ("policy: {tie_breaker: []}", "task.yaml:7 policy.tie_breaker: unknown key (hint: did you mean `tie_breakers`?)"),
@@ -149,10 +149,10 @@ def test_a_broken_line_is_named_with_what_is_wrong_about_it(
         ("logging: {results_file: alternatives}", "task.yaml:7 logging.results_file: `alternatives` is a folder (hint: name a file, as in `alternatives/results.jsonl`)"),
         ("logging: {candidate_dir: ../x}", "task.yaml:7 logging.candidate_dir: `../x` is not a path below the task's folder"),
         ("logging: {candidate_dir: prompt.md}", "task.yaml:7 logging.candidate_dir: `prompt.md` is a file, where a folder was expected"),
-        ("cases: {file: gone.jsonl}", "task.yaml:7 cases.file: cannot read `gone.jsonl`: No such file or directory"),
+        ("cases: {file: gone.jsonl}", "task.yaml:7 cases.file: cannot read `gone.jsonl`: No such file or directory (hint: did you mean `one.jsonl`?)"),
         ("cases: {file: four.jsonl, split: 1:2}", "task.yaml:7 cases.split: `1:2` is not a split; write train:holdout:test, as in 3:5:2"),
         ("cases: {file: four.jsonl, split: 1:0:1}", "task.yaml:7 cases.split: `1:0:1` leaves no holdout case to decide by"),
-        ("cases: {file: one.jsonl, split: 8:1:1}", "task.yaml:7 cases.split: `8:1:1` of 1 cases leaves no holdout case to decide by (hint: add cases, or give holdout a larger share)"),
+        ("cases: {file: one.jsonl, split: 8:1:1}", "task.yaml:7 cases.split: `8:1:1` of 1 case leaves no holdout case to decide by (hint: add cases, or give holdout a larger share)"),
         ("cases: {file: four.jsonl, stratify: kind}", "task.yaml:7 cases.stratify: no case has a field `kind` (hint: name a field that the cases have)"),
         ("cases: {file: none.jsonl}", "task.yaml:7 cases.file: `none.jsonl` holds no cases"),
         ("cases: {file: bad.jsonl}", "bad.jsonl:2 not JSON: Expecting property name enclosed in double quotes"),

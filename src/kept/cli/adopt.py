@@ -55,8 +55,8 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
 
 
 def _agreed(run: "Run", adoption: "Adoption") -> bool:
+    from kept.core.words import count
     from kept.errors import SetupError
-    from kept.report.words import count
 
     if not sys.stdin.isatty():
         raise SetupError(

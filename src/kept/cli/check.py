@@ -9,6 +9,8 @@ import click
 from kept.cli.command import Command
 from kept.cli.options import json_option, set_option
 
+LIMITS = {"files": "file", "changed_lines": "changed line"}
+
 MAX_ARTIFACTS = 20
 """Artifacts that are listed by name."""
 
@@ -20,8 +22,9 @@ MAX_ARTIFACTS = 20
 def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     """Say what a run of SPEC would do, and the most it can cost.
 
-    Reads the spec and every file it names, and tells all that is wrong. Starts nothing, writes
-    nothing and spends nothing.
+    Reads the spec and every file it names, and tells all that is wrong. Runs neither runner nor
+    scorer nor proposer, writes nothing and spends nothing. Of your code only a Python function that
+    scores is looked at by importing it.
     """
     from kept.cli import output
     from kept.cli.problems import told_as_json
@@ -42,12 +45,14 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
 
 def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     from kept.cli.names import path_from_here
+    from kept.core.words import count
 
     yield "spec", f"{path_from_here(told['spec'])} ({told['recipe']}), in order"
     yield "artifacts", _artifacts(told["artifacts"])
     for one in told["artifacts"][:MAX_ARTIFACTS]:
         yield "", f"{one['path']}, {_size(one['bytes'])}" + _carried(one)
-    limits = [f"{n} {name.replace('_', ' ')}" for name, n in told["limits"].items() if n]
+    sizes = told["limits"]
+    limits = [count(sizes[name], one) for name, one in LIMITS.items() if sizes[name]]
     yield "change", f"at most {' and '.join(limits)} a candidate" if limits else "of any size"
     if told["guidance"]:
         yield "guidance", ", ".join(told["guidance"])
@@ -63,10 +68,10 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _artifacts(found: list[dict[str, Any]]) -> str:
-    from kept.report.words import count
+    from kept.core.words import are, count
 
     more = len(found) - MAX_ARTIFACTS
-    hidden = f"; {more} are not listed here" if more > 0 else ""
+    hidden = f"; {more} {are(more)} not listed here" if more > 0 else ""
     return f"{count(len(found), 'file')}, {_size(sum(one['bytes'] for one in found))}{hidden}"
 
 
@@ -75,7 +80,9 @@ def _carried(one: dict[str, Any]) -> str:
 
 
 def _size(n: int) -> str:
-    return f"{n} bytes" if n < 10_000 else f"{n / 1024:.0f} KiB"
+    from kept.core.words import count
+
+    return count(n, "byte") if n < 10_000 else f"{n / 1024:.0f} KiB"
 
 
 def _cases(counts: dict[str, int] | None) -> str:
@@ -105,7 +112,8 @@ def _decision(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _at_most(told: dict[str, Any]) -> str:
-    from kept.report.words import count, duration
+    from kept.core.words import count
+    from kept.report.words import duration
 
     most = told["at_most"]
     rollouts, seconds, usd = most["rollouts"], most["seconds"], most["usd"]

@@ -17,7 +17,8 @@ from kept.cli.progress import Progress, opening_line, step_words
 from kept.core.event import RunResumed, RunStarted
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
-from kept.report.words import count, number
+from kept.core.words import count
+from kept.report.words import number
 from kept.store.index import values
 
 REDRAWS = 8
@@ -112,7 +113,7 @@ class LiveProgress(Progress):
             moved = state.best != state.seed
             shown = f"{number(seed)} → {number(best)}" if moved else number(best)
             parts.append(f"{state.fact('metric')} {shown}")
-        parts.append(f"{self.rollouts} rollouts")
+        parts.append(count(self.rollouts, "rollout"))
         workers = state.fact("workers")
         if self.seconds and elapsed and workers.isdigit():
             busy = self.seconds / (elapsed * int(workers))

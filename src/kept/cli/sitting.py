@@ -14,9 +14,10 @@ from kept.cli.names import command_for, path_from_here
 from kept.cli.progress import Progress, standard_progress
 from kept.cli.texts import facts, pairs, title
 from kept.core.plan import Plan
+from kept.engine.stopping import no_bounds
 from kept.errors import KeptError
 from kept.report import Summary, headline, summary, write_report
-from kept.report.failures import measure_is_broken
+from kept.report.failures import may_pass, measure_is_broken
 from kept.runs import Ended, Watch, resume, start, start_command
 from kept.store.home import Home
 from kept.store.reader import Run
@@ -84,7 +85,9 @@ def _report(folder: Path) -> Summary:
 
 def answer_text(told: Summary) -> str:
     """What came of it, and where to look further."""
-    rows = facts(told)
+    # an error is told on stderr, with what to do about it
+    rows = facts(told, reason=told.stopped is None or told.stopped.kind != "error")
+    rows.append(("folder", path_from_here(told.folder)))
     if told.improved:
         rows.append(("best", path_from_here(told.folder / "best")))
     rows.append(("look", command_for("report", told.folder)))
@@ -115,15 +118,17 @@ def _end(told: Summary, progress: Progress, how: How) -> int:
 def _ways_on(told: Summary, go_on: str) -> tuple[str, ...]:
     """What to do after an error; a run of a mended task is a new one, as its measure is."""
     run = Run(told.folder)
-    broken = measure_is_broken(told, run)
+    broken, passing = measure_is_broken(told, run), may_pass(run)
     anew = start_command(run.state.started.facts) if run.state.started else ""
+    bounds = no_bounds(run.state) is not None
     run.close()
     if not (broken and anew):
         return (f"`{go_on}` goes on where it stopped",)
-    return (
-        f"mend what failed, then `{anew}` starts again",
-        f"if it was the network or the like and has passed, `{go_on}` goes on",
-    )
+    worst = "give `objective.bounds`, of which a failure counts as the worst, or " if bounds else ""
+    ways = [f"{worst}mend what failed, then `{anew}` starts again"]
+    if passing:
+        ways.append(f"if it was the network or the like and has passed, `{go_on}` goes on")
+    return tuple(ways)
 
 
 LIMITS = {

@@ -5,6 +5,7 @@ from itertools import groupby
 
 from kept.cli import output
 from kept.cli.names import path_from_here
+from kept.core.words import count
 from kept.report.step import StepDetail, StepRollout
 from kept.report.summary import StepLine, Summary
 from kept.report.words import (
@@ -34,9 +35,9 @@ def pairs(rows: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"{name:<11}{text}".rstrip() for name, text in rows)
 
 
-def facts(told: Summary) -> list[tuple[str, str]]:
-    """What a run is and what it used."""
-    why = f": {told.stopped.message}" if told.stopped else ""
+def facts(told: Summary, *, reason: bool = True) -> list[tuple[str, str]]:
+    """What a run is and what it used, with or without the reason why it stopped."""
+    why = f": {told.stopped.message}" if told.stopped and reason else ""
     counts = verdict_counts(told)
     return [
         ("run", f"{told.run}, {told.status}{why}"),
@@ -139,7 +140,7 @@ def _rollouts(rollouts: tuple[StepRollout, ...], traces: bool) -> Iterator[str]:
             right=("repeat", "seconds"),
         )
         if len(rollouts) > MAX_ROLLOUTS:
-            yield f"{len(rollouts) - MAX_ROLLOUTS} more rollouts: --json lists all"
+            yield f"{count(len(rollouts) - MAX_ROLLOUTS, 'more rollout')}: --json lists all"
         yield "\n".join(_findings(rollouts))
         return
     for rollout in rollouts:

@@ -7,6 +7,8 @@ error.
 from dataclasses import dataclass
 from typing import Literal
 
+from kept.core.words import are, count
+
 StopKind = Literal[
     "iterations",
     "failures",
@@ -97,7 +99,8 @@ def out_of_time(budget: Budget, elapsed: float) -> StopReason | None:
     """Why nothing more may begin after so many seconds; None while there is time."""
     if budget.max_minutes is None or elapsed < budget.max_minutes * 60:
         return None
-    return StopReason("minutes", f"{budget.max_minutes:g} minutes are used")
+    minutes = budget.max_minutes
+    return StopReason("minutes", f"{count(minutes, 'minute')} {are(minutes)} used")
 
 
 def refusal(
@@ -106,12 +109,10 @@ def refusal(
     """Why this much more does not fit; None when it does."""
     rollouts = spent.rollouts + reserved.rollouts + worst.rollouts
     if budget.max_rollouts is not None and rollouts > budget.max_rollouts:
-        left = budget.max_rollouts - spent.rollouts - reserved.rollouts
-        return StopReason(
-            "rollouts",
-            f"{worst.rollouts} more rollouts do not fit: {max(0, left)} of "
-            f"{budget.max_rollouts} are left",
-        )
+        left = max(0, budget.max_rollouts - spent.rollouts - reserved.rollouts)
+        more, do = count(worst.rollouts, "more rollout"), "does" if worst.rollouts == 1 else "do"
+        words = f"{more} {do} not fit: {left} of {budget.max_rollouts} {are(left)} left"
+        return StopReason("rollouts", words)
     usd = spent.usd + reserved.usd + worst.usd
     # a hair of tolerance: sums of cents in floating point must not refuse the last fitting call
     if budget.max_usd is not None and usd > budget.max_usd + 1e-9:

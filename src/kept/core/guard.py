@@ -8,24 +8,9 @@ against copied text is in `kept.core.copying`.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from kept.core.artifact import Candidate
 from kept.core.text import Section, all_text, count_tokens, density, repetition, sections, title_key
-
-
-@runtime_checkable
-class Guard(Protocol):
-    """A reason to refuse a candidate that costs no rollout to find."""
-
-    @property
-    def name(self) -> str:
-        """As a spec spells it."""
-        ...
-
-    def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
-        """Why the candidate is refused; None when it is not."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

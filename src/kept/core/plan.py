@@ -7,9 +7,8 @@ from pathlib import Path
 from kept.core.artifact import Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Cases
-from kept.core.guard import Guard
 from kept.core.objective import Objective
-from kept.core.ports import Gate, Journal, Proposer, Runner, Schedule, Scorer, Sink
+from kept.core.ports import Gate, Guard, Journal, Proposer, Runner, Schedule, Scorer, Sink
 from kept.core.values import Locator, locate_line_value
 
 

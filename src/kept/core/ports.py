@@ -264,3 +264,17 @@ class Model(Protocol):
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
         """One reply, or why there is none."""
         ...
+
+
+@runtime_checkable
+class Guard(Protocol):
+    """A reason to refuse a candidate that costs no rollout to find."""
+
+    @property
+    def name(self) -> str:
+        """As a spec spells it."""
+        ...
+
+    def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
+        """Why the candidate is refused; None when it is not."""
+        ...

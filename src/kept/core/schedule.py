@@ -6,6 +6,7 @@ from kept.core.budget import Budget, StopReason, out_of_time
 from kept.core.pool import MERGE, ripe
 from kept.core.proposal import Turn
 from kept.core.state import State
+from kept.core.words import count
 
 PROVE, CLAIM = "prove", "claim"
 """Proposers that have something measured at the end of a racing run."""
@@ -76,7 +77,9 @@ def _turn(name: str, state: State) -> Turn:
 def budget_stop(budget: Budget, state: State, elapsed: float) -> StopReason | None:
     """Why no further step may open, None when one may."""
     if budget.max_iterations is not None and state.next_step >= budget.max_iterations:
-        return StopReason("iterations", f"all {budget.max_iterations} iterations are used")
+        n = budget.max_iterations
+        words = "the only iteration is used" if n == 1 else f"all {n} iterations are used"
+        return StopReason("iterations", words)
     return too_many_failures(budget, state) or out_of_time(budget, elapsed)
 
 
@@ -84,4 +87,4 @@ def too_many_failures(budget: Budget, state: State) -> StopReason | None:
     """Why a run that keeps crashing ends; None while it may go on."""
     if budget.max_failures is None or state.crashes < budget.max_failures:
         return None
-    return StopReason("failures", f"{state.crashes} steps crashed, the limit")
+    return StopReason("failures", f"{count(state.crashes, 'step')} crashed, the limit")

@@ -300,7 +300,7 @@ class Evaluator:
         self._untried -= 1
         if self._untried:
             return
-        broken = StopReason("error", f"the evaluator does not answer: {failure.message}")
+        broken = StopReason("error", f"nothing can be measured: {failure.message}")
         for work in list(self._works.values()):
             self._fail(work, Halt(broken))
 

@@ -27,6 +27,7 @@ from kept.core.proposal import (
 from kept.core.rollout import Pair, Purpose
 from kept.core.score import Evaluation, losses_of, summarize
 from kept.core.verdict import Side, Verdict, View
+from kept.core.words import count
 from kept.engine.evaluate import Evaluator
 from kept.engine.known import Known
 from kept.errors import RunError
@@ -148,12 +149,12 @@ class Judge:
         rules = self._plan.rules
         files = changed_paths(incumbent, candidate)
         if rules.max_files is not None and len(files) > rules.max_files:
-            reason = f"changes {len(files)} files, {rules.max_files} allowed"
+            reason = f"changes {count(len(files), 'file')}, {rules.max_files} allowed"
             return Verdict("discard", reason, code="over limit")
         if rules.max_changed_lines is not None:
             lines = changed_lines(incumbent, candidate)
             if lines > rules.max_changed_lines:
-                reason = f"changes {lines} lines, {rules.max_changed_lines} allowed"
+                reason = f"changes {count(lines, 'line')}, {rules.max_changed_lines} allowed"
                 return Verdict("discard", reason, code="over limit")
         return None
 

@@ -19,28 +19,21 @@ from kept.core.schedule import budget_stop, too_many_failures
 from kept.core.score import Outcome
 from kept.core.state import OpenStep, State, advance
 from kept.core.verdict import Verdict
+from kept.core.words import count
 from kept.engine.evaluate import LAST, Evaluator
 from kept.engine.interrupt import Interrupt
 from kept.engine.judge import Ground, Judge, Judged, duplicate
 from kept.engine.known import Known
 from kept.engine.propose import Proposing
 from kept.engine.purse import Halt, Purse
+from kept.engine.stopping import dead_end, true_end
 from kept.errors import KeptError
-from kept.gates.common import MIN_COVERAGE
 
 GRACE = 30.0
 """Seconds that what is in flight gets to finish when a run stops."""
 
 MAIN_PART = 0.85
 """Share of a run's time after which no ordinary step begins, if there is something to do last."""
-
-IDLE = 100
-"""Steps in a row without anything new that mean there will be nothing."""
-
-NOTHING_NEW = ("nothing proposed", "duplicate", "no edits", "no change")
-
-OUTAGE = 3
-"""Undecided steps in a row that mean the evaluator is down."""
 
 
 class Loop:
@@ -87,11 +80,12 @@ class Loop:
                 ended = await self._first_verdict()
                 if isinstance(ended, Judged):
                     self._close(ended)
-                    down = outage(self.state, ended.verdict.words)
-                    ended = down or too_many_failures(self._plan.budget, self.state)
+                    dead = dead_end(self.state, ended.verdict)
+                    ended = dead or too_many_failures(self._plan.budget, self.state)
                 if ended is not None and not self._may_finish(ended):
                     reason = ended
                     break
+            reason = true_end(self.state, reason)
         except Exception as error:
             # a bug of ours or of a runner is not mended by calling it something else
             what = error.message if isinstance(error, KeptError) else repr(error)
@@ -166,7 +160,7 @@ class Loop:
         minutes = self._plan.budget.max_minutes
         if minutes is None or not self._plan.reserve or elapsed < minutes * 60 * MAIN_PART:
             return None
-        return StopReason("minutes", f"of {minutes:g} minutes, what is left is for the end")
+        return StopReason("minutes", f"of {count(minutes, 'minute')}, what is left is for the end")
 
     def _may_finish(self, reason: StopReason) -> bool:
         """Give up what can no longer be paid, if there is something to do at the end."""
@@ -312,26 +306,3 @@ class Loop:
     def _heard(self, step: int, job: Job, outcome: Outcome) -> None:
         for sink in self._sinks:
             sink.on_rollout(job, outcome)
-
-
-def outage(state: State, words: str) -> StopReason | None:
-    """The reason to stop when the evaluator seems to be down; None while it answers."""
-    last = state.closed[-OUTAGE:]
-    seed = state.evaluations.get(state.seed, ())
-    if last and all(step.verdict.code == "indecisive" for step in last):
-        never_ran = len(state.closed) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
-        if len(last) == OUTAGE or never_ran:
-            return StopReason("error", f"the evaluator does not answer: {words}")
-    idle = state.closed[-IDLE:]
-    if len(idle) == IDLE and all(step.verdict.code in NOTHING_NEW for step in idle):
-        message = f"{IDLE} steps in a row proposed nothing new: {idle[-1].verdict.reason}"
-        return StopReason("nothing left to propose", message)
-    if len(last) == OUTAGE and all(step.verdict.code == "proposer failed" for step in last):
-        return StopReason("error", f"{OUTAGE} times in a row, {last[-1].verdict.reason}")
-    # when neither the seed nor anything else runs, it is hardly the candidates' doing
-    if len(state.closed) == OUTAGE and all(step.verdict.outcome == "crash" for step in last):
-        broken = next((e for e in seed if e.failed == e.asked), None)
-        if broken is not None:
-            message = f"neither the seed nor any candidate runs: {broken.first_failure}"
-            return StopReason("error", message)
-    return None

@@ -36,7 +36,7 @@ def not_comparable(
             return Verdict(
                 "skip",
                 f"cannot tell: {evaluation.missing} of {evaluation.asked} rollouts of the {who} "
-                "have no answer",
+                f"{'has' if evaluation.missing == 1 else 'have'} no answer",
                 private=evaluation.first_failure,
                 code="indecisive",
             )

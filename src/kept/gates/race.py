@@ -13,6 +13,7 @@ from math import exp, isfinite, log
 from kept.core.ledger import level
 from kept.core.proposal import Ask
 from kept.core.verdict import Side, Verdict, VerdictCode, View
+from kept.core.words import count
 from kept.gates.bets import evidence
 from kept.gates.case_level import Interval, case_gains, interval, risk_of, sign_test
 from kept.gates.common import broken_constraint, not_comparable
@@ -94,7 +95,7 @@ class Race:
             "incumbent_rollouts": float(shown.answers[1]),
         }
         odds = f"odds {exp(min(won, 700)):.3g} of {1 / risk:.3g} needed"
-        words = f"gain {shown.mean:+.3f} on {size} draws, {odds}"
+        words = f"gain {shown.mean:+.3f} on {count(size, 'draw')}, {odds}"
         if whole and won >= -log(risk):
             return _kept(view, f"better: {words}", numbers)
         if self._hopeless(shown):
@@ -113,7 +114,9 @@ class Race:
         """
         better, worse, chance = sign_test(case_gains(view, "decide", view.incumbent))
         numbers = {**numbers, "p": chance}
-        words = f"{better} cases better, {worse} worse, no noise (sign test, p = {chance:.2g})"
+        words = (
+            f"{count(better, 'case')} better, {worse} worse, no noise (sign test, p = {chance:.2g})"
+        )
         if chance <= self.alpha and numbers["gain"] > 0:
             return _kept(view, f"better: {words}", numbers)
         return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
@@ -171,7 +174,7 @@ class Race:
             return _not_measured(verdict, "claim")
         found = case_gains(view, "test", view.incumbent)
         shown = interval(found)
-        words = f"on {len(found)} cases that nothing was tuned on: {shown}"
+        words = f"on {count(len(found), 'case')} that nothing was tuned on: {shown}"
         return Verdict("skip", words, code="claim", numbers=_figures(shown))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair
 from kept.core.verdict import Verdict, View
+from kept.core.words import count
 from kept.gates.common import not_comparable
 from kept.gates.pairing import TENURE, Gains, by_case, draws, gains, missing_asks, shuffled
 
@@ -100,7 +101,7 @@ class Screen:
 
 
 def _drop(gain: float, size: int, what: str) -> Verdict:
-    reason = f"screened out: {gain:+.3f} on {size} draws of the cases {what}"
+    reason = f"screened out: {gain:+.3f} on {count(size, 'draw')} of the cases {what}"
     return Verdict("discard", reason, numbers={"screen_gain": gain})
 
 

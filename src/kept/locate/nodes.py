@@ -47,7 +47,8 @@ class Unreadable(Exception):
 def find(node: Node, parts: tuple[Part, ...], where: str) -> Scalar | NoSpan:
     """The value at the end of a path, or why there is none."""
     for at, part in enumerate(parts):
-        below = _step(node, part, show_path(parts[:at]) or "the whole", where)
+        here = f"`{show_path(parts[:at])}` of {where}" if at else where
+        below = _step(node, part, here)
         if isinstance(below, NoSpan):
             return below
         node = below
@@ -62,24 +63,24 @@ def find(node: Node, parts: tuple[Part, ...], where: str) -> Scalar | NoSpan:
     return node
 
 
-def _step(node: Node, part: Part, here: str, where: str) -> Node | NoSpan:
+def _step(node: Node, part: Part, here: str) -> Node | NoSpan:
     match part, node:
         case str(), Table():
             found = [value for key, value in node.entries if key == part]
             known = ", ".join(f"`{key}`" for key, _ in node.entries[:12])
-            missing = f"no key `{part}` in `{here}` of {where}, which has {known or 'none'}"
+            missing = f"no key `{part}` in {here}, which has {known or 'none'}"
         case int(), Items():
             found = list(node.items[part : part + 1])
-            missing = f"no item {part} in `{here}` of {where}, which has {len(node.items)}"
+            missing = f"no item {part} in {here}, which has {len(node.items)}"
         case Selector(), Items():
             found = [item for item in node.items if _has(item, part)]
-            missing = f"no item of `{here}` in {where} has `{part.field}` = `{part.value}`"
+            missing = f"no item of {here} has `{part.field}` = `{part.value}`"
         case _:
             wanted = "a mapping" if isinstance(part, str) else "a list"
-            return NoSpan("target missing", f"`{here}` of {where} is not {wanted}")
+            return NoSpan("target missing", f"{here} is not {wanted}")
     if len(found) > 1:
         named = f"key `{part}`" if isinstance(part, str) else f"`{show_path((part,))}`"
-        detail = f"{named} stands {len(found)} times in `{here}` of {where}"
+        detail = f"{named} stands {len(found)} times in {here}"
         return NoSpan("ambiguous", detail)
     return found[0] if found else NoSpan("target missing", missing)
 

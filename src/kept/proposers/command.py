@@ -18,6 +18,7 @@ from kept.core.edit import Edit, Write
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Rollout
+from kept.core.words import count
 from kept.proposers.briefing import plain_brief
 from kept.proposers.splices import edits_between
 from kept.sandbox import Command, Exit
@@ -97,7 +98,7 @@ class CommandProposer:
         if ended.ok or (ended.code == NOTHING and not ended.timed_out):
             return None
         if ended.timed_out:
-            message = f"no end after {self._command.timeout:g} seconds"
+            message = f"no end after {count(self._command.timeout, 'second')}"
             return Failure("timeout", "infrastructure", message, ended.detail())
         return Failure("crash", "infrastructure", str(ended), ended.detail())
 

@@ -41,7 +41,10 @@ class Merge:
         if not members:
             return Skip("nothing in the pool applies any more")
         steps = ", ".join(map(str, members))
-        return Proposal(edits, f"puts together what steps {steps} proposed", merges=tuple(members))
+        words = f"puts together what steps {steps} proposed"
+        if len(members) == 1:
+            words = f"takes up what step {steps} proposed"
+        return Proposal(edits, words, merges=tuple(members))
 
     def _apply(self, brief: Brief, edits: tuple[Edit, ...]) -> bool:
         """Whether every one of the edits takes effect, and all together are not too much."""

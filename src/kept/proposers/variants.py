@@ -29,7 +29,9 @@ class Variants:
         """The next variant, or that there are no more."""
         number = brief.turn.number
         if number >= len(self.variants):
-            return Skip(f"all {len(self.variants)} variants were tried", exhausted=True)
+            n = len(self.variants)
+            words = "the only variant was tried" if n == 1 else f"all {n} variants were tried"
+            return Skip(words, exhausted=True)
         variant = self.variants[number]
         edits = tuple(Write(path, text) for path, text in variant.texts.items())
         return Proposal(edits, why=f"variant {variant.label}")

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kept.errors import SetupError
 from kept.recipes.naming import cwds, named
 from kept.recipes.scorers import named_in
 from kept.sandbox import Abilities, Command, Limits, View, abilities
 from kept.spec.files import find
-from kept.spec.load import section
+from kept.spec.load import said, section
 from kept.spec.sandbox import SandboxSpec
 from kept.spec.source import Source
 from kept.spec.task import TaskSpec
@@ -62,14 +61,9 @@ class Confinement:
 
 
 def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Confinement:
-    """How the commands of a task are to be held; raises `SetupError` where they cannot be so."""
+    """How the commands of a task are to be held."""
     able = abilities()
     spec = task.sandbox
-    if spec.walls == "required" and not able.walls:
-        raise SetupError(
-            f"`sandbox.walls` is required, and bwrap does not work here: {able.why_not}",
-            hint="install bubblewrap; `kept doctor` says what works",
-        )
     tree = source.folder.resolve()
     home = Home.find(source.folder).path.resolve()
     scorer = _named(tree, named_in(task.scorer), cwds(task.scorer.model_dump()))
@@ -95,7 +89,11 @@ def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Con
 
 
 def check_sandbox(source: Source) -> None:
-    """Report files that are to be hidden or written to and that are not there."""
+    """Report walls that cannot be had, and files to be hidden or written to that are not there."""
+    if said(source, ("sandbox", "walls")) == "required" and not (able := abilities()).walls:
+        message = f"they are required, and bwrap does not work here: {able.why_not}"
+        hint = "install bubblewrap; `kept doctor` says what works"
+        source.report(("sandbox", "walls"), message, hint)
     for key, look in (("hidden", _listed), ("writable", _writable)):
         spec = section(source, ("sandbox",), SandboxSpec, SandboxSpec.model_fields.keys() - {key})
         if spec is not None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from kept.core.case import Cases
 from kept.core.copying import copy_guard
-from kept.core.guard import Guard, LengthGuard, SectionsGuard, StuffingGuard
+from kept.core.guard import LengthGuard, SectionsGuard, StuffingGuard
+from kept.core.ports import Guard
 from kept.core.text import sections, title_key
 from kept.spec.guards import GuardsSpec, LengthGuardSpec, SectionsGuardSpec
 from kept.spec.load import section

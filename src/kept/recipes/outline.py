@@ -5,6 +5,7 @@ from typing import Any
 
 from kept.core.forecast import forecast
 from kept.core.plan import Plan
+from kept.core.words import count
 from kept.gates.race import Race
 from kept.recipes import Compiled
 
@@ -67,9 +68,10 @@ def _rule(plan: Plan, each: int) -> str:
     """What the gate keeps, in words."""
     gate, train, holdout = plan.gate, len(plan.cases.train), len(plan.cases.holdout)
     if not isinstance(gate, Race):
-        rollouts = f"{each} rollout{'' if each == 1 else 's'}"
+        rollouts = count(each, "rollout")
         return f"keeps a gain above {plan.objective.tie_tolerance:g} over {rollouts} a side"
-    screened = f"screens on {min(train, gate.screen.cases)} train cases, then " if train else ""
+    looked_at = count(min(train, gate.screen.cases), "train case")
+    screened = f"screens on {looked_at}, then " if train else ""
     return (
         f"{screened}keeps what is better beyond noise on {holdout} cases, in {gate.most} passes at "
         f"most; {plan.reserve} rollouts are set aside for the proof and the claim"

@@ -5,7 +5,6 @@ when there are none, they are made.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -24,8 +23,10 @@ from kept.proposers.numeric import Numeric
 from kept.proposers.prune import Prune
 from kept.proposers.space import Axis, Choices, Numbers, Space
 from kept.proposers.variants import Variant, Variants
+from kept.recipes.scripts import check_script
 from kept.sandbox import Command
 from kept.spec.files import Alternative, read_alternatives
+from kept.spec.load import said, section
 from kept.spec.proposers import (
     AxisSpec,
     CommandProposerSpec,
@@ -107,11 +108,17 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
 def _specs(
     source: Source,
 ) -> Iterator[tuple[int, VariantsSpec | NumericSpec | PruneSpec | DemosSpec | CommandProposerSpec]]:
-    """The proposers of a spec that are right in themselves; the others were reported."""
+    """The proposers of a spec that are right in themselves; the others were reported.
+
+    Of `numeric` also one that is wrong: each of its axes is looked at for itself.
+    """
     rows = cast("dict[str, object]", source.data).get("proposers")
     for at, row in enumerate(cast("list[object]", rows) if isinstance(rows, list) else ()):
-        with suppress(ValidationError):
+        try:
             yield at, _SPECS.validate_python(_without_unread(row))
+        except ValidationError:
+            if said(source, ("proposers", at, "kind")) == "numeric":
+                yield at, NumericSpec.model_construct(kind="numeric", axes=())
 
 
 def _without_unread(row: object) -> object:
@@ -141,19 +148,25 @@ def _numeric(
         source.report(loc, message, "give train a share in `cases.split`")
     axes: list[Axis] = []
     start: list[Value] = []
-    for at, axis in enumerate(spec.axes):
+    places: list[tuple[str, str]] = []
+    rows = said(source, (*loc, "axes"))
+    for at in range(len(cast("list[object]", rows)) if isinstance(rows, list) else 0):
         here = (*loc, "axes", at)
+        file, path = said(source, (*here, "file")), said(source, (*here, "path"))
+        if not (isinstance(file, str) and file and isinstance(path, str) and path):
+            continue  # told already
+        if (file, path) in places:
+            source.report((*here, "path"), f"`{path}` has two axes")
+        places.append((file, path))
+        value = _current(source, here, file, path, texts)
+        axis = section(source, here, AxisSpec)
+        if axis is None or value is None:
+            continue
         domain = _domain(axis)
-        axes.append(Axis(axis.file, axis.path, domain))
-        value = _current(source, here, axis, texts)
-        if value is not None:
-            start.append(value)
-            if not domain.holds(value):
-                source.report((*here, "path"), f"it is {kind_of(value)}, {_not_in(axis)}")
-    places = [(axis.file, axis.path) for axis in axes]
-    for at, place in enumerate(places):
-        if place in places[:at]:
-            source.report((*loc, "axes", at, "path"), f"`{place[1]}` has two axes")
+        axes.append(Axis(file, path, domain))
+        start.append(value)
+        if not domain.holds(value):
+            source.report((*here, "path"), f"it is {kind_of(value)}, {_not_in(axis)}")
 
     def make(name: str, tools: Tools) -> Proposer:
         return Numeric(Space(tuple(axes)), tuple(start), name, spec.startup, spec.train_sample)
@@ -169,14 +182,16 @@ def _domain(axis: AxisSpec) -> Numbers | Choices:
     return Numbers(low, high, axis.type == "int", axis.log, axis.step)
 
 
-def _current(source: Source, loc: Loc, axis: AxisSpec, texts: Mapping[str, str]) -> Value | None:
+def _current(
+    source: Source, loc: Loc, file: str, path: str, texts: Mapping[str, str]
+) -> Value | None:
     """The value that an axis has now; None, and a report, when there is none."""
-    if axis.file not in texts:
+    if file not in texts:
         if texts:
             known = ", ".join(list(texts)[:12])
-            source.report((*loc, "file"), f"`{axis.file}` is no artifact", f"there are {known}")
+            source.report((*loc, "file"), f"`{file}` is no artifact", f"there are {known}")
         return None
-    value = read_value(axis.file, texts[axis.file], axis.path)
+    value = read_value(file, texts[file], path)
     if isinstance(value, NoSpan):
         source.report((*loc, "path"), value.detail)
         return None
@@ -250,6 +265,7 @@ def _command(source: Source, loc: Loc, spec: CommandProposerSpec) -> Make:
     folder = source.folder / spec.cwd
     if not folder.is_dir():
         source.report((*loc, "cwd"), f"there is no folder `{spec.cwd}`")
+    check_script(source, loc)
 
     def make(name: str, tools: Tools) -> Proposer:
         command = tools.hold(Command(spec.command, folder, spec.timeout_seconds))

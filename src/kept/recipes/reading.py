@@ -13,6 +13,7 @@ from kept.recipes.editing import check_proposers
 from kept.recipes.guards import check_guards
 from kept.recipes.proposing import Proposing, read_proposers
 from kept.recipes.scorers import check_scorer
+from kept.recipes.scripts import check_script
 from kept.spec.cases import read_cases
 from kept.spec.companions import check_outputs, read_guidance
 from kept.spec.files import read_artifacts
@@ -45,6 +46,7 @@ def read_files(source: Source) -> TaskFiles:
     check_outputs(source, texts)
     check_proposers(source)
     check_folder(source, ("runner", "cwd"))
+    check_script(source, ("runner",))
     check_scorer(source, texts)
     check_guards(source, texts)
     check_sandbox(source)

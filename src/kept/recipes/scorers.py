@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from kept.core.artifact import Candidate
 from kept.core.ports import Scorer
+from kept.recipes.scripts import check_script
 from kept.sandbox import Command
 from kept.scorers.checks import (
     Check,
@@ -104,6 +105,7 @@ def check_scorer(source: Source, texts: Collection[str]) -> None:
 def _right_ones(source: Source, loc: Loc) -> Iterator[tuple[Loc, ScorerSpec]]:
     """A scorer and all that it is made of, as far as they are right in themselves."""
     check_folder(source, (*loc, "cwd"))
+    check_script(source, loc)
     with suppress(ValidationError):  # told already
         yield loc, _ADAPTER.validate_python(said(source, loc))
     parts = said(source, (*loc, "parts"))

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from kept.core.words import count
 from kept.report.summary import Summary
-from kept.report.words import count
 
 GATES = {
     "strict": "The gate `strict` compares one evaluation a side: a lucky draw of a noisy evaluator "
@@ -55,12 +55,18 @@ def _caveats(summary: Summary) -> Iterator[str]:
             "a candidate left, a candidate that cheats would not have been stopped."
         )
     if summary.spend.moot:
-        yield (
-            f"Paid for and not used, because an earlier step was kept meanwhile: "
-            f"{count(summary.spend.moot, 'rollout')}."
-        )
+        why = " or ".join(_made_moot(summary))
+        yield f"Paid for and not used, because {why}: {count(summary.spend.moot, 'rollout')}."
     if summary.open:
         yield (
             f"Without a verdict when this was written: {count(len(summary.open), 'step')}. What "
             "they used is in the spend, not in the figures."
         )
+
+
+def _made_moot(summary: Summary) -> Iterator[str]:
+    """What makes rollouts useless: a keep under them, or too little money for what they began."""
+    if summary.keeps:
+        yield "an earlier step was kept meanwhile"
+    if any(step.code == "unaffordable" for step in summary.steps):
+        yield "the budget did not last to the verdict of their step"

@@ -55,3 +55,8 @@ def measure_is_broken(told: Summary, run: Run) -> bool:
         return False
     found = failures(run)
     return any(group.kind == "harness" or group.blame == "candidate" for group in found)
+
+
+def may_pass(run: Run) -> bool:
+    """Whether anything of what went wrong is asked for again when the run goes on."""
+    return any(group.blame == "infrastructure" for group in failures(run))

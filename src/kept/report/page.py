@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from kept.core.event import StepClosed
+from kept.core.words import count
 from kept.report.caveats import caveats
 from kept.report.changes import best_diff, step_diff
 from kept.report.failures import failures, measure_is_broken
@@ -14,7 +15,6 @@ from kept.report.words import (
     budget_words,
     cases_words,
     clock,
-    count,
     duration,
     headline_words,
     number,
@@ -131,7 +131,8 @@ def _trajectory(told: Summary) -> Iterator[str]:
     yield from _table(("step", f"`{told.metric}`", "verdict", "best so far"), cut)
     if len(rows) > len(cut):
         yield ""
-        yield f"{len(rows) - len(cut)} earlier steps: `kept show {told.run}` lists all."
+        earlier = count(len(rows) - len(cut), "earlier step")
+        yield f"{earlier}: `kept show {told.run}` lists all."
 
 
 def _change(told: Summary, run: Run) -> Iterator[str]:
@@ -189,7 +190,8 @@ def _fenced(text: str) -> Iterator[str]:
     yield fence
     if len(lines) > MAX_DIFF_LINES:
         yield ""
-        yield f"{len(lines) - MAX_DIFF_LINES} more lines: `kept diff --step N` shows all."
+        more = count(len(lines) - MAX_DIFF_LINES, "more line")
+        yield f"{more}: `kept diff --step N` shows all."
 
 
 def _refused(told: Summary) -> Iterator[str]:
@@ -246,7 +248,9 @@ def _failures(run: Run) -> Iterator[str]:
     yield from _table(("times", "kind", "whose", "message", "cases"), rows)
     if len(groups) > MAX_FAILURES:
         yield ""
-        yield f"{len(groups) - MAX_FAILURES} more kinds of failure."
+        yield (
+            count(len(groups) - MAX_FAILURES, "more kind of failure", "more kinds of failure") + "."
+        )
 
 
 def _spend(told: Summary) -> Iterator[str]:

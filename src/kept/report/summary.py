@@ -11,12 +11,10 @@ from kept.core.objective import Constraint, Objective, Operator
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
 from kept.core.verdict import IDLE, VerdictCode, VerdictKind
-from kept.engine.purse import Meter
 from kept.report.scoring import scoring_functions
-from kept.store import wire
 from kept.store.index import values
-from kept.store.journal import lines_from, read_line
 from kept.store.reader import Run
+from kept.store.spent import spend_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +149,7 @@ def summary(run: Run) -> Summary:
         open=tuple(step.step for step in state.open),
         leading=_leading(state),
         claim=_claim(state),
-        spend=state.spend + _open_spend(run),
+        spend=spend_of(run.folder, state),
     )
 
 
@@ -233,17 +231,3 @@ def _numbers(fact: object) -> Mapping[str, int]:
         return {}
     entries = cast("Mapping[str, object]", fact)
     return {name: cast("int", v) for name, v in entries.items() if isinstance(v, int | float)}
-
-
-def _open_spend(run: Run) -> Spend:
-    """What steps used that have no verdict yet: of a stopped run it was paid all the same."""
-    open_steps = {step.step for step in run.state.open}
-    if not open_steps:
-        return Spend()
-    path = run.folder / "rollouts.jsonl"
-    meter = Meter()
-    for line in lines_from(path, run.state.open[0].rollouts_at):
-        row = read_line(line, path)
-        if isinstance(row, wire.RolloutLine) and row.step in open_steps:
-            meter.add(row.entry()[1])
-    return sum((step.spend for step in run.state.open), meter.spend())

@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kept.core.budget import Spend
+from kept.core.words import count
 from kept.report.summary import Summary
 
 LIMITS = {
-    "max_iterations": "{:g} steps",
-    "max_failures": "{:g} crashed steps",
-    "max_minutes": "{:g} minutes",
-    "max_usd": "${:g}",
-    "max_rollouts": "{:g} rollouts",
+    "max_iterations": "step",
+    "max_failures": "crashed step",
+    "max_minutes": "minute",
+    "max_rollouts": "rollout",
 }
 VERDICTS = {"keep": "kept", "discard": "discarded", "crash": "crashed", "skip": "skipped"}
 
@@ -36,12 +36,9 @@ def headline_words(summary: Summary) -> str:
         return f"{summary.metric} {change(summary)}"
     if not summary.steps:
         return "nothing was judged yet"
+    if summary.seed_value is None:
+        return "nothing was kept, and the seed has no score"
     return f"nothing beat the seed: {summary.metric} {change(summary)}"
-
-
-def count(n: int, one: str, many: str | None = None) -> str:
-    """`1 step`, `2 steps`."""
-    return f"{n} {one if n == 1 else many or one + 's'}"
 
 
 def verdict_counts(summary: Summary) -> str:
@@ -75,7 +72,9 @@ def clock(t: float) -> str:
 
 def budget_words(summary: Summary) -> str:
     """The limits that were set, in words."""
-    named = [LIMITS[name].format(n) for name, n in summary.budget.items() if name in LIMITS]
+    limits = summary.budget
+    named = [count(limits[name], one) for name, one in LIMITS.items() if name in limits]
+    named += [f"${limits['max_usd']:g}"] if "max_usd" in limits else []
     return ", ".join(named) or "no limit"
 
 

@@ -18,6 +18,7 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.core.words import count
 from kept.sandbox import Command, Exit
 from kept.workspace import MAX_OUTPUT, Output, Scratch
 
@@ -79,7 +80,7 @@ class CommandRunner:
         if ended.ok:
             return None
         if ended.timed_out:
-            message = f"no end after {self._command.timeout:g} seconds"
+            message = f"no end after {count(self._command.timeout, 'second')}"
             return Failure("timeout", "candidate", message, ended.detail())
         if ended.code in _NOT_RUN and self._names_what_is_missing(ended):
             message = f"the shell cannot run `{self._command.line}` ({ended})"

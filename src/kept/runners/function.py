@@ -108,7 +108,7 @@ class FunctionRunner:
         numbers = {name: _number(value) for name, value in metrics.items()}
         strange = [name for name, value in numbers.items() if value is None]
         if strange:
-            return _strange(metrics)
+            return _strange(cast("object", answer))
         measured = {name: value for name, value in numbers.items() if value is not None}
         return Rollout(metrics=measured, trace=_trace(info))
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 
+from kept.core.words import count
 from kept.sandbox import command
 
 _CHUNK = 65536
@@ -41,7 +42,7 @@ class Tail:
 
     def text(self) -> str:
         """What was kept, and how much was not."""
-        cut = f"… {self._dropped} bytes left out …\n" if self._dropped else ""
+        cut = f"… {count(self._dropped, 'byte')} left out …\n" if self._dropped else ""
         return cut + self._kept.decode("utf-8", "replace")
 
     def _read(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from kept.core.text import count_tokens, keyword_density, sections, title_key
+from kept.core.words import count
 
 Format = Literal["json", "yaml", "toml"]
 
@@ -61,11 +62,11 @@ class Matches:
 
     def measure(self, text: str, seed: str) -> Measured:
         """Count its matches."""
-        count = sum(1 for _ in re.finditer(self.pattern, text, re.MULTILINE))
-        if bool(count) == self.wanted:
-            return Measured(count)
-        found = "does not match" if self.wanted else f"matches {count} times"
-        return Measured(count, f"`{self.pattern}` {found}")
+        times = sum(1 for _ in re.finditer(self.pattern, text, re.MULTILINE))
+        if bool(times) == self.wanted:
+            return Measured(times)
+        found = "does not match" if self.wanted else f"matches {count(times, 'time')}"
+        return Measured(times, f"`{self.pattern}` {found}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,13 @@ class Tokens:
 
     def measure(self, text: str, seed: str) -> Measured:
         """Count them."""
-        count = count_tokens(text)
-        if self.least is not None and count < self.least:
-            return Measured(count, f"{count} tokens, at least {self.least} wanted")
-        if self.most is not None and count > self.most:
-            return Measured(count, f"{count} tokens, {self.most} allowed")
-        return Measured(count)
+        length = count_tokens(text)
+        tokens = count(length, "token")
+        if self.least is not None and length < self.least:
+            return Measured(length, f"{tokens}, at least {self.least} wanted")
+        if self.most is not None and length > self.most:
+            return Measured(length, f"{tokens}, {self.most} allowed")
+        return Measured(length)
 
 
 @dataclass(frozen=True, slots=True)

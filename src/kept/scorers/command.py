@@ -6,17 +6,19 @@ harness: when it fails, no candidate is to blame.
 
 import json
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 from typing import cast, get_args
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
+from kept.core.objective import countable
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
-from kept.core.score import Finding, Score, Severity
+from kept.core.score import Finding, Score, Severity, usable
+from kept.core.words import count
 from kept.sandbox import MAX_TEXT, Command
 from kept.sandbox.command import MIB
-from kept.scorers.printed import last_object
+from kept.scorers.printed import printed_objects
 from kept.workspace import Scratch
 
 _SEVERITIES: tuple[str, ...] = get_args(Severity)
@@ -55,18 +57,21 @@ class CommandScorer:
         if isinstance(ended, Failure):
             return ended
         if ended.timed_out:
-            message = f"the scorer did not end within {self._command.timeout:g} seconds"
+            message = f"the scorer did not end within {count(self._command.timeout, 'second')}"
             return Failure("harness", "infrastructure", message, ended.detail())
         if not ended.ok:
             message = f"the scorer failed: {ended}"
             return Failure("harness", "infrastructure", message, ended.detail())
-        printed = last_object(ended.stdout, cut=ended.cut)
-        if printed is None:
+        printed = printed_objects(ended.stdout, cut=ended.cut)
+        if len(printed) > 1:
+            message = f"the scorer printed {len(printed)} JSON objects, where one was expected"
+            return Failure("harness", "infrastructure", message, ended.detail())
+        if not printed:
             much = f", the end of more than {MAX_TEXT // MIB} MiB" if ended.cut else ""
             said = f"{ended.stdout.strip()[-200:]!r}{much}"
             message = f"the scorer printed no JSON object but {said}"
             return Failure("harness", "infrastructure", message, ended.detail())
-        return read_score(printed, rollout, self._fields)
+        return read_score(printed[0], rollout, self._fields)
 
     async def close(self) -> None:
         """Nothing to do: who made the scratch folder removes it."""
@@ -98,13 +103,13 @@ def read_score(
         if not isinstance(value, int | float):
             place = f"{fields.metrics}.{name}" if name in inner and inner[name] is value else name
             return _strange(f"`{place}` is {value!r:.80}, not a number")
-        number = _finite(value)
-        if number is None:
+        metrics[name] = _number(value)
+        if name == fields.metric and not countable(metrics[name]):
+            # what a loss that diverged is: the scorer works, and what it measured has no value
             message = f"`{name}` is {value!r:.80}, not a finite number"
             return Failure("parse", "candidate", message)
-        metrics[name] = number
     findings = _findings(printed.get("findings", []))
-    return findings if isinstance(findings, Failure) else Score(metrics, findings)
+    return findings if isinstance(findings, Failure) else usable(Score(metrics, findings))
 
 
 def _at(printed: dict[str, object], path: str, otherwise: object) -> object:
@@ -120,12 +125,11 @@ def _at(printed: dict[str, object], path: str, otherwise: object) -> object:
     )
 
 
-def _finite(value: int | float) -> float | None:
+def _number(value: int | float) -> float:
     try:
-        number = float(value)
+        return float(value)
     except OverflowError:
-        return None
-    return number if isfinite(number) else None
+        return inf
 
 
 def _findings(given: object) -> tuple[Finding, ...] | Failure:

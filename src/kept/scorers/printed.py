@@ -2,27 +2,42 @@
 
 import json
 import re
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 _START = re.compile(r'\{\s*["}]')
 """How an object begins; most braces of a text begin none."""
+
+_REST = re.compile(r"[ \t\r]*(\n|$)")
 
 TRIES = 200
 """Beginnings without an end before the search is given up: each costs a pass over the text."""
 
 
-def last_object(text: str, *, cut: bool = False) -> dict[str, object] | None:
-    """The last JSON object that stands in a text, whatever is printed around it.
+class Found(NamedTuple):
+    """An object in a text."""
 
-    What lies in an object that is not whole is not taken for one: a part of a score is no score.
-    For the same reason, of a text whose beginning was cut off only what begins a line counts.
+    value: dict[str, object]
+    alone: bool
+    """Whether nothing else stands on its lines: then it was printed for itself."""
+
+
+def printed_objects(text: str, *, cut: bool = False) -> list[dict[str, object]]:
+    """The JSON objects that a text was printed for.
+
+    They are those that have lines of their own; where there are none, those inside of lines. What
+    lies in an object that is not whole is not taken for one: a part of a score is no score. For the
+    same reason, of a text whose beginning was cut off only what begins a line counts.
     """
     if cut:
         # without the words that say so, and what is left of a line
         text = "".join(text.split("\n", 2)[2:])
     # nearly always there, and then nothing that was said before can be in the way
-    found = _whole(text.rstrip().rpartition("\n")[2])
-    return _search(text, lines_only=cut) if found is None else found
+    before, _, line = text.rstrip().rpartition("\n")
+    last = _whole(line)
+    if last is not None:
+        return [*(one.value for one in _search(before, lines_only=True) if one.alone), last]
+    found = _search(text, lines_only=cut)
+    return [one.value for one in found if one.alone] or [one.value for one in found]
 
 
 def _whole(line: str) -> dict[str, object] | None:
@@ -33,21 +48,23 @@ def _whole(line: str) -> dict[str, object] | None:
     return cast("dict[str, object] | None", value)
 
 
-def _search(text: str, *, lines_only: bool) -> dict[str, object] | None:
+def _search(text: str, *, lines_only: bool) -> list[Found]:
     decoder = json.JSONDecoder()
-    found: dict[str, object] | None = None
+    found: list[Found] = []
     tries = 0
     start = _START.search(text)
     while start and tries < TRIES:
         at = end = start.start()
-        if not lines_only or text[at - 1 : at] in ("", "\n"):
+        first = text[at - 1 : at] in ("", "\n")
+        if first or not lines_only:
             try:
-                found, end = decoder.raw_decode(text, at)
+                value, end = decoder.raw_decode(text, at)
+                found.append(Found(value, first and _REST.match(text, end) is not None))
             except json.JSONDecodeError as error:
                 tries += 1
                 end = error.pos
             except (ValueError, RecursionError):
                 # a number, or a nesting, that no reader takes
-                return None
+                return []
         start = _START.search(text, max(end, at + 1))
-    return found if tries < TRIES else None
+    return found if tries < TRIES else []

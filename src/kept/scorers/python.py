@@ -17,6 +17,7 @@ from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
+from kept.core.words import count
 from kept.sandbox import TIMEOUT
 from kept.scorers.child import Child, ChildEnded
 from kept.scorers.command import Fields, read_score
@@ -69,7 +70,7 @@ class PythonScorer:
         except ChildEnded as error:
             return _failure(f"the process of `{self._function.target}` {error}", error.detail)
         except TimeoutError:
-            seconds = f"{self._function.timeout:g} seconds"
+            seconds = count(self._function.timeout, "second")
             return _failure(f"`{self._function.target}` did not answer within {seconds}")
         except OSError as error:
             message = f"cannot start a process for `{self._function.target}`: {error.strerror}"
@@ -93,10 +94,10 @@ class PythonScorer:
         return child, frozenset(hello["wants"])
 
     def _read(self, result: object, rollout: Rollout) -> Score | Failure:
+        fields = Fields(metric=self._metric)
         if isinstance(result, int | float):
-            return read_score({self._metric: result}, rollout)
+            return read_score({self._metric: result}, rollout, fields)
         if isinstance(result, dict):
-            fields = Fields(metric=self._metric)
             return read_score(cast("dict[str, object]", result), rollout, fields)
         what = f"{result!r:.80}, not a number or a mapping"
         return _failure(f"`{self._function.target}` returned {what}")
@@ -108,7 +109,7 @@ def problem_with(function: Function) -> str | None:
     try:
         hello: dict[str, str] = json.loads(child.first_line(function.timeout))
     except TimeoutError:
-        return f"importing it takes more than {function.timeout:g} seconds"
+        return f"importing it takes more than {count(function.timeout, 'second')}"
     except ChildEnded as error:
         return f"its process {error}"
     finally:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from kept.core.case import Case, Cases, case_text, find_overlaps, split_cases, stratum
+from kept.core.words import count
 from kept.errors import Problem
+from kept.spec.files import near_file
 from kept.spec.load import said, section
 from kept.spec.source import Source, shown
 from kept.spec.task import CasesSpec
@@ -30,7 +32,9 @@ def read_cases(source: Source) -> Cases | None:
         return None
     split = split_cases(cases, spec.ratio, spec.seed, spec.stratify)
     if not split.holdout:
-        message = f"`{spec.split}` of {len(cases)} cases leaves no holdout case to decide by"
+        message = (
+            f"`{spec.split}` of {count(len(cases), 'case')} leaves no holdout case to decide by"
+        )
         source.report(("cases", "split"), message, "add cases, or give holdout a larger share")
         return None
     return split
@@ -49,7 +53,8 @@ def _read(source: Source, name: str) -> list[Case] | None:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        source.report(("cases", "file"), f"cannot read `{name}`: {error.strerror}")
+        hint = None if path.exists() else near_file(path)
+        source.report(("cases", "file"), f"cannot read `{name}`: {error.strerror}", hint)
         return None
     except UnicodeDecodeError:
         source.report(("cases", "file"), f"`{name}` is not UTF-8 text")
@@ -112,8 +117,8 @@ def _list(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]]
 
 def _cases(source: Source, path: Path, values: Iterator[tuple[int, object]]) -> Iterator[Case]:
     places: dict[str, int] = {}
-    for count, (place, value) in enumerate(values):
-        id_ = _id(value, count)
+    for number, (place, value) in enumerate(values):
+        id_ = _id(value, number)
         if id_ is None:
             _report(source, path, place, "`id` is neither a text nor a whole number")
             continue

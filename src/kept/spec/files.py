@@ -4,6 +4,7 @@ Everything stays inside the spec's folder, and everything is UTF-8 text.
 """
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,13 @@ class Alternative(NamedTuple):
 
     label: str
     texts: Mapping[str, str]
+
+
+def near_file(path: Path) -> str | None:
+    """A file beside one that is not there, and that may be meant, as a hint."""
+    names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = get_close_matches(path.name, names, n=1, cutoff=0.7)
+    return f"did you mean `{near[0]}`?" if near else None
 
 
 def read_artifacts(

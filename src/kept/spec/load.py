@@ -1,6 +1,7 @@
 """From a file to a checked model: pydantic's errors in our words, each with its line."""
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
@@ -12,6 +13,9 @@ from kept.spec.source import Source, kind_of
 from kept.spec.yaml import Loc
 
 M = TypeVar("M", bound=BaseModel)
+
+_QUOTED = re.compile(r"'([^']*)'")
+"""How pydantic names what it expects."""
 
 _WANTED = {
     "int_type": "a whole number",
@@ -94,7 +98,8 @@ def _report(source: Source, fault: ErrorDetails, model: type[BaseModel]) -> None
     elif kind in _WANTED:
         source.report(loc, f"{kind_of(given)}, where {_WANTED[kind]} was expected")
     elif kind in _BOUNDS:
-        source.report(loc, f"{kind_of(given)}, where {_BOUNDS[kind](ctx)} was expected")
+        message = f"{kind_of(given)}, where {_BOUNDS[kind](ctx)} was expected"
+        source.report(loc, message, _meant(given, _QUOTED.findall(ctx.get("expected", ""))))
     elif kind == "too_long":
         source.report(loc, f"at most {ctx['max_length']} expected, {ctx['actual_length']} given")
     else:
@@ -112,15 +117,22 @@ def _report_tag(source: Source, place: Place, given: object, ctx: Mapping[str, A
         source.report((*place.loc, key), "missing")
         return
     said = cast("dict[str, object]", given)[key]
-    known = [name.strip("'") for name in str(ctx["expected_tags"]).split(", ")]
-    near = get_close_matches(said, known, n=1, cutoff=0.6) if isinstance(said, str) else []
+    known = _QUOTED.findall(str(ctx["expected_tags"]))
     message = (
         f"{kind_of(said)}, where one of {', '.join(f'`{name}`' for name in known)} was expected"
     )
-    source.report((*place.loc, key), message, f"did you mean `{near[0]}`?" if near else None)
+    source.report((*place.loc, key), message, _meant(said, known))
 
 
 def _advice(key: str, known: list[str]) -> str:
-    longer = [name for name in known if name.startswith(key)]
-    near = longer if len(longer) == 1 else get_close_matches(key, known, n=1, cutoff=0.7)
-    return f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"
+    return _meant(key, known) or f"known keys: {', '.join(known)}"
+
+
+def _meant(word: object, known: Sequence[str]) -> str | None:
+    """Which of the known words may be meant, as a hint."""
+    if not isinstance(word, str) or not word:
+        return None
+    # the beginning of one alone, or its letters in another order
+    likely = [name for name in known if name.startswith(word) or sorted(name) == sorted(word)]
+    near = likely if len(likely) == 1 else get_close_matches(word, known, n=1, cutoff=0.7)
+    return f"did you mean `{near[0]}`?" if near else None

@@ -15,7 +15,7 @@ from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.errors import JournalError
-from kept.workspace import write_files
+from kept.store.files import write_files
 
 
 class BestFolder:

@@ -13,8 +13,8 @@ from pathlib import Path
 from kept.core.edit import diff
 from kept.core.ports import Journal
 from kept.core.stage import StepRecords
+from kept.store.files import write_files
 from kept.store.views import View, write_whole
-from kept.workspace import write_files
 
 
 class CandidateFolder(View):

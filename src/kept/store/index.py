@@ -16,6 +16,7 @@ from kept.errors import JournalError
 from kept.store.home import Home
 from kept.store.lock import holder
 from kept.store.reader import Run
+from kept.store.spent import spend_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,7 @@ def _read(folder: Path) -> RunRow:
         reason = str(error.message)
         return RunRow(folder.name, "", "", status, 0, 0, 0, 0, 0, 0, "", None, None, reason, size)
     seed_value, best_value = values(state)
+    spend = spend_of(folder, state)
     run.close()
     return RunRow(
         id=folder.name,
@@ -139,8 +141,8 @@ def _read(folder: Path) -> RunRow:
         steps=len(state.closed),
         proposals=sum(not step.verdict.idle for step in state.closed),
         keeps=state.keeps,
-        rollouts=state.spend.rollouts,
-        usd=state.spend.usd,
+        rollouts=spend.rollouts,
+        usd=spend.usd,
         metric=state.fact("metric"),
         seed_value=seed_value,
         best_value=best_value,

@@ -1,0 +1,12 @@
+"""How numbers read in a sentence. Pure."""
+
+
+def count(n: float, one: str, many: str | None = None) -> str:
+    """`1 step`, `2 steps`, `0.5 minutes`."""
+    shown = str(n) if isinstance(n, int) else f"{n:g}"
+    return f"{shown} {one if n == 1 else many or one + 's'}"
+
+
+def are(n: float) -> str:
+    """`is` for one, `are` for any other number."""
+    return "is" if n == 1 else "are"

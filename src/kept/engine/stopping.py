@@ -1,0 +1,78 @@
+"""Reasons to stop that no budget names: nothing answers, nothing runs, nothing new comes."""
+
+from kept.core.budget import StopReason
+from kept.core.score import Evaluation
+from kept.core.state import State
+from kept.core.verdict import Verdict
+from kept.gates.common import MIN_COVERAGE
+
+IDLE = 100
+"""Steps in a row without anything new that mean there will be nothing."""
+
+NOTHING_NEW = ("nothing proposed", "duplicate", "no edits", "no change")
+
+OUTAGE = 3
+"""Undecided steps in a row that mean the evaluator is down."""
+
+
+def dead_end(state: State, verdict: Verdict) -> StopReason | None:
+    """Why it makes no sense to go on after this verdict; None while it does."""
+    last = state.closed[-OUTAGE:]
+    seed = state.evaluations.get(state.seed, ())
+    if last and all(step.verdict.code == "indecisive" for step in last):
+        never_ran = len(state.closed) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
+        if len(last) == OUTAGE or never_ran:
+            words = verdict.private or verdict.reason
+            return StopReason("error", f"the evaluator does not answer: {words}")
+    partly = no_bounds(state)
+    if partly is not None:
+        return StopReason(
+            "error",
+            f"{partly.unscored} of {partly.asked} rollouts of the seed failed, and "
+            f"`{state.fact('metric')}` has no bounds to count them by: {partly.first_failure}",
+        )
+    idle = state.closed[-IDLE:]
+    if len(idle) == IDLE and all(step.verdict.code in NOTHING_NEW for step in idle):
+        message = f"{IDLE} steps in a row proposed nothing new: {idle[-1].verdict.reason}"
+        return StopReason("nothing left to propose", message)
+    if len(last) == OUTAGE and all(step.verdict.code == "proposer failed" for step in last):
+        return StopReason("error", f"{OUTAGE} times in a row, {last[-1].verdict.reason}")
+    # when neither the seed nor anything else runs, it is hardly the candidates' doing
+    if len(state.closed) == OUTAGE and all(step.verdict.outcome == "crash" for step in last):
+        broken = next((e for e in seed if e.failed == e.asked), None)
+        if broken is not None:
+            message = f"neither the seed nor any candidate runs: {broken.first_failure}"
+            return StopReason("error", message)
+    return None
+
+
+def no_bounds(state: State) -> Evaluation | None:
+    """What is known of a seed that runs on some cases only, where a failure has no value.
+
+    No gate can compare anything with that, so every further step would be undecided, too.
+    """
+    if state.incumbent != state.seed:
+        return None
+    partly = (e for e in _of_seed(state) if e.unscored and e.failed + e.missing < e.asked)
+    return next(partly, None)
+
+
+def true_end(state: State, reason: StopReason) -> StopReason:
+    """The reason to stop, unless it hides that there never was anything to compare with.
+
+    A seed may fail: candidates may mend it. Where none did, no figure of the run means anything.
+    """
+    if reason.resumable or state.keeps or state.best != state.seed:
+        return reason
+    known = _of_seed(state)
+    if not known or any(e.loss is not None and e.failed < e.asked for e in known):
+        return reason
+    why = next((e.first_failure for e in known if e.first_failure), "no answer")
+    message = f"the seed fails, and nothing was kept ({reason.message}): {why}"
+    return StopReason("error", message)
+
+
+def _of_seed(state: State) -> list[Evaluation]:
+    """What gates compare candidates with."""
+    known = state.evaluations.get(state.seed, ())
+    return [evaluation for evaluation in known if evaluation.purpose in ("screen", "decide")]

@@ -1,0 +1,204 @@
+"""What `kept.optimize` may be called with.
+
+What a type checker would have refused is refused here too, before it means something else.
+"""
+
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, cast
+
+from kept.core.budget import Budget
+from kept.core.case import Cases
+from kept.core.ports import Gate
+from kept.errors import SetupError
+
+log = logging.getLogger("kept")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _is_range(value: object) -> bool:
+    if not isinstance(value, tuple | list) or len(cast("Sequence[object]", value)) != 2:
+        return False
+    low, high = cast("Sequence[object]", value)
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        return False
+    return isfinite(low) and isfinite(high) and low < high
+
+
+def _is_list(value: object, *methods: str) -> bool:
+    """Whether it is a list of things that have these methods."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return False
+    items = cast("Sequence[object]", value)
+    return all(callable(getattr(item, method, None)) for item in items for method in methods)
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """What one argument must be, and what is said where it is not."""
+
+    name: str
+    holds: Callable[[object], bool]
+    message: str
+    """With braces for what was given."""
+    hint: str
+    optional: bool = False
+
+
+_CHECKS: tuple[_Check, ...] = (
+    _Check(
+        "artifact",
+        lambda value: isinstance(value, str | Path | Mapping),
+        "the artifact is {}, not a text, a Path, or texts by name",
+        "pass the text itself, or pathlib.Path(…) of its file",
+    ),
+    _Check(
+        "evaluate",
+        callable,
+        "`evaluate` is {}, not a function",
+        "pass a function of a candidate, or of a candidate and a case",
+    ),
+    _Check(
+        "cases",
+        lambda value: isinstance(value, Iterable | Cases) and not isinstance(value, str | Mapping),
+        "`cases` is {}, not a list of cases",
+        "pass a list; a case may be any value",
+        optional=True,
+    ),
+    _Check(
+        "proposers",
+        lambda value: not isinstance(value, str) and isinstance(value, Sequence),
+        "`proposers` is not a list",
+        "write proposers=[…], also for one",
+    ),
+    _Check(
+        "gate",
+        lambda value: value in ("strict", "race") or isinstance(value, Gate),
+        "`gate` is {}, not a gate",
+        'give "strict", "race", or a gate such as kept.Sigma()',
+    ),
+    _Check(
+        "guards",
+        lambda value: _is_list(value, "check"),
+        "`guards` is {}, not a list of guards",
+        "write guards=[…], also for one; without any, guards=[]",
+        optional=True,
+    ),
+    _Check(
+        "budget",
+        lambda value: _is_count(value) or isinstance(value, Budget),
+        "`budget` is {}, not a budget",
+        "give a number of steps, 1 or more, or kept.Budget(…)",
+    ),
+    _Check(
+        "metric",
+        lambda value: isinstance(value, str) and value != "",
+        "`metric` is {}, not a name",
+        'give the name of the measure that decides, as in metric="score"',
+    ),
+    _Check(
+        "direction",
+        lambda value: value in ("maximize", "minimize"),
+        "`direction` is {}, not a direction",
+        'give "maximize" or "minimize"',
+    ),
+    _Check(
+        "bounds",
+        _is_range,
+        "`bounds` is {}, not a least and a greatest value",
+        "write bounds=(least, greatest), as in bounds=(0, 1)",
+        optional=True,
+    ),
+    _Check(
+        "workers", _is_count, "`workers` is {}, not a whole number of 1 or more", "give 1 or more"
+    ),
+    _Check(
+        "width",
+        _is_count,
+        "`width` is {}, not a whole number of 1 or more",
+        "leave it out: it is chosen so that the workers are busy",
+        optional=True,
+    ),
+    _Check(
+        "timeout",
+        lambda value: _is_amount(value) and value != 0,
+        "`timeout` is {}, not a number of seconds",
+        "give more than 0, or leave it out for no limit",
+        optional=True,
+    ),
+    _Check(
+        "usd_per_rollout",
+        _is_amount,
+        "`usd_per_rollout` is {}, not a price",
+        "give the most that one call of evaluate may cost, in US dollars",
+        optional=True,
+    ),
+    _Check(
+        "random_seed",
+        lambda value: isinstance(value, int),
+        "`random_seed` is {}, not a whole number",
+        "give any whole number; the same one draws the same again",
+    ),
+    _Check(
+        "home",
+        lambda value: isinstance(value, str | Path),
+        "`home` is {}, not a folder",
+        "give the path of a folder for runs",
+        optional=True,
+    ),
+    _Check(
+        "resume",
+        lambda value: isinstance(value, str),
+        "`resume` is {}, not the id of a run",
+        'give an id, the start of one, or "last"',
+        optional=True,
+    ),
+    _Check(
+        "sinks",
+        lambda value: _is_list(value, "on_event", "on_rollout"),
+        "`sinks` is {}, not a list of sinks",
+        "a sink has the methods on_event and on_rollout, as kept.Sink says",
+    ),
+)
+
+
+def check_call(given: Mapping[str, object]) -> None:
+    """Refuse an argument that is of another type, or a misspelt word."""
+    for check in _CHECKS:
+        value = given[check.name]
+        if not (check.optional and value is None) and not check.holds(value):
+            raise SetupError(check.message.format(f"{value!r:.60}"), hint=check.hint)
+    _check_evaluate(cast("Callable[..., Any]", given["evaluate"]), given["cases"])
+
+
+def _check_evaluate(function: Callable[..., Any], cases: object) -> None:
+    """Whether it can be called with what it will be called with, as far as that can be known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # a function in C may not say what it takes
+    takes = [n for n in (1, 2) if _binds(signature, n)]
+    if not takes:
+        hint = "write it as evaluate(candidate), or evaluate(candidate, case)"
+        raise SetupError(f"`evaluate` takes {signature}, not a candidate and a case", hint=hint)
+    if takes == [1] and cases is not None:
+        log.warning("`evaluate` takes no case, so it says the same of every one")
+
+
+def _binds(signature: inspect.Signature, n: int) -> bool:
+    try:
+        signature.bind(*range(n))
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,163 @@
+"""What a call of `kept.optimize` is given, made into the parts of a plan."""
+
+import hashlib
+import inspect
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from kept.core.case import Case, Cases, fault_in, find_overlaps, implicit_cases, split_cases
+from kept.core.plan import Plan
+from kept.core.ports import Gate, Guard, Proposer, Proving
+from kept.core.words import count
+from kept.errors import SetupError
+from kept.gates import Strict
+from kept.proposers.function import FunctionProposer
+from kept.proposers.variants import Variant, Variants
+
+log = logging.getLogger("kept")
+
+ProposerLike = Proposer | Callable[..., Any] | str
+"""A proposer, a function of the brief, or a text to try."""
+
+
+def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
+    """The texts of an artifact by name."""
+    if isinstance(artifact, Path):
+        try:
+            with artifact.open(encoding="utf-8", newline="") as file:
+                return {artifact.name: file.read()}
+        except (OSError, UnicodeDecodeError) as error:
+            hint = "pass the Path of a file with UTF-8 text"
+            raise SetupError(f"cannot read {artifact}: {error}", hint=hint) from error
+    if isinstance(artifact, str) and len(artifact) < 200 and Path(artifact).is_file():
+        log.warning("`%s` is taken as the text itself; for the file, pass a Path", artifact)
+    texts = {"text": artifact} if isinstance(artifact, str) else dict(artifact)
+    if not texts:
+        message = "there is nothing to improve: the artifact has no texts"
+        raise SetupError(message, hint='pass texts by name, as in {"prompt.md": "…"}')
+    for name, text in texts.items():
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except (AttributeError, UnicodeEncodeError) as error:
+            message = f"`{name}` is not a text that can be written as UTF-8"
+            raise SetupError(message, hint="pass a str; decode bytes first") from error
+    return texts
+
+
+def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Cases:
+    """What to evaluate on, split."""
+    if given is None:
+        return implicit_cases()
+    if isinstance(given, Cases):
+        if fault := fault_in(given):
+            raise SetupError(fault, hint="kept.split_cases shares cases out")
+        return given
+    items = list(given)
+    if not items:
+        raise SetupError("`cases` is empty", hint="leave it out when there are no cases")
+    ids = [_case_id(item, number) for number, item in enumerate(items)]
+    doubled = [id_ for id_, times in Counter(ids).items() if times > 1]
+    if doubled:
+        message = f"case ids stand more than once: {', '.join(doubled[:5])}"
+        raise SetupError(message, hint="give each case an `id` of its own, or none an `id`")
+    cases = [Case(id_, item) for id_, item in zip(ids, items, strict=True)]
+    shared = split_cases(cases, parse_ratio(split), seed)
+    if fault := fault_in(shared):
+        message = f"{fault} (split {split} of {count(len(cases), 'case')})"
+        raise SetupError(message, hint="give more cases, or holdout a larger share")
+    for overlap in find_overlaps(shared)[:5]:
+        log.warning(
+            "case %s (%s) and case %s (%s) are %.0f %% alike: what is kept may only fit both",
+            *overlap[:4],
+            100 * overlap.likeness,
+        )
+    return shared
+
+
+def _case_id(item: object, number: int) -> str:
+    if isinstance(item, Mapping):
+        named = cast("Mapping[str, object]", item)
+        if "id" in named:
+            return str(named["id"])
+    return f"{number:04}"
+
+
+def parse_ratio(split: str) -> tuple[int, ...]:
+    """`3:5:2` as numbers."""
+    parts = split.split(":") if isinstance(split, str) else []  # pyright: ignore[reportUnnecessaryIsInstance] # whatever a call was given
+    shares = tuple(int(part) for part in parts if part.strip().isdigit())
+    if len(parts) != 3 or len(shares) != 3 or not any(shares):
+        raise SetupError(f"`{split}` is not a split", hint="write train:holdout:test, as in 3:5:2")
+    return shares
+
+
+def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> Iterable[Proposer]:
+    """Proposers of what was given; texts to try become one of them."""
+    names: dict[str, int] = {}
+    plain = [text for text in given if isinstance(text, str)]
+    if plain:
+        if len(texts) != 1:
+            message = "a plain text can only stand for an artifact with one text"
+            raise SetupError(message, hint="write a function that returns texts by name")
+        path = next(iter(texts))
+        yield Variants(tuple(Variant({path: text}, str(n)) for n, text in enumerate(plain, 1)))
+    for proposer in given:
+        if isinstance(proposer, str):
+            continue
+        if isinstance(proposer, Proposer):
+            yield proposer
+            continue
+        if not callable(proposer):
+            hint = "a proposer is a function of the brief, a text to try, or a kept.Proposer"
+            raise SetupError(f"among `proposers` is {proposer!r:.60}", hint=hint)
+        name = getattr(proposer, "__name__", "function")
+        names[name] = names.get(name, 0) + 1
+        yield FunctionProposer(proposer, name if names[name] == 1 else f"{name}-{names[name]}")
+    if not given:
+        raise SetupError(
+            "there is no proposer", hint="pass proposers=[…]: functions, or texts to try"
+        )
+
+
+def make_gate(gate: Gate | Literal["strict", "race"]) -> Gate:
+    """The gate that a word means."""
+    if gate == "race":
+        # at use: most runs do without it and the statistics behind it
+        from kept.gates.race import Race
+
+        return Race()
+    return Strict() if isinstance(gate, str) else gate
+
+
+def racing(plan: Plan) -> Plan:
+    """The plan, with what a race needs besides its gate if it is one."""
+    if not isinstance(plan.gate, Proving):
+        return plan
+    from kept.recipes.racing import with_race
+
+    return with_race(plan)
+
+
+def make_guards(given: Sequence[Guard] | None, cases: Cases) -> tuple[Guard, ...]:
+    """The guards that were given, or the one against copied cases."""
+    if given is not None:
+        return tuple(given)
+    if cases.implicit:
+        return ()
+    # at use: without cases there is nothing to copy from
+    from kept.core.copying import copy_guard
+
+    return (copy_guard(cases, allow_train=True),)
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """A hash of a function's source, so that a resume notices another measure."""
+    try:
+        source = inspect.getsource(function)
+    except (OSError, TypeError):
+        # typed at a prompt, or a callable object: its name is all there is
+        source = getattr(function, "__qualname__", type(function).__qualname__)
+    return hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:16]

@@ -1,0 +1,108 @@
+"""Scripts that a command line plainly starts, and that are not there.
+
+Only what the shell would start first and by a path of its own is looked at. A file that the command
+makes, or that a variable or a pattern names, is none of our business.
+"""
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kept.spec.files import near_file
+from kept.spec.load import said
+from kept.spec.source import Source
+from kept.spec.yaml import Loc
+
+_ENDS = re.compile(r"[();<>|&]+")
+_GIVEN = re.compile(r"[A-Za-z_]\w*=")
+_MAGIC = re.compile(r"[$`*?\[\]{}~!#]")
+"""What a shell makes something else of."""
+
+_PYTHON = re.compile(r"python[\d.]*|pypy[\d.]*")
+_SHELL = re.compile(r"sh|bash|dash|zsh|ksh")
+_OTHER = re.compile(r"node|ruby|perl|Rscript|php|lua")
+
+_PYTHON_ALONE = re.compile(r"-[bBdEiIOPqsSuvx]+")
+_PYTHON_WITH = ("-W", "-X")
+_SHELL_ALONE = re.compile(r"-[efuvx]+")
+
+
+def check_script(source: Source, loc: Loc) -> None:
+    """Report a script that the command of a runner, a scorer or a proposer starts and has not got.
+
+    `loc` is the place of the mapping that holds `command` and `cwd`.
+    """
+    line, cwd = said(source, (*loc, "command")), said(source, (*loc, "cwd"), ".")
+    if not isinstance(line, str) or not isinstance(cwd, str) or "\0" in line + cwd:
+        return
+    folder = source.folder / cwd
+    if not folder.is_dir():
+        return  # told already
+    for name in started_by(line):
+        if not _is_there(folder / name):
+            place = "the task's folder" if cwd == "." else f"`{cwd}`"
+            hint = near_file(folder / name) or f"the command runs in {place}"
+            source.report((*loc, "command"), f"there is no file `{name}`", hint)
+
+
+def started_by(line: str) -> Iterator[str]:
+    """The relative paths of the program and the script that a command line starts first."""
+    words = _first_command(line)
+    if not words:
+        return
+    program, rest = words[0], words[1:]
+    if "/" in program and _plain(program):
+        yield program
+    script = _script(program.rpartition("/")[2], rest)
+    if script is not None and _plain(script):
+        yield script
+
+
+def _first_command(line: str) -> list[str]:
+    """The words of the first simple command, without the variables set for it."""
+    first = line.strip().replace("\\\n", " ").partition("\n")[0]
+    lexer = shlex.shlex(first, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    try:
+        for word in lexer:
+            if _ENDS.fullmatch(word):
+                break
+            if words or not _GIVEN.match(word):
+                words.append(word)
+    except ValueError:
+        return []  # a quote that is never closed
+    return words
+
+
+def _script(program: str, rest: Sequence[str]) -> str | None:
+    """The script that an interpreter is given; None where that is not plain."""
+    python, shell = _PYTHON.fullmatch(program), _SHELL.fullmatch(program)
+    if not (python or shell or _OTHER.fullmatch(program)):
+        return None
+    words = iter(rest)
+    for word in words:
+        if not word.startswith("-"):
+            # a shell looks for a bare name along the path as well
+            return None if shell and "/" not in word and shutil.which(word) else word
+        if python and word in _PYTHON_WITH:
+            next(words, None)
+        elif not (python and _PYTHON_ALONE.fullmatch(word)) and not (
+            shell and _SHELL_ALONE.fullmatch(word)
+        ):
+            return None
+    return None
+
+
+def _plain(name: str) -> bool:
+    return not (_MAGIC.search(name) or Path(name).is_absolute())
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return True  # a name that no file can have is another problem

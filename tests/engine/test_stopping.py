@@ -1,0 +1,116 @@
+"""A run whose seed has no score goes on, as a candidate may mend that, and says so at the end."""
+
+from pathlib import Path
+
+import pytest
+
+import kept
+from kept.core.budget import StopReason
+from kept.core.event import RunStarted
+from kept.core.objective import Objective
+from kept.core.rollout import Failure, Pair
+from kept.core.score import Outcome, summarize
+from kept.core.state import fold
+from kept.engine.stopping import true_end
+
+CASES = [f"case {n}" for n in range(20)]
+
+
+def runs_when_mended(candidate: kept.Candidate) -> float:
+    if "broken" in candidate.text:
+        raise SyntaxError("unexpected end of file")
+    return 1.0
+
+
+def fails_on_odd_cases(candidate: kept.Candidate, case: str) -> float:
+    if candidate.text == "seed" and int(case.split()[1]) % 2:
+        raise ValueError(f"cannot read {case}")
+    return 0.5
+
+
+def last_run(home: Path) -> kept.Run:
+    (folder,) = (home / "runs").iterdir()
+    return kept.read_run(folder)
+
+
+@pytest.mark.parametrize("bounds", [None, (0.0, 1.0)])
+def test_where_neither_seed_nor_candidate_runs_the_end_is_an_error_that_names_the_cause(
+    bounds: tuple[float, float] | None, tmp_path: Path
+):
+    with pytest.raises(kept.RunError) as caught:
+        kept.optimize(
+            "broken", runs_when_mended, proposers=["broken 2"], bounds=bounds, home=tmp_path
+        )
+    assert caught.value.message == (
+        "the seed fails, and nothing was kept (every proposer has run dry): "
+        "all: SyntaxError: unexpected end of file"
+    )
+    with last_run(tmp_path) as run:
+        assert run.status == "stopped by an error"
+
+
+def test_a_limit_that_ends_such_a_run_does_not_hide_the_cause(tmp_path: Path):
+    texts = ["broken 2", "broken 3"]
+    with pytest.raises(kept.RunError, match=r"\(the only iteration is used\): all: SyntaxError"):
+        kept.optimize("broken", runs_when_mended, proposers=texts, budget=1, home=tmp_path)
+
+
+def test_candidates_may_mend_a_seed_that_fails(tmp_path: Path):
+    texts = ["broken 2", "fine"]
+    result = kept.optimize("broken", runs_when_mended, proposers=texts, home=tmp_path)
+    assert (result.best.text, result.seed_value, result.best_value) == ("fine", None, 1.0)
+
+
+def test_candidates_that_run_and_are_worth_nothing_do_not_make_up_for_the_seed(tmp_path: Path):
+    def worthless(candidate: kept.Candidate) -> float:
+        return runs_when_mended(candidate) - 1
+
+    with pytest.raises(kept.RunError, match="the seed fails, and nothing was kept"):
+        kept.optimize("broken", worthless, proposers=["fine"], bounds=(0, 1), home=tmp_path)
+
+
+def test_a_seed_that_fails_on_some_cases_is_compared_by_the_worst_value(tmp_path: Path):
+    result = kept.optimize(
+        "seed", fails_on_odd_cases, CASES, proposers=["other"], bounds=(0, 1), home=tmp_path
+    )
+    assert result.improved
+    assert result.seed_value is not None
+    assert 0 < result.seed_value < 0.5
+
+
+@pytest.mark.parametrize("gate", ["strict", "race"])
+def test_without_bounds_it_is_told_after_one_step_that_nothing_can_be_compared(
+    gate: str, tmp_path: Path
+):
+    texts = [f"other {n}" for n in range(9)]
+    with pytest.raises(kept.RunError) as caught:
+        kept.optimize(
+            "seed",
+            fails_on_odd_cases,
+            CASES,
+            proposers=texts,
+            gate="race" if gate == "race" else "strict",
+            home=tmp_path,
+            width=1,
+        )
+    assert "rollouts of the seed failed, and `score` has no bounds" in caught.value.message
+    assert "ValueError: cannot read case" in caught.value.message
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("pass bounds=(least, greatest)")
+    with last_run(tmp_path) as run:
+        assert len(run.steps) == 1
+
+
+def test_a_seed_that_nothing_was_compared_with_is_no_error(tmp_path: Path):
+    result = kept.optimize("broken", runs_when_mended, proposers=["broken"], home=tmp_path)
+    assert result.stopped.kind == "nothing left to propose"
+
+
+def test_only_what_cut_a_run_short_stays_the_reason():
+    start = RunStarted(run_id="r", recipe="x", seed="s", inputs={}, facts={}, version="0", t=0.0)
+    crash = Outcome(failure=Failure("crash", "candidate", "exit 1"))
+    seed = summarize("s", "decide", [(Pair("a", 0), crash)], Objective())
+    state = fold([start])._replace(evaluations={"s": (seed,)})
+    for reason in (StopReason("interrupted", "on request"), StopReason("error", "disk full")):
+        assert true_end(state, reason) is reason
+    assert true_end(state, StopReason("usd", "no money")).kind == "error"
