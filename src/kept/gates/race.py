@@ -20,6 +20,9 @@ from kept.gates.common import broken_constraint, not_comparable
 from kept.gates.pairing import Gains, draws, gains, missing_asks, shuffled
 from kept.gates.screen import Screen
 
+MOST_ODDS = 1e6
+"""Beyond this, nobody needs to know them more exactly."""
+
 BLOCK = 25
 """Draws after which a race first looks whether to go on."""
 
@@ -94,7 +97,7 @@ class Race:
             "challenger_rollouts": float(shown.answers[0]),
             "incumbent_rollouts": float(shown.answers[1]),
         }
-        odds = f"odds {exp(min(won, 700)):.3g} of {1 / risk:.3g} needed"
+        odds = f"odds {_odds(exp(min(won, 700)))} to 1, {_odds(1 / risk)} needed"
         words = f"gain {shown.mean:+.3f} on {count(size, 'draw')}, {odds}"
         if whole and won >= -log(risk):
             return _kept(view, f"better: {words}", numbers)
@@ -176,6 +179,12 @@ class Race:
         shown = interval(found)
         words = f"on {count(len(found), 'case')} that nothing was tuned on: {shown}"
         return Verdict("skip", words, code="claim", numbers=_figures(shown))
+
+
+def _odds(chance: float) -> str:
+    if chance > MOST_ODDS:
+        return f"over {MOST_ODDS:,.0f}"
+    return f"{chance:,.0f}" if chance >= 10 else f"{chance:.2g}"
 
 
 def _kept(view: View, words: str, numbers: dict[str, float]) -> Verdict:

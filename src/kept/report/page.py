@@ -9,6 +9,7 @@ from kept.core.words import count
 from kept.report.caveats import caveats
 from kept.report.changes import best_diff, step_diff
 from kept.report.failures import failures, measure_is_broken
+from kept.report.race import leads, questions
 from kept.report.scoring import scorer_words
 from kept.report.summary import StepLine, Summary, objective_of, summary
 from kept.report.words import (
@@ -41,6 +42,7 @@ def markdown(run: Run) -> str:
     parts = [
         f"# {headline_words(told)}",
         _opening(told),
+        _section("How sure this is", _sure(told)),
         _section("What was asked", _asked(told, run)),
         _section("What came of it", _outcome(told)),
         _section("Trajectory", _trajectory(told)),
@@ -82,6 +84,18 @@ def _opening(told: Summary) -> str:
     return f"{claim}{opening}{leading}"
 
 
+def _sure(told: Summary) -> Iterator[str]:
+    rows = list(questions(told))
+    if rows:
+        yield from _table(("question", "asked of", "answer"), rows)
+        yield ""
+        yield (
+            "Odds are what a stake of 1 on a gain has become. Were there no gain, they would reach "
+            "what was needed no more often than the error that was risked. An interval holds the "
+            "true gain with a chance of 95 %."
+        )
+
+
 def _asked(told: Summary, run: Run) -> Iterator[str]:
     artifacts = ", ".join(f"`{path}`" for path in sorted(run.seed.texts))
     rows = [
@@ -117,18 +131,22 @@ def _said(run: Run) -> Iterator[tuple[str, str]]:
 
 def _trajectory(told: Summary) -> Iterator[str]:
     """The value of each judged step beside the best so far."""
-    best = told.seed_value
+    races = told.gate == "race"
+    best = told.decided_seed if races else told.seed_value
+    leading = leads(told.steps, best)
     rows: list[tuple[str, str, str, str]] = []
     for row in told.steps:
         if row.value is None:
             continue
         best = row.value if row.best else best
-        rows.append((str(row.step), number(row.value), row.outcome, number(best)))
+        so_far = leading[row.step] if races else best
+        rows.append((str(row.step), number(row.value), row.outcome, number(so_far)))
     if not rows:
         yield "No candidate was measured."
         return
     cut = rows[-MAX_TRAJECTORY:]
-    yield from _table(("step", f"`{told.metric}`", "verdict", "best so far"), cut)
+    last = "leading so far" if races else "best so far"
+    yield from _table(("step", f"`{told.metric}`", "verdict", last), cut)
     if len(rows) > len(cut):
         yield ""
         earlier = count(len(rows) - len(cut), "earlier step")
@@ -142,7 +160,9 @@ def _change(told: Summary, run: Run) -> Iterator[str]:
 
 
 def _outcome(told: Summary) -> Iterator[str]:
-    rows = [("seed", "", number(told.seed_value), f"`{told.seed}`")]
+    races = told.gate == "race"
+    first = told.decided_seed if races else told.seed_value
+    rows = [("seed", "", number(first), f"`{told.seed}`")]
     rows += [
         (
             f"step {row.step}" + (", best" if row.step == told.best_step else ""),
@@ -154,6 +174,12 @@ def _outcome(told: Summary) -> Iterator[str]:
         if row.kept
     ]
     yield from _table(("", "proposer", f"`{told.metric}`", "candidate"), rows)
+    if races and told.keeps:
+        yield ""
+        yield (
+            "These are means of the draws that chose among candidates, so they are optimistic; "
+            "the claim is not."
+        )
     if told.improved:
         yield ""
         yield "The files of the best candidate are in `best/` beside this report."

@@ -89,6 +89,8 @@ class Summary:
     """The step that made the incumbent, where that is kept and not yet proven to be the best."""
     claim: str = ""
     """What the sealed test said of the best, where it was asked."""
+    decided_seed: float | None = None
+    """The seed's value on the deciding cases, whatever else it was measured on."""
 
     @property
     def improved(self) -> bool:
@@ -149,6 +151,7 @@ def summary(run: Run) -> Summary:
         open=tuple(step.step for step in state.open),
         leading=_leading(state),
         claim=_claim(state),
+        decided_seed=_decided_seed(state),
         spend=spend_of(run.folder, state),
     )
 
@@ -158,6 +161,12 @@ def _leading(state: State) -> int | None:
         return None
     made = (step for step in reversed(state.closed) if step.verdict.outcome == "keep")
     return next((step.step for step in made if step.candidate == state.incumbent), None)
+
+
+def _decided_seed(state: State) -> float | None:
+    known = (e for e in state.evaluations.get(state.seed, ()) if e.purpose == "decide")
+    loss = next((e.loss for e in known), None)
+    return None if loss is None else objective_of(state).value(loss)
 
 
 def _claim(state: State) -> str:

@@ -1,0 +1,76 @@
+"""What a race asked, of which cases, what it heard, and what error it risked."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kept.core.words import count
+from kept.report.summary import StepLine, Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Raced:
+    """The counts of a race's four questions."""
+
+    screened: int
+    """Proposals that met train cases."""
+    near: int
+    """Of them, those worth a race together with others."""
+    raced: int
+    kept: int
+    risked: float
+    """Chance of error that the races were allowed, in sum."""
+    proofs: tuple[str, ...]
+    """What each promotion that was asked for said."""
+
+
+def raced(told: Summary) -> Raced | None:
+    """The counts of a run whose gate is the race; None of any other."""
+    if told.gate != "race":
+        return None
+    screened = [row for row in told.steps if "screen_gain" in row.numbers]
+    races = [row for row in told.steps if "alpha" in row.numbers]
+    return Raced(
+        len(screened),
+        sum(row.code == "near miss" for row in screened),
+        len(races),
+        sum(row.kept for row in races),
+        sum(row.numbers["alpha"] for row in races),
+        tuple(row.reason for row in told.steps if row.code in ("promoted", "not promoted")),
+    )
+
+
+def questions(told: Summary) -> Iterator[tuple[str, str, str]]:
+    """Each question, the cases it was asked of, and the answer; nothing of other gates."""
+    found = raced(told)
+    if found is None:
+        return
+    cases = told.cases
+    if found.screened:
+        dropped = found.screened - found.near
+        near = count(found.near, "near miss", "near misses")
+        heard = f"{count(found.screened, 'proposal')}: {dropped} dropped, {near}"
+        yield "worth paying for?", f"{cases.get('train', 0)} train", heard
+    heard = f"{count(found.raced, 'race')}: {found.kept} kept"
+    risked = f", {found.risked:.2g} of error risked in all" if found.raced else ""
+    yield (
+        "better on these cases, beyond noise?",
+        f"{cases.get('holdout', 0)} holdout",
+        heard + risked,
+    )
+    proofs = "; ".join(found.proofs) or _no_proof(told)
+    yield "better for cases like these?", f"{cases.get('holdout', 0)} holdout, new draws", proofs
+    if cases.get("test"):
+        yield "by how much?", f"{cases['test']} test, sealed till then", told.claim or "not asked"
+
+
+def _no_proof(told: Summary) -> str:
+    return "not asked yet" if told.leading is not None or not told.stopped else "nothing to prove"
+
+
+def leads(steps: Sequence[StepLine], seed: float | None) -> dict[int, float | None]:
+    """What led when each step closed: the value of the last keep."""
+    found: dict[int, float | None] = {}
+    for row in steps:
+        seed = row.value if row.kept else seed
+        found[row.step] = seed
+    return found

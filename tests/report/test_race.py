@@ -1,0 +1,70 @@
+"""The report of a race leads with what is sure, and says how it came to be."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from kept import Append, Brief, Budget, Candidate, Proposal, optimize, read_run
+from kept.report.document import as_json
+from kept.report.page import markdown
+
+CASES = [{"id": f"c{n}", "question": f"what is {n * 7919 % 1000}?"} for n in range(60)]
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A race in which two kinds of edits help, and others do nothing."""
+    chance = random.Random(7)
+
+    async def evaluate(candidate: Candidate, case: object) -> float:
+        good = sum(f"good {n}\n" in candidate.text for n in range(2))
+        return float(chance.random() < 0.2 + 0.35 * good)
+
+    def propose(brief: Brief) -> Proposal:
+        words = ("good 0", "good 1", f"idle {brief.step}")
+        return Proposal((Append("text", f"{words[brief.step % 3]}\n"),))
+
+    home = tmp_path_factory.mktemp("race")
+    optimize(
+        "begin\n",
+        evaluate,
+        CASES,
+        proposers=[propose],
+        gate="race",
+        bounds=(0, 1),
+        budget=Budget(max_rollouts=5000, max_iterations=12),
+        home=home,
+    )
+    (folder,) = (home / "runs").iterdir()
+    return folder
+
+
+def test_it_leads_with_the_claim_and_says_what_was_asked_of_which_cases(run_folder: Path):
+    with read_run(run_folder) as run:
+        page = markdown(run)
+    lines = page.splitlines()
+    assert lines[2].startswith("**Claim**, on 12 cases that nothing was tuned on: +0.")
+    rows = [line for line in lines if line.startswith("| ") and line.count("|") == 4]
+    asked = {row.split("|")[1].strip(): row.split("|")[2:4] for row in rows}
+    assert asked["worth paying for?"][0].strip() == "18 train"
+    of, answer = asked["better on these cases, beyond noise?"]
+    assert of.strip() == "30 holdout"
+    assert "kept" in answer
+    assert "of error risked in all" in answer
+    assert "proven: +0." in asked["better for cases like these?"][1]
+    assert "+0." in asked["by how much?"][1]
+
+
+def test_its_trajectory_is_on_one_kind_of_draws_and_shows_what_leads(run_folder: Path):
+    with read_run(run_folder) as run:
+        page, told = markdown(run), as_json(run)
+    kept = [row for row in told["closed"] if row["verdict"] == "keep"]
+    assert kept
+    assert "| leading so far |" in page
+    last = f"{kept[-1]['value']:.6g}"
+    assert f"| {kept[-1]['step']} | {last} | keep | {last} |" in page
+    assert told["race"]["kept"] == len(kept)
+    assert told["race"]["risked"] == sum(
+        row["numbers"]["alpha"] for row in told["closed"] if "alpha" in row["numbers"]
+    )
