@@ -158,9 +158,12 @@ def throughput(sizes: Sizes, gepa: str | None) -> Section:
 def throughput_arms(cases: int, sizes: Sizes, gepa: str | None) -> list[Arm]:
     order = Order("slow", seconds=sizes.seconds, cases=cases)
     tenth = replace(order, one_in=10)
+    # long enough for a few races, and for the end of a run
+    race = replace(order, task="race", one_in=5, seconds=2 * sizes.seconds)
     arms = [
         Arm("kept", KEPT, order, keeps=True),
         Arm("kept, 1 proposal in 10 wins", KEPT, tenth, keeps=True),
+        Arm("kept, racing, pass or fail by chance", KEPT, race, keeps=True),
         Arm("bare loop", BARE, order),
     ]
     if gepa:

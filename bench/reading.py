@@ -18,7 +18,7 @@ class Order:
     """What an arm is to do."""
 
     task: str
-    """`instant`, `slow`, `make` or `resume`; an arm knows which of them it can."""
+    """`instant`, `slow`, `race`, `make` or `resume`; an arm knows which of them it can."""
     rollouts: int = 0
     seconds: float = 0.0
     steps: int = 0

@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from random import Random
 
 from bench.reading import Order, Reading, Stopwatch, read_order, tell
 from bench.world import EVALUATOR_SECONDS, SEED, TRAIN, line, score
@@ -24,6 +25,7 @@ class World:
 
     def __init__(self, order: Order) -> None:
         self._one_in = order.one_in
+        self._chance = Random(order.cases)
         self.calls = 0
 
     async def instantly(self, candidate: Candidate, case: object) -> float:
@@ -34,6 +36,13 @@ class World:
         await asyncio.sleep(EVALUATOR_SECONDS)
         self.calls += 1
         return score(candidate.text)
+
+    async def by_chance(self, candidate: Candidate, case: object) -> float:
+        """Pass or fail, more often a pass with every `+` line."""
+        await asyncio.sleep(EVALUATOR_SECONDS)
+        self.calls += 1
+        better, worse = candidate.text.count("+"), candidate.text.count("-")
+        return float(self._chance.random() < 0.4 + 0.09 * better - 0.04 * worse)
 
     def propose(self, brief: Brief) -> Proposal:
         return Proposal((Append("text", line(brief.step, self._one_in)),))
@@ -74,10 +83,13 @@ def run(order: Order, world: World, budget: Budget, *sinks: Sink, resume: str = 
         train=tuple(Case(f"train-{number}", number) for number in range(TRAIN)),
         holdout=tuple(Case(f"holdout-{number}", number) for number in range(order.cases)),
     )
+    evaluate = {"slow": world.slowly, "race": world.by_chance}.get(order.task, world.instantly)
     return optimize(
         SEED,
-        world.slowly if order.task == "slow" else world.instantly,
+        evaluate,
         cases,
+        gate="race" if order.task == "race" else "strict",
+        bounds=(0.0, 1.0) if order.task == "race" else None,
         proposers=[world.propose],
         budget=budget,
         workers=order.workers,
@@ -137,8 +149,8 @@ def repeated(order: Order) -> int:
 
 def main() -> None:
     order = read_order()
-    task = {"instant": instant, "slow": slow, "make": make, "resume": resume}[order.task]
-    tell(task(order))
+    tasks = {"instant": instant, "slow": slow, "race": slow, "make": make, "resume": resume}
+    tell(tasks[order.task](order))
 
 
 if __name__ == "__main__":

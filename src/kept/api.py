@@ -12,8 +12,9 @@ from typing import Any, Literal
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget, Spend, StopReason
 from kept.core.case import Cases
+from kept.core.forecast import enough_steps
 from kept.core.objective import Objective
-from kept.core.plan import Plan, fill_width
+from kept.core.plan import Plan
 from kept.core.ports import Gate, Guard, Sink
 from kept.core.schedule import RoundRobin
 from kept.core.state import State
@@ -151,7 +152,6 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         gate=make_gate(gate),
         guards=make_guards(guards, case_set),
         budget=limits,
-        width=width or fill_width(workers, len(case_set.holdout)),
         workers=workers,
         worst_usd=usd_per_rollout or 0.0,
         random_seed=random_seed,
@@ -163,6 +163,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             "random_seed": str(random_seed),
         },
     )
+    plan = replace(plan, width=width or enough_steps(plan))
     where = Home(Path(home)) if home else Home.find(Path.cwd())
     return _run(racing(plan), where, resume, tuple(sinks))
 

@@ -10,7 +10,7 @@ import pytest
 from kept.core.case import IMPLICIT_CASE
 from kept.core.event import RunStarted, StepClosed
 from kept.core.objective import Constraint, Objective, TieBreaker
-from kept.core.plan import Plan, fill_width
+from kept.core.plan import Plan
 from kept.core.rollout import Failure
 from kept.core.state import State
 from kept.errors import JournalError
@@ -76,7 +76,7 @@ def test_the_minimal_form_becomes_a_plan(tmp_path: Path):
     assert plan.objective == Objective("score", "maximize")
     assert plan.gate.name == "strict"
     assert plan.budget.max_iterations == 20
-    assert plan.width == fill_width(plan.workers, 1)
+    assert plan.width == min(32, 2 * plan.workers)
     assert plan.facts["spec"] == str(tmp_path.resolve() / "task.yaml")
     assert plan.facts["id"] == tmp_path.name
     assert plan.facts["set"] == []

@@ -6,6 +6,9 @@ from kept.core.case import Case
 from kept.core.plan import Plan
 from kept.core.verdict import Side, Verdict, View
 
+MOST_OPEN = 32
+"""Steps that are open at once, unless a plan says otherwise."""
+
 
 class Forecast(NamedTuple):
     """Upper bounds; None where nothing in the plan is one."""
@@ -56,6 +59,15 @@ def forecast(plan: Plan) -> Forecast:
         most = rollouts * (1 + plan.retries) * plan.worst_usd
         usd = most if usd is None else min(usd, most)
     return Forecast(challenger, rollouts, _seconds(plan, rollouts), usd)
+
+
+def enough_steps(plan: Plan) -> int:
+    """How many steps must be open to keep the workers busy with what the gate first asks of each.
+
+    Twice what fills them once: steps close in order, so a finished one may wait for its elders.
+    """
+    pairs, _ = _asked(plan)
+    return max(1, min(MOST_OPEN, 2 * -(-plan.workers // max(1, pairs))))
 
 
 def _for_proposers(plan: Plan, steps: int) -> int:

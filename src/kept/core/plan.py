@@ -57,11 +57,3 @@ class Plan:
     def proposer(self, name: str) -> Proposer:
         """The proposer of that name."""
         return next(p for p in self.proposers if p.name == name)
-
-
-def fill_width(workers: int, pairs: int) -> int:
-    """How many steps must be open to keep workers busy when a step asks for so many pairs.
-
-    Twice what fills them once: steps close in order, so a finished one may wait for its elders.
-    """
-    return max(1, min(32, 2 * -(-workers // max(1, pairs))))

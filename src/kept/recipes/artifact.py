@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
+from kept.core.forecast import enough_steps
 from kept.core.objective import Constraint, Objective, TieBreaker
-from kept.core.plan import Plan, fill_width
+from kept.core.plan import Plan
 from kept.core.ports import Journal, Sink
 from kept.core.schedule import RoundRobin
 from kept.gates import Strict
@@ -81,7 +83,6 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         guards=make_guards(task.guards, files.cases, demos="demos" in files.proposing.kinds),
         budget=_budget(task),
         worst_usd=task.budget.usd_per_rollout or 0.0,
-        width=task.width or fill_width(workers, len(files.cases.holdout)),
         workers=workers,
         inputs=inputs_of(source, task, files),
         facts={
@@ -98,6 +99,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         views=_views(task, source.folder, objective),
         worst_seconds=runner.timeout + scorer_seconds(task.scorer),
     )
+    plan = replace(plan, width=task.width or enough_steps(plan))
     return Compiled(with_race(plan), (*overlap_warnings(files.cases), *confined.warnings()))
 
 
