@@ -1,6 +1,6 @@
 """Near misses: when they are raced as one, and what is left of them afterwards."""
 
-from kept.core.pool import NearMiss, raced, ripe
+from kept.core.pool import NearMiss, raced, ripe, strongest
 
 POOL = (NearMiss(1, 0.1), NearMiss(2, 0.3), NearMiss(5, 0.2))
 
@@ -20,3 +20,10 @@ def test_what_was_kept_or_lost_leaves_the_pool():
 def test_of_what_fell_short_of_proof_the_better_half_stays():
     assert raced(POOL, (1, 2, 5), kept=False, gain=0.1) == (NearMiss(2, 0.3),)
     assert raced(POOL, (2,), kept=False, gain=0.1) == (NearMiss(1, 0.1), NearMiss(5, 0.2))
+
+
+def test_each_case_knows_the_near_miss_that_does_best_on_it():
+    a = NearMiss(1, 0.1, (("c0", -1.0), ("c1", -0.5)))
+    b = NearMiss(2, 0.1, (("c0", -1.0), ("c1", -0.9), ("c2", 0.0)))
+    assert strongest((a, b)) == {"c0": a, "c1": b, "c2": b}
+    assert strongest((NearMiss(3, 0.2),)) == {}

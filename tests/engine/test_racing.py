@@ -306,3 +306,30 @@ def test_a_proof_that_is_never_answered_stops_the_run_and_can_be_resumed():
     assert state.stopped is not None
     assert (state.stopped.kind, state.stopped.resumable) == ("error", True)
     assert state.tried == ""
+
+
+def test_briefs_show_on_which_train_cases_each_near_miss_is_strong(tmp_path: Path):
+    world = World(0.3, 1)
+    seen: list[kept.Brief] = []
+
+    def propose(brief: kept.Brief) -> object:
+        seen.append(brief)
+        return world.propose(brief)
+
+    kept.optimize(
+        "seed\n",
+        world.evaluate,
+        list(range(50)),
+        proposers=[propose],
+        gate="race",
+        bounds=(0, 1),
+        budget=kept.Budget(max_rollouts=ROLLOUTS),
+        width=2,
+        home=tmp_path,
+    )
+    shown = [(brief, miss) for brief in seen for miss in brief.pool]
+    assert shown
+    for brief, miss in shown:
+        train = {case.id for case in brief.train}
+        assert {case for case, _ in miss.losses} <= train, "no deciding case is told"
+        assert miss.losses

@@ -15,9 +15,21 @@ class NearMiss(NamedTuple):
 
     step: int
     estimate: float
+    losses: tuple[tuple[str, float], ...] = ()
+    """Its mean loss on each train case that it was screened on."""
 
 
 Pool = tuple[NearMiss, ...]
+
+
+def strongest(pool: Pool) -> dict[str, NearMiss]:
+    """Of every train case, the near miss that does best on it, the earliest of equals."""
+    found: dict[str, tuple[float, NearMiss]] = {}
+    for miss in pool:
+        for case, loss in miss.losses:
+            if case not in found or loss < found[case][0]:
+                found[case] = (loss, miss)
+    return {case: miss for case, (_, miss) in found.items()}
 
 
 def ripe(pool: Pool, goal: float, most: int) -> bool:

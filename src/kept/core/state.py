@@ -261,12 +261,19 @@ def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:
     if _open_question(event):
         return state.pool
     if verdict.code == "near miss":
-        return (*state.pool, NearMiss(event.step, verdict.numbers.get("estimate", 0.0)))
+        estimate = verdict.numbers.get("estimate", 0.0)
+        return (*state.pool, NearMiss(event.step, estimate, _screened(event)))
     if isinstance(step.reply, Proposal) and step.reply.merges:
         gain = verdict.numbers.get("gain", 0.0)
         return raced(state.pool, step.reply.merges, verdict.outcome == "keep", gain)
     # where nothing of the pool could be put together, nothing of it ever will be
     return () if step.turn.proposer == MERGE else state.pool
+
+
+def _screened(event: StepClosed) -> tuple[tuple[str, float], ...]:
+    mine = (e for e in event.evaluations if e.candidate == event.candidate)
+    shown = next((e for e in mine if e.purpose == "screen"), None)
+    return () if shown is None else tuple((case, t.mean) for case, t in shown.cases.items())
 
 
 def _judged(state: State, event: StepClosed) -> Seen:

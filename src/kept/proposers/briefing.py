@@ -7,6 +7,7 @@ brief is the same text in every sitting.
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from kept.core.pool import strongest
 from kept.core.proposal import Brief, ClosedStep, Proposal
 
 RECENT = 20
@@ -34,9 +35,27 @@ def plain_brief(brief: Brief, recent: int = RECENT) -> Mapping[str, object]:
         "max_changed_lines": brief.rules.max_changed_lines,
         "train": [{"id": case.id, "data": case.data} for case in brief.train],
         "steps": [_step(step) for step in brief.closed[-recent:]],
+        "pool": _pool(brief),
         "memory": [note.text for note in brief.memory],
         "guidance": dict(brief.guidance),
     }
+
+
+def _pool(brief: Brief) -> list[Mapping[str, object]]:
+    """The near misses, and on which train cases each of them does best."""
+    best = strongest(brief.pool)
+    # steps close in order, so a step's number is its place
+    made = {miss.step: brief.closed[miss.step].proposal for miss in brief.pool}
+    return [
+        {
+            "step": miss.step,
+            "why": proposal.why if (proposal := made[miss.step]) else "",
+            "edits": _edits(made[miss.step]),
+            "metric": {case: brief.objective.value(loss) for case, loss in miss.losses},
+            "best_on": sorted(case for case, one in best.items() if one is miss),
+        }
+        for miss in brief.pool
+    ]
 
 
 def _step(step: ClosedStep) -> Mapping[str, object]:
