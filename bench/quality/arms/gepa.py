@@ -1,0 +1,75 @@
+"""gepa, through `gepa.optimize`, as a careful user writes it; `how` is the size of its minibatch.
+
+Its proposer fixes a case of the minibatch that it reflects on, as a model would. It has the same 50
+cases: 15 to reflect on, 35 to choose by, for it keeps no test set.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from itertools import count
+from typing import Any
+
+from bench.quality.order import End, Order, obey
+from bench.quality.tasks import CASES, SEED, TRAIN, Trial
+
+# by name, because Kept's environment, where types are checked, does not have it
+gepa: Any = import_module("gepa")
+
+
+class Adapter:
+    """The evaluator; implements gepa's `GEPAAdapter`."""
+
+    propose_new_texts = None
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self.seen: list[int] = list(range(TRAIN))
+        """What was reflected on last."""
+
+    def evaluate(
+        self, batch: Sequence[int], candidate: dict[str, str], capture_traces: bool = False
+    ):
+        if capture_traces:
+            self.seen = list(batch)
+        scores = [self._trial.roll_out(candidate["text"], case) for case in batch]
+        outputs = [""] * len(scores)
+        return gepa.EvaluationBatch(outputs=outputs, scores=scores, trajectories=outputs)
+
+    def make_reflective_dataset(
+        self, candidate: dict[str, str], eval_batch: object, components_to_update: list[str]
+    ) -> dict[str, list[dict[str, str]]]:
+        return {name: [{"Feedback": "none"}] for name in components_to_update}
+
+
+class Quiet:
+    """A log that goes nowhere."""
+
+    def log(self, message: str) -> None:
+        """Nothing to do."""
+
+
+def act(trial: Trial, order: Order) -> End:
+    adapter, numbers = Adapter(trial), count()
+
+    def propose(
+        candidate: dict[str, str], dataset: object, components_to_update: list[str]
+    ) -> dict[str, str]:
+        rule, _ = trial.rule(next(numbers), adapter.seen)
+        return {name: candidate[name] + rule for name in components_to_update}
+
+    result = gepa.optimize(
+        seed_candidate={"text": SEED},
+        trainset=list(range(TRAIN)),
+        valset=list(range(TRAIN, CASES)),
+        adapter=adapter,
+        custom_candidate_proposer=propose,
+        max_metric_calls=order.rollouts,
+        reflection_minibatch_size=int(order.how) if order.how else None,
+        logger=Quiet(),
+    )
+    scores = result.val_aggregate_scores
+    return End(result.best_candidate["text"], max(scores) - scores[0])
+
+
+if __name__ == "__main__":
+    obey(act)
