@@ -75,11 +75,30 @@ def test_a_whole_text_for_another_incumbent_does_not_take_the_place_of_other_cha
     assert merge(made).merges == (0,)
 
 
-def test_a_whole_text_for_another_incumbent_does_not_undo_what_was_kept_since():
+def written_before_a_keep(screened: float, kept: float) -> Brief:
+    """A brief with one near miss, a whole text, since which something else was kept."""
     made = brief((Write("a.md", "all new\n"),))
-    old = replace(made.closed[0], incumbent="another")
-    made = replace(made, closed=type(made.closed)([old]))
-    assert isinstance(ask(Merge(locate_line_value), made), Skip)
+    verdict = replace(MISS, numbers={"estimate": 0.1, "screen_gain": screened})
+    old = replace(made.closed[0], incumbent="another", verdict=verdict)
+    keep = close(make_brief(TEXTS, 1), Proposal(()), Verdict("keep", "", numbers={"gain": kept}))
+    return replace(made, step=2, closed=type(made.closed)([old, keep]))
+
+
+def test_a_whole_text_does_not_undo_what_was_kept_since_unless_it_promised_more():
+    assert isinstance(ask(Merge(locate_line_value), written_before_a_keep(0.2, 0.3)), Skip)
+    found = merge(written_before_a_keep(0.4, 0.3))
+    assert found.edits == (Write("a.md", "all new\n"),), "raced by itself, as what it is"
+    assert found.merges == (0,)
+
+
+def test_whole_texts_that_say_some_of_the_same_are_alternatives():
+    short = "one\ntwo\nthree\nfour Be brief.\n"
+    long = "one\ntwo\nthree\nfour Be brief. Be kind.\n"
+    other = "one Be exact.\ntwo\nthree\nfour\n"
+    made = brief(*((Write("a.md", text),) for text in (short, long, other)), estimates=(1, 2, 3))
+    found = merge(made)
+    assert found.merges == (2, 1)
+    assert after(made, found)["a.md"] == "one Be exact.\ntwo\nthree\nfour Be brief. Be kind.\n"
 
 
 def test_what_no_longer_applies_is_left_out_and_nothing_at_all_is_said():

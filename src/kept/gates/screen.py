@@ -95,7 +95,7 @@ class Screen:
         estimate = shown.mean / (shown.spread or 1.0) * prior / (prior + noise)
         if not view.pools:
             return None
-        reason = f"a near miss: {shown.mean:+.3f} on train cases, too little to be raced alone"
+        reason = f"a near miss: {shown.mean:+.3f} on train cases; it waits in the pool for a race"
         numbers = {"screen_gain": shown.mean, "estimate": max(LEAST, estimate)}
         return Verdict("discard", reason, code="near miss", numbers=numbers)
 

@@ -1,8 +1,10 @@
 """Puts near misses together: what is too small to be proven alone may be large enough with others.
 
-The best first; one whose edits do not go together with those before it is left out this time.
+The best first; one whose edits do not go together with those before it is left out this time. Whole
+texts that say some of the same are alternatives, of which one at a time is raced.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -27,24 +29,48 @@ class Merge:
         edits: tuple[Edit, ...] = ()
         members: list[int] = []
         taken: list[tuple[Edit, ...]] = []
-        for miss in sorted(brief.pool, key=lambda miss: (-miss.estimate, miss.step)):
+        said: set[str] = set()
+        best_first = sorted(brief.pool, key=lambda miss: (-miss.estimate, miss.step))
+        for miss in best_first:
             more = tuple(_edits(brief, brief.closed[miss.step]))
+            news = _news(brief, brief.closed[miss.step])
             if (
                 more
                 and more not in taken
+                and not said & news
                 and not _overwrites(edits, more)
                 and self._apply(brief, (*edits, *more))
             ):
                 taken.append(more)
+                said |= news
                 edits = (*edits, *more)
                 members.append(miss.step)
         if not members:
-            return Skip("nothing in the pool applies any more")
+            return next(
+                (one for miss in best_first if (one := self._alternative(brief, miss.step))),
+                Skip("nothing in the pool applies any more"),
+            )
         steps = ", ".join(map(str, members))
         words = f"puts together what steps {steps} proposed"
         if len(members) == 1:
             words = f"takes up what step {steps} proposed"
         return Proposal(edits, words, merges=tuple(members))
+
+    def _alternative(self, brief: Brief, step: int) -> Proposal | None:
+        """A whole text for another incumbent, where it promised more than was kept since.
+
+        It takes the place of what was kept, so it is raced by itself: the gate compares the two.
+        """
+        closed = brief.closed[step]
+        edits = closed.proposal.edits if closed.proposal else ()
+        kept = sum(
+            later.verdict.numbers.get("gain", 0.0)
+            for later in brief.closed[step + 1 :]
+            if later.verdict.outcome == "keep"
+        )
+        if closed.verdict.numbers.get("screen_gain", 0.0) <= kept or not self._apply(brief, edits):
+            return None
+        return Proposal(edits, f"takes up what step {step} proposed", merges=(step,))
 
     def _apply(self, brief: Brief, edits: tuple[Edit, ...]) -> bool:
         """Whether every one of the edits takes effect, and all together are not too much."""
@@ -65,6 +91,19 @@ def _edits(brief: Brief, step: ClosedStep) -> Iterator[Edit]:
         elif step.incumbent == brief.incumbent.id:
             yield from edits_between(edit.path, text, edit.text)
         # else it was written for another text, and would undo what was kept since
+
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
+
+
+def _news(brief: Brief, step: ClosedStep) -> set[str]:
+    """The sentences that whole texts of a step bring in."""
+    found: set[str] = set()
+    for edit in step.proposal.edits if step.proposal else ():
+        if isinstance(edit, Write):
+            before = _SENTENCE.split(brief.incumbent.texts.get(edit.path, ""))
+            found |= {one.strip() for one in _SENTENCE.split(edit.text)} - {*before, ""}
+    return found
 
 
 def _overwrites(edits: tuple[Edit, ...], more: tuple[Edit, ...]) -> bool:
