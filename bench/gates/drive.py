@@ -18,6 +18,7 @@ from kept.core.pool import NearMiss, Pool, raced, ripe
 from kept.core.ports import Gate
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
+from kept.core.schedule import repeats_alike
 from kept.core.score import Evaluation
 from kept.core.verdict import Side, Verdict, View
 from kept.errors import RunError
@@ -105,6 +106,8 @@ class Drive:
         self._reserve = 2 * arm.reserve * len(self._holdout)
         self._limit -= self._reserve
         self._pools = arm.pool[1] > 0
+        self._alone = False
+        """Whether proposals are raced one by one, as `kept.core.schedule` would have it."""
         self._state = State(ground.first, ground.first, ground.first)
         self._alive = {ground.first.id: ground.first}
         self._drawn: dict[tuple[str, Purpose], Drawn] = {}
@@ -118,6 +121,7 @@ class Drive:
         while number < MOST:
             parent = self._parent()
             members = self._ripe()
+            self._alone = self._pools and self._never_varies()
             challenger = self._ground.merged(parent, members or (number,))
             self._alive[challenger.id] = challenger
             try:
@@ -141,10 +145,12 @@ class Drive:
     def _note(self, verdict: Verdict, number: int, members: tuple[int, ...]) -> None:
         """What the verdict does to the ledger and to the pool."""
         state, kept = self._state, verdict.outcome == "keep"
-        if members or not self._pools:
+        if members or not self._pools or self._alone:
             state.ledger = state.ledger.give()
             if kept:
                 state.ledger = state.ledger.keep(state.ledger.tests)
+        if "chosen" in verdict.numbers:
+            state.ledger = state.ledger.chose()
         if members:
             gain = verdict.numbers.get("gain", 0.0)
             state.pool = raced(state.pool, members, kept, gain)
@@ -161,6 +167,14 @@ class Drive:
         if verdict.best:
             state.best = state.incumbent
 
+    def _never_varies(self) -> bool:
+        for one in (self._state.incumbent, self._state.seed):
+            shown = (e for (id_, p, _), e in self._sums.items() if (id_, p) == (one.id, "screen"))
+            told = [alike for e in shown if (alike := repeats_alike(e)) is not None]
+            if told:
+                return all(told)
+        return False
+
     def _parent(self) -> Candidate:
         if self._pool is None:
             return self._state.incumbent
@@ -171,7 +185,8 @@ class Drive:
         self, challenger: Candidate, incumbent: Candidate, number: int, members: tuple[int, ...]
     ) -> Verdict:
         cites = () if members else self._ground.cites(number)
-        extra = {"cites": cites, "merged": bool(members), "pools": self._pools}
+        pools = self._pools and not self._alone
+        extra = {"cites": cites, "merged": bool(members), "pools": pools}
         return self._dialogue(self._gate.decide, challenger, incumbent, **extra)
 
     def _dialogue(

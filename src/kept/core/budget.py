@@ -104,14 +104,18 @@ def out_of_time(budget: Budget, elapsed: float) -> StopReason | None:
 
 
 def refusal(
-    budget: Budget, spent: Spend, reserved: Reservation, worst: Reservation
+    budget: Budget, spent: Spend, reserved: Reservation, worst: Reservation, aside: int = 0
 ) -> StopReason | None:
-    """Why this much more does not fit; None when it does."""
+    """Why this much more does not fit; None when it does.
+
+    Of the rollouts that are reserved, so many are set aside for the end of the run.
+    """
     rollouts = spent.rollouts + reserved.rollouts + worst.rollouts
     if budget.max_rollouts is not None and rollouts > budget.max_rollouts:
         left = max(0, budget.max_rollouts - spent.rollouts - reserved.rollouts)
         more, do = count(worst.rollouts, "more rollout"), "does" if worst.rollouts == 1 else "do"
         words = f"{more} {do} not fit: {left} of {budget.max_rollouts} {are(left)} left"
+        words += f", and {aside} are set aside for the end" if aside else ""
         return StopReason("rollouts", words)
     usd = spent.usd + reserved.usd + worst.usd
     # a hair of tolerance: sums of cents in floating point must not refuse the last fitting call

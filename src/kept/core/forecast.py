@@ -39,6 +39,10 @@ class Sequential(Protocol):
         """Rollouts of both sides that one step comes to at most, with so many cases."""
         ...
 
+    def first_asked(self, train: int, holdout: int) -> int:
+        """Rollouts of a challenger to begin with."""
+        ...
+
 
 def forecast(plan: Plan) -> Forecast:
     """What a plan comes to at worst; a proposer that does not say what it asks for asks nothing."""
@@ -87,6 +91,9 @@ def _asked(plan: Plan) -> tuple[int, int]:
     counts = {side.id: 0 for side in (new, old)}
     for ask in asks:
         counts[ask.candidate] += len(ask.pairs)
+    if isinstance(plan.gate, Sequential):
+        # it may look at the incumbent first
+        counts[new.id] = plan.gate.first_asked(len(train), len(holdout))
     return counts[new.id], counts[old.id]
 
 

@@ -30,10 +30,16 @@ class Ledger(NamedTuple):
     """Which of them were kept, counted from 1."""
     promotions: int = 0
     """Promotions that were asked for."""
+    chosen: int = 0
+    """Races whose level does not hold for new cases: what leads was chosen among so many."""
 
     def give(self) -> "Ledger":
         """One more test is given its level."""
         return self._replace(tests=self.tests + 1)
+
+    def chose(self) -> "Ledger":
+        """One more race that what leads was chosen among."""
+        return self._replace(chosen=self.chosen + 1)
 
     def keep(self, nth: int) -> "Ledger":
         """The nth test ended in a keep, which earns something back."""

@@ -5,8 +5,12 @@ from dataclasses import dataclass, replace
 from kept.core.budget import Budget, StopReason, out_of_time
 from kept.core.pool import MERGE, ripe
 from kept.core.proposal import Turn
+from kept.core.score import Evaluation
 from kept.core.state import State
 from kept.core.words import count
+
+ALIKE = 1e-6
+"""Less spread than this, against the mean, is rounding."""
 
 PROVE, CLAIM = "prove", "claim"
 """Proposers that have something measured at the end of a racing run."""
@@ -56,7 +60,7 @@ class Pooling:
         turn = self.inner.next(state)
         if isinstance(turn, StopReason) or not self.pools:
             return turn
-        return replace(turn, races=False)
+        return replace(turn, races=_never_varies(state))
 
     def last(self, state: State) -> Turn | None:
         """The rest of the pool, then the proof, then the claim; each once."""
@@ -67,6 +71,27 @@ class Pooling:
         if self.sealed and state.best not in (state.seed, state.claimed):
             return _turn(CLAIM, state)
         return None
+
+
+def _never_varies(state: State) -> bool:
+    """Whether repeats tell nothing new: then proposals are raced one by one, which costs little.
+
+    By the incumbent's draws, or the seed's while those of the incumbent are too few to tell.
+    """
+    for id_ in (state.incumbent, state.seed):
+        shown = next((e for e in state.evaluations.get(id_, ()) if e.purpose == "screen"), None)
+        told = None if shown is None else repeats_alike(shown)
+        if told is not None:
+            return told
+    return False
+
+
+def repeats_alike(shown: Evaluation) -> bool | None:
+    """Whether cases gave the same answer each time; None where none was asked twice."""
+    repeated = [tally for tally in shown.cases.values() if tally.n > 1]
+    if not repeated:
+        return None
+    return all(tally.std <= ALIKE * max(1.0, abs(tally.mean)) for tally in repeated)
 
 
 def _turn(name: str, state: State) -> Turn:

@@ -241,7 +241,7 @@ def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
         ledger = ledger.keep(step.ledger.tests + 1)
     if isinstance(step.reply, Prove) and not _open_question(event):
         ledger = ledger._replace(promotions=ledger.promotions + 1)
-    return ledger
+    return ledger.chose() if "chosen" in event.verdict.numbers else ledger
 
 
 def _least(state: State, event: StepClosed, incumbent: str) -> float | None:

@@ -118,7 +118,8 @@ class Purse:
             others = self._rollouts + leave
             held = Reservation(others, (others + self._tries) * self._worst)
             worst = Reservation(rollouts, (rollouts + tries) * self._worst)
-            reason = refusal(self._budget, self._used(), held, worst)
+            aside = min(leave, self._kept_back)
+            reason = refusal(self._budget, self._used(), held, worst, aside)
             if reason is not None:
                 raise OutOfBudget(reason)
         self._rollouts += rollouts
@@ -129,7 +130,8 @@ class Purse:
         if not self.limited:
             return None
         held = Reservation(self._kept_back, self._kept_back * self._worst)
-        return refusal(self._budget, self._used(), held, Reservation(1, self._worst))
+        one = Reservation(1, self._worst)
+        return refusal(self._budget, self._used(), held, one, self._kept_back)
 
     def _used(self) -> Spend:
         """What limits are set on, of all that was used: looked at with every Ask, so no more."""

@@ -1,6 +1,7 @@
 """Pairs of a comparison: which to ask for, in what order, and the gains they show."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -36,6 +37,20 @@ def missing_asks(
         if known is None or known.asked < len(pairs):
             asks.append(Ask(side.id, pairs, purpose))
     return tuple(asks)
+
+
+def alike(side: Side, purpose: Purpose) -> bool:
+    """Whether no case has given two different answers."""
+    seen: dict[str, float] = {}
+    answers = side.losses.get(purpose, {}).items()
+    return all(seen.setdefault(pair.case, loss) == loss for pair, loss in answers)
+
+
+def never_varies(side: Side, purpose: Purpose) -> bool:
+    """Whether every case was asked more than once and gave the same answer each time."""
+    known = side.losses.get(purpose, {})
+    counts = Counter(pair.case for pair in known)
+    return bool(known) and min(counts.values()) > 1 and alike(side, purpose)
 
 
 class Gains(NamedTuple):

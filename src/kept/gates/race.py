@@ -12,12 +12,20 @@ from math import exp, isfinite, log
 
 from kept.core.ledger import level
 from kept.core.proposal import Ask
-from kept.core.verdict import Side, Verdict, VerdictCode, View
+from kept.core.verdict import Verdict, VerdictCode, View
 from kept.core.words import count
 from kept.gates.bets import evidence
 from kept.gates.case_level import Interval, case_gains, interval, risk_of, sign_test
 from kept.gates.common import broken_constraint, not_comparable
-from kept.gates.pairing import Gains, draws, gains, missing_asks, shuffled
+from kept.gates.pairing import (
+    Gains,
+    alike,
+    draws,
+    gains,
+    missing_asks,
+    never_varies,
+    shuffled,
+)
 from kept.gates.screen import Screen
 
 MOST_ODDS = 1e6
@@ -94,6 +102,7 @@ class Race:
             "gain": shown.mean,
             "evidence": won,
             "alpha": risk,
+            "chosen": 1.0,
             "challenger_rollouts": float(shown.answers[0]),
             "incumbent_rollouts": float(shown.answers[1]),
         }
@@ -103,7 +112,7 @@ class Race:
             return _kept(view, f"better: {words}", numbers)
         if self._hopeless(shown):
             return Verdict("discard", f"not better: {words}", numbers=numbers)
-        if whole and repeats_agree(view.challenger) and repeats_agree(view.incumbent):
+        if whole and never_varies(view.incumbent, "decide") and alike(view.challenger, "decide"):
             return self._without_noise(view, numbers)
         if whole and size >= self.most * len(view.holdout):
             return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
@@ -112,16 +121,23 @@ class Race:
     def _without_noise(self, view: View, numbers: dict[str, float]) -> Verdict:
         """Where every repeat says the same, more of them would show nothing: cases are compared.
 
-        A gain on these cases is then a fact, and no level is risked on it; whether it holds for
-        others is for the promotion to find out. The test only asks for more than a case or two.
+        A gain on these cases is then a fact; the question is whether it is more than a few lucky
+        cases. A merger is asked at the whole of α, for the promotion has the last word. A single
+        proposal, of which there are many, is asked at its own level, and what is then proven is
+        proven for new cases as well; what is not may still be worth a race with others.
         """
+        alone = bool(view.train) and not view.merged
         better, worse, chance = sign_test(case_gains(view, "decide", view.incumbent))
-        numbers = {**numbers, "p": chance}
-        words = (
-            f"{count(better, 'case')} better, {worse} worse, no noise (sign test, p = {chance:.2g})"
-        )
-        if chance <= self.alpha and numbers["gain"] > 0:
+        risk = numbers["alpha"] if alone else self.alpha
+        numbers = {**numbers, "p": chance, "alpha": risk}
+        if alone:
+            del numbers["chosen"]
+        words = f"{better} cases better, {worse} worse, no noise (sign test, p = {chance:.2g})"
+        if chance <= risk and numbers["gain"] > 0:
             return _kept(view, f"better: {words}", numbers)
+        if alone:
+            # by what train cases show alone: what these cases show must not choose what they judge
+            return self.screen.near_miss(view, numbers)
         return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
 
     def _hopeless(self, shown: Gains) -> bool:
@@ -136,11 +152,15 @@ class Race:
         """Rollouts of both sides that one step comes to at most."""
         return self.screen.most_asked(train) + 2 * self.most * holdout
 
+    def first_asked(self, train: int, holdout: int) -> int:
+        """Rollouts of a challenger to begin with."""
+        return self.screen.steps[0][0] if train else min(holdout, looks(holdout, self.most)[0])
+
     def prove(self, view: View) -> Verdict | tuple[Ask, ...]:
         """Whether the incumbent (here the challenger) is better than the best for new cases."""
         cases, tenure = shuffled(view.holdout), view.ledger.promotions
-        raced = max(1, view.ledger.tests)
-        whole = self.promote_alpha / 2 ** (view.ledger.promotions + 1) / raced
+        chosen = max(1, view.ledger.chosen)
+        whole = self.promote_alpha / 2 ** (view.ledger.promotions + 1) / chosen
         for passes in self.promote_passes:
             # the later look sees more, and is given more
             risk = whole * passes / sum(self.promote_passes)
@@ -215,16 +235,6 @@ def looks(cases: int, most: int) -> list[int]:
         at = min(most, at + max(1, at // 4))
         passes.append(at * cases)
     return [*early, *passes]
-
-
-def repeats_agree(side: Side) -> bool:
-    """Whether every case gave the same answer each time: more of the same would show nothing."""
-    seen: dict[str, set[float]] = {}
-    counts: dict[str, int] = {}
-    for pair, loss in side.losses.get("decide", {}).items():
-        seen.setdefault(pair.case, set()).add(loss)
-        counts[pair.case] = counts.get(pair.case, 0) + 1
-    return bool(seen) and all(len(v) == 1 and counts[case] > 1 for case, v in seen.items())
 
 
 PRESETS = {

@@ -5,6 +5,7 @@ only drop. It looks at the cases that the proposal cites, then at a few draws of
 incumbent's, which are shared. All figures are in standard deviations of one draw.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kept.core.proposal import Ask
@@ -12,7 +13,16 @@ from kept.core.rollout import Pair
 from kept.core.verdict import Verdict, View
 from kept.core.words import count
 from kept.gates.common import not_comparable
-from kept.gates.pairing import TENURE, Gains, by_case, draws, gains, missing_asks, shuffled
+from kept.gates.pairing import (
+    TENURE,
+    alike,
+    by_case,
+    draws,
+    gains,
+    missing_asks,
+    never_varies,
+    shuffled,
+)
 
 LEAST = 0.04
 """What anything that passed is taken to be worth: it may fix what few cases show."""
@@ -48,31 +58,63 @@ class Screen:
         ]
         cases = (*cites, *(case for case in shuffled(view.train) if case not in cites))
         cases = cases[: max(self.cases, len(cites))]
+        few = draws(cases, min(2, self.passes) * len(cases), tenure)
+        if asks := missing_asks(((view.incumbent, few),), "screen"):
+            return asks
+        if never_varies(view.incumbent, "screen") and alike(view.challenger, "screen"):
+            return self._once(view, few[: len(cases)])
         bar = draws(cases, self.passes * len(cases), tenure)
         cited = tuple(Pair(c, tenure * TENURE + n) for n in range(self.cited) for c in cites)
-        stages: list[tuple[tuple[Pair, ...], float | None]] = [(cited, None)] if cited else []
-        for size, floor in self.steps:
-            stages.append((_both(cited, draws(cases, size, tenure)), floor))
-        for mine, floor in stages:
+        for mine, floor in self._stages(cited, cases, tenure):
             sides = ((view.incumbent, bar), (view.challenger, mine))
             if asks := missing_asks(sides, "screen"):
                 return asks
-            new, old = view.challenger.known["screen"], view.incumbent.known["screen"]
-            if new.asked > len(mine):
+            if view.challenger.known["screen"].asked > len(mine):
                 continue  # looked at before
-            if verdict := not_comparable(new, old):
-                return verdict
-            fixed, shown = self._fixed(view, cited), gains(view, "screen")
-            if not shown.answers[1]:
-                return None  # the incumbent fails: there is nothing to be worse than
-            if floor is None:
-                if fixed < self.breaks * shown.spread:
-                    return _drop(fixed, len(mine), "that it cites")
-            else:
-                trusted = fixed >= self.fixes * shown.spread > 0
-                if shown.mean < (floor - trusted * self.trust) * shown.spread:
-                    return _drop(shown.mean, len(mine), "to learn from")
-        return self._passed(view, gains(view, "screen"))
+            told = self._look(view, cited, floor, len(mine))
+            if told is not None or not gains(view, "screen").answers[1]:
+                return told
+        return self.near_miss(view) if view.pools else None
+
+    def _stages(
+        self, cited: tuple[Pair, ...], cases: tuple[str, ...], tenure: int
+    ) -> Iterator[tuple[tuple[Pair, ...], float | None]]:
+        """Draws so far, and the gain they must show; None where it is the cited cases' alone."""
+        if cited:
+            yield cited, None
+        for size, floor in self.steps:
+            yield _both(cited, draws(cases, size, tenure)), floor
+
+    def _look(
+        self, view: View, cited: tuple[Pair, ...], floor: float | None, size: int
+    ) -> Verdict | None:
+        """Why to drop it after so many draws; None while it may be worth more."""
+        if verdict := not_comparable(
+            view.challenger.known["screen"], view.incumbent.known["screen"]
+        ):
+            return verdict
+        fixed, shown = self._fixed(view, cited), gains(view, "screen")
+        if not shown.answers[1]:
+            return None  # the incumbent fails: there is nothing to be worse than
+        if floor is None:
+            broken = fixed < self.breaks * shown.spread
+            return _drop(fixed, size, "that it cites") if broken else None
+        trusted = fixed >= self.fixes * shown.spread > 0
+        enough = shown.mean >= (floor - trusted * self.trust) * shown.spread
+        return None if enough else _drop(shown.mean, size, "to learn from")
+
+    def _once(self, view: View, pairs: tuple[Pair, ...]) -> Verdict | tuple[Ask, ...] | None:
+        """Of an evaluator that never varies: every case once, and any gain will do."""
+        if asks := missing_asks(((view.challenger, pairs),), "screen"):
+            return asks
+        if verdict := not_comparable(
+            view.challenger.known["screen"], view.incumbent.known["screen"]
+        ):
+            return verdict
+        shown = gains(view, "screen")
+        if shown.mean <= 0:
+            return _drop(shown.mean, len(pairs), "to learn from")
+        return self.near_miss(view) if view.pools else None
 
     def most_asked(self, train: int) -> int:
         """Rollouts of both sides that a screen comes to at most."""
@@ -89,14 +131,14 @@ class Screen:
         found = [bar[case] - loss for case, loss in mine.items() if case in bar]
         return sum(found) / len(found) if found else 0.0
 
-    def _passed(self, view: View, shown: Gains) -> Verdict | None:
+    def near_miss(self, view: View, more: Mapping[str, float] | None = None) -> Verdict:
+        """Worth a race together with others, by what train cases show."""
+        shown = gains(view, "screen")
         noise = 1 / shown.answers[0] + 1 / shown.answers[1]
         prior = self.typical**2
         estimate = shown.mean / (shown.spread or 1.0) * prior / (prior + noise)
-        if not view.pools:
-            return None
         reason = f"a near miss: {shown.mean:+.3f} on train cases; it waits in the pool for a race"
-        numbers = {"screen_gain": shown.mean, "estimate": max(LEAST, estimate)}
+        numbers = {"screen_gain": shown.mean, "estimate": max(LEAST, estimate), **(more or {})}
         return Verdict("discard", reason, code="near miss", numbers=numbers)
 
 

@@ -1,6 +1,7 @@
 """What a plan needs besides its gate to be a race: a pool, an end in good order, money for it."""
 
 from dataclasses import replace
+from math import ceil
 
 from kept.core.plan import Plan
 from kept.core.schedule import Pooling, RoundRobin
@@ -12,11 +13,17 @@ from kept.proposers.merge import Merge
 FEWEST = 8
 """Deciding cases without which nothing could be proven for others."""
 
-END_PART = 0.3
-"""Share of a rollout budget that the end may take."""
+END_PART, MOST_END = 0.3, 0.5
+"""Share of a rollout budget that the end may take, of an ordinary and of a very small one."""
+
+LEAST_PASSES = 2
+"""Over the deciding cases, for a proof."""
 
 LAST_RACE = 14
 """Passes over the deciding cases, of both sides, that are kept for a last race of the pool."""
+
+LAST_PART = 0.15
+"""Share of a rollout budget that they may be at most."""
 
 
 def with_race(plan: Plan) -> Plan:
@@ -37,7 +44,10 @@ def with_race(plan: Plan) -> Plan:
             f"`{name}` is a proposer of the race itself", hint="give yours another name"
         )
     cases, limit = plan.cases, _limit(plan)
-    late = None if limit is None else limit - _reserve(gate, plan) - _last_race(plan)
+    late = None
+    if limit is not None:
+        last_race = min(2 * LAST_RACE * len(cases.holdout), int(limit * LAST_PART))
+        late = limit - _reserve(gate, plan) - last_race
     pooling = Pooling(
         schedule,
         gate.pool_goal,
@@ -70,21 +80,19 @@ def _limit(plan: Plan) -> int | None:
     )
 
 
-def _last_race(plan: Plan) -> int:
-    return 2 * LAST_RACE * len(plan.cases.holdout)
-
-
 def _affordable(gate: Race, plan: Plan) -> Race:
     """The gate with an end that leaves most of a small budget to what comes before it."""
     limit = _limit(plan)
     if limit is None or _reserve(gate, plan) <= limit * END_PART:
         return gate
-    most = int(limit * END_PART / 2 - gate.claim_passes * len(plan.cases.test))
-    passes = most // len(plan.cases.holdout)
-    if passes < 2:
-        few = 2 * (2 * len(plan.cases.holdout) + gate.claim_passes * len(plan.cases.test))
-        raise SetupError(
-            f"{limit} rollouts are too few for a race on {len(plan.cases.holdout)} deciding cases",
-            hint=f"give it {round(few / END_PART)} or more, or use the gate `strict`",
-        )
-    return replace(gate, promote_passes=(max(1, passes // 2), passes))
+    cases, most = plan.cases, max(gate.promote_passes)
+    for part, claims in ((END_PART, gate.claim_passes), (END_PART, 1), (MOST_END, 1)):
+        passes = int(limit * part / 2 - claims * len(cases.test)) // len(cases.holdout)
+        if passes >= LEAST_PASSES:
+            passes = min(most, passes)
+            return replace(gate, promote_passes=(max(1, passes // 2), passes), claim_passes=claims)
+    few = 2 * (LEAST_PASSES * len(cases.holdout) + len(cases.test))
+    raise SetupError(
+        f"{limit} rollouts are too few for a race on {len(cases.holdout)} deciding cases",
+        hint=f"give it {ceil(few / MOST_END)} or more, or use the gate `strict`",
+    )
