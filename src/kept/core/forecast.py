@@ -9,6 +9,9 @@ from kept.core.verdict import Side, Verdict, View
 MOST_OPEN = 32
 """Steps that are open at once, unless a plan says otherwise."""
 
+MOST_PRICED = 2
+"""The same where rollouts cost money: what a keep makes moot is paid for."""
+
 
 class Forecast(NamedTuple):
     """Upper bounds; None where nothing in the plan is one."""
@@ -71,7 +74,8 @@ def enough_steps(plan: Plan) -> int:
     Twice what fills them once: steps close in order, so a finished one may wait for its elders.
     """
     pairs, _ = _asked(plan)
-    return max(1, min(MOST_OPEN, 2 * -(-plan.workers // max(1, pairs))))
+    most = MOST_OPEN if not plan.worst_usd else MOST_PRICED
+    return max(1, min(most, 2 * -(-plan.workers // max(1, pairs))))
 
 
 def _for_proposers(plan: Plan, steps: int) -> int:

@@ -30,6 +30,12 @@ MOMENT = 0.001
 TRIALS = 2
 """Rollouts that must show a broken measure, one after the other, before all others are spared."""
 
+BREATH = 0.1
+"""Seconds after which others have a turn, however quick the rollouts are."""
+
+BLOCKS = 4
+"""Rollouts in a row that must block before they are done one at a time."""
+
 BATCH = 64
 """Results that are written together at most."""
 
@@ -55,6 +61,12 @@ class Evaluator:
         self._workers: set[asyncio.Task[None]] = set()
         self._most = plan.workers
         self._untried = 0
+        self._slow = True
+        """Whether the last rollout took so long that it is worth a look whether it blocks."""
+        self._breath = 0.0
+        """When others were last given a turn."""
+        self._blocked = 0
+        """Rollouts in a row during which nobody else had a turn."""
         self._growing = False
         self._closed = False
         self._released = asyncio.Event()
@@ -229,23 +241,27 @@ class Evaluator:
     async def _worker(self) -> None:
         me = asyncio.current_task()
         assert me is not None
-        while not self._closed and (work := self._queue.take()) is not None:
-            if self._works.get(work.job) is not work:
-                continue
+        while (work := self._next()) is not None:
+            while me.cancelling():
+                # of an earlier pair, whose runner did not mind: this one must not pay for it
+                me.uncancel()
             work.task = me
+            if self._slow:
+                work.yielded = False
+                asyncio.get_running_loop().call_soon(work.let_others)
             try:
                 outcome = await self._attempts.once(work)
                 if outcome.failure is not None and outcome.failure.retryable:
                     outcome = await self._attempts.again(work, outcome)
-                self._finish(work, outcome)
+                if self._finish(work, outcome):
+                    # a runner that never waits would keep everyone else, and Ctrl-C, from theirs
+                    await asyncio.sleep(0)
             except asyncio.CancelledError:
-                # Unless it is closing time, it was for this pair's sake only: nobody waits for it.
-                if not me.cancelling():
-                    self._fail(work, RunError(f"the runner cancelled itself on {work.job.scope}"))
-                elif self._closed or work.job in self._works:
+                if self._closed:
                     raise
-                else:
-                    me.uncancel()
+                # for this pair's sake only: nobody waits for it any more, unless nobody asked
+                if self._works.get(work.job) is work and work.outcome is None:
+                    self._fail(work, RunError(f"the runner cancelled itself on {work.job.scope}"))
             except Exception as error:  # noqa: BLE001 # handed on to everyone who waits
                 self._fail(work, error)
             except BaseException as error:
@@ -253,15 +269,46 @@ class Evaluator:
                 self._fail(work, RunError(f"the runner raised {type(error).__name__}: {error}"))
                 raise
 
-    def _finish(self, work: Work, outcome: Outcome) -> None:
-        """Have it written with whatever else ends in this moment, as each write has its price."""
+    def _next(self) -> Work | None:
+        """What a worker is to do; None when there is nothing, or there are workers enough."""
+        while not self._closed and len(self._workers) <= max(1, self._most):
+            work = self._queue.take()
+            if work is None or self._works.get(work.job) is work:
+                return work
+        return None
+
+    def _mind_blocking(self, work: Work) -> None:
+        """Have a runner that never lets anyone else to their turn called by one worker alone.
+
+        With more of them, each turn of the event loop would take as long as all their calls.
+        """
+        self._blocked = 0 if work.yielded else self._blocked + 1
+        self._most = 1 if self._untried or self._blocked >= BLOCKS else self._plan.workers
+        if work.yielded:
+            self._start_workers()
+
+    def _finish(self, work: Work, outcome: Outcome) -> bool:
+        """Have it written with whatever else ends in this moment, as each write has its price.
+
+        What took longer, and let nobody else to their turn meanwhile, is written at once: if the
+        next one blocks the event loop too, this one must not wait for it in memory, where a kill
+        would lose it. Tells whether others should have a turn now.
+        """
         work.outcome = outcome
         done = self._done
         done.append(work)
-        if self._untried or len(done) >= BATCH or work.ended - done[0].ended >= MOMENT:
+        self._slow = work.ended - work.started >= MOMENT
+        blocked = self._slow and not work.yielded
+        if self._slow and work.yielded is not None:
+            self._mind_blocking(work)
+        if blocked or self._untried or len(done) >= BATCH or work.ended - done[0].ended >= MOMENT:
             self._write()
         elif len(done) == 1:
             asyncio.get_running_loop().call_soon(self._write)
+        if blocked or work.ended - self._breath >= BREATH:
+            self._breath = work.ended
+            return True
+        return False
 
     def _write(self) -> None:
         """Journal first; then tell."""

@@ -35,6 +35,8 @@ class Work:
     rollout: Rollout | None = None
     usage: Usage = FREE
     scope_usage: Usage = FREE
+    yielded: bool | None = None
+    """Whether others had a turn while it was rolled out; None where nobody watched."""
     outcome: Outcome | None = None
     """Set when it is done, a moment before it is written and told."""
 
@@ -43,6 +45,10 @@ class Work:
         self.pair = pair
         self.step = step
         self.orders = [order]
+
+    def let_others(self) -> None:
+        """Others have a turn."""
+        self.yielded = True
 
     @property
     def payer(self) -> int:

@@ -1,0 +1,110 @@
+"""Evaluators that misbehave: that block the event loop, or swallow their cancellation."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import kept
+
+CASES = [{"id": str(n), "q": n * n * 7919} for n in range(16)]
+
+
+def test_what_a_blocking_evaluator_finished_is_written_before_the_next_one_begins(tmp_path: Path):
+    finished = 0
+    behind: list[int] = []
+
+    async def evaluate(candidate: kept.Candidate, case: object) -> float:
+        nonlocal finished
+        written = sum(
+            path.read_bytes().count(b"\n") for path in tmp_path.glob("runs/*/rollouts.jsonl")
+        )
+        behind.append(finished - written)
+        time.sleep(0.003)  # a blocking client, as users have them
+        finished += 1
+        return 0.5
+
+    kept.optimize("a", evaluate, CASES, proposers=["b"], home=tmp_path, workers=4, budget=1)
+    assert len(behind) == 16
+    assert set(behind) == {0}, "a kill would lose what was paid for"
+
+
+def test_a_runner_that_swallowed_a_cancellation_does_not_hang_the_run(tmp_path: Path):
+    swallowed = 0
+
+    async def evaluate(candidate: kept.Candidate, case: object) -> float:
+        nonlocal swallowed
+        slow, moved = "slow" in candidate.text, "keep" in candidate.text
+        if moved and not slow:
+            await asyncio.sleep(0.05)
+            return 1.0
+        if slow and not moved:  # made moot by the keep
+            try:
+                await asyncio.sleep(5)
+            except asyncio.CancelledError:
+                swallowed += 1
+                return 0.0
+        if slow:
+            gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            gone.cancel()
+            await gone
+        return 0.0
+
+    def propose(brief: kept.Brief) -> kept.Proposal:
+        line = "keep" if brief.step == 0 else f"slow {brief.step}"
+        return kept.Proposal((kept.Append("text", line),))
+
+    ended: list[kept.Result] = []
+
+    def whole() -> None:
+        ended.append(
+            kept.optimize(
+                "a\n",
+                evaluate,
+                CASES,
+                proposers=[propose],
+                home=tmp_path,
+                width=3,
+                workers=4,
+                budget=3,
+                bounds=(0, 1),
+            )
+        )
+
+    run = threading.Thread(target=whole, daemon=True)
+    run.start()
+    run.join(30)
+    assert ended, "it hangs"
+    assert swallowed
+    assert ended[0].state.keeps == 1
+
+
+BLOCKING = """
+import sys, time, kept
+async def evaluate(candidate, case):
+    print("x", flush=True)
+    time.sleep(0.1)
+    return 0.5
+cases = [{"id": str(n), "q": n * n * 7919} for n in range(400)]
+kept.optimize("a", evaluate, cases, proposers=["b"], home=sys.argv[1], workers=8, budget=1)
+"""
+
+
+@pytest.mark.slow
+def test_two_ctrl_c_end_a_run_whose_evaluator_blocks(tmp_path: Path):
+    command = [sys.executable, "-c", BLOCKING, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        for _ in range(8):
+            run.stdout.readline()
+        os.kill(run.pid, signal.SIGINT)
+        time.sleep(0.3)
+        os.kill(run.pid, signal.SIGINT)
+        done, _ = run.communicate(timeout=15)
+    assert done.count(b"x") < 60, "twenty seconds of work were in the queue"
