@@ -127,3 +127,17 @@ def unless_bad(candidate: kept.Candidate) -> float:
         raise ValueError(candidate.text)
     time.sleep(0.02)  # so that others are under way when it is over
     return float(len(candidate.text))
+
+
+def test_a_function_that_needs_a_case_is_refused_where_there_are_none(tmp_path: Path):
+    def needs(candidate: kept.Candidate, case: str) -> float:
+        return float(len(case))
+
+    def may(candidate: kept.Candidate, case: str | None = None) -> float:
+        return size(candidate)
+
+    with pytest.raises(kept.SetupError, match="`evaluate` needs a case") as caught:
+        kept.optimize("a", needs, proposers=["aa"], home=tmp_path)
+    assert caught.value.hint == "pass `cases`, or write it as evaluate(candidate)"
+    assert not list(tmp_path.glob("runs/*"))
+    assert kept.optimize("a", may, proposers=["aa"], home=tmp_path).improved

@@ -180,7 +180,7 @@ def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> R
     if stopped.kind == "interrupted":
         raise KeyboardInterrupt(f"run {folder.name} stopped; go on with resume={folder.name!r}")
     if stopped.kind == "error":
-        hint = f"`kept show {folder}` tells what happened"
+        hint = f"`kept show {folder}` tells what happened, with `--step 0 -v` all of it"
         if no_bounds(state) is not None:
             hint = f"pass bounds=(least, greatest), of which a failure counts as the worst; {hint}"
         raise RunError(stopped.message, hint=hint)
