@@ -43,7 +43,7 @@ def test_where_neither_seed_nor_candidate_runs_the_end_is_an_error_that_names_th
         )
     assert caught.value.message.startswith(
         "the seed fails, and nothing was kept (every proposer has run dry): "
-        "all: SyntaxError: unexpected end of file ("
+        "SyntaxError: unexpected end of file ("
     )
     with last_run(tmp_path) as run:
         assert run.status == "stopped by an error"
@@ -51,7 +51,7 @@ def test_where_neither_seed_nor_candidate_runs_the_end_is_an_error_that_names_th
 
 def test_a_limit_that_ends_such_a_run_does_not_hide_the_cause(tmp_path: Path):
     texts = ["broken 2", "broken 3"]
-    with pytest.raises(kept.RunError, match=r"\(the only iteration is used\): all: SyntaxError"):
+    with pytest.raises(kept.RunError, match=r"\(the only iteration is used\): SyntaxError"):
         kept.optimize("broken", runs_when_mended, proposers=texts, budget=1, home=tmp_path)
 
 
