@@ -95,16 +95,19 @@ def test_a_function_that_takes_no_case_is_warned_of_where_there_are_some(
 def test_a_result_counts_proposals_and_not_the_turns_of_a_dry_proposer(tmp_path: Path):
     result = kept.optimize("a", size, proposers=["aa", ""], home=tmp_path, width=4)
     assert len(result.state.closed) > 2
-    assert str(result) == "1 → 2 in 2 proposals, 1 kept, 3 rollouts"
+    assert str(result).splitlines()[0] == "1 → 2 in 2 proposals, 1 kept, 3 rollouts"
 
 
 def size(candidate: kept.Candidate) -> float:
     return float(len(candidate.text))
 
 
-def test_one_proposal_is_told_as_one(tmp_path: Path):
+def test_a_result_says_what_came_of_it_and_where_the_run_is(tmp_path: Path):
     result = kept.optimize("a", size, proposers=["aa"], home=tmp_path)
-    assert str(result) == "1 → 2 in 1 proposal, 1 kept, 2 rollouts"
+    assert str(result).splitlines() == [
+        "1 → 2 in 1 proposal, 1 kept, 2 rollouts",
+        f"run {result.folder}",
+    ]
 
 
 def test_a_result_has_the_spend_that_show_and_runs_tell_though_steps_are_open(

@@ -38,6 +38,7 @@ from kept.scorers.recorded import RecordedScorer
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.store.spent import spend_of
+from kept.store.unmeasured import unmeasured, unmeasured_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Result:
     state: State
     spend: Spend
     """All that was used, also by steps that have no verdict yet."""
+    warnings: tuple[str, ...] = ()
+    """What its figures hide: cases that failed for the seed and for every candidate."""
 
     @property
     def improved(self) -> bool:
@@ -63,9 +66,11 @@ class Result:
         return self.best.id != self.seed.id
 
     def __str__(self) -> str:
+        change = f"{_shown(self.seed_value)} → {_shown(self.best_value)}"
         if not self.improved:
-            return f"nothing beat the seed ({_shown(self.seed_value)}) in {self._tried()}"
-        return f"{_shown(self.seed_value)} → {_shown(self.best_value)} in {self._tried()}"
+            change = f"nothing beat the seed ({_shown(self.seed_value)})"
+        warnings = (f"warning: {words}" for words in self.warnings)
+        return "\n".join((f"{change} in {self._tried()}", *warnings, f"run {self.folder}"))
 
     def _tried(self) -> str:
         state = self.state
@@ -184,14 +189,12 @@ def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> R
         if no_bounds(state) is not None:
             hint = f"pass bounds=(least, greatest), of which a failure counts as the worst; {hint}"
         raise RunError(stopped.message, hint=hint)
-    best = plan.seed
-    if state.best != best.id:
-        run = Run(folder)
-        best = run.best
-        run.close()
     # at use: it comes with SQLite
     from kept.store.index import values
 
+    with Run(folder) as run:
+        best = run.candidate(state.best)
+        warnings = tuple(unmeasured_words(unmeasured(run, state)))
     seed_value, best_value = values(state)
     return Result(
         run=folder.name,
@@ -203,6 +206,7 @@ def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> R
         stopped=stopped,
         state=state,
         spend=spend_of(folder, state),
+        warnings=warnings,
     )
 
 

@@ -16,7 +16,7 @@ from kept.core.proposal import ClosedStep
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
-from kept.report.words import one_line
+from kept.core.words import one_line
 from kept.settings import dumb_terminal
 
 WHY_WIDTH = 60
