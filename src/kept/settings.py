@@ -16,6 +16,11 @@ def kept_home() -> Path | None:
     return Path(value).expanduser() if value else None
 
 
+def is_set(name: str) -> bool:
+    """Whether the environment has a variable; what it holds is nobody's business."""
+    return name in os.environ
+
+
 def model() -> str | None:
     """The model that `KEPT_MODEL` names for proposers, if it does."""
     return os.environ.get("KEPT_MODEL") or None

@@ -184,3 +184,32 @@ def test_check_starts_no_process_and_writes_no_file(here: Path):
     assert done.stderr == "0 []\n"
     assert json.loads(done.stdout)["artifacts"]
     assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+
+
+def test_check_tells_what_commands_may_reach_and_warns_of_a_variable_that_is_not_set(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MY_API_KEY", "a-secret-of-mine")
+    monkeypatch.delenv("NOT_THERE", raising=False)
+    settings = (
+        "sandbox={network: on, env: [MY_API_KEY, NOT_THERE]}",
+        "runner.retry_exit=75",
+        "runner.env={GIVEN: another-secret}",
+    )
+    write_task(here)
+    flags = [flag for setting in settings for flag in ("--set", setting)]
+    called, as_json = (
+        kept("check", "task.yaml", *flags),
+        kept("check", "task.yaml", "--json", *flags),
+    )
+    assert "; exit 75 is an outage, and tried again" in called.stdout
+    assert "; with network; variables passed on: MY_API_KEY NOT_THERE; " in called.stdout
+    assert "variables given to the runner: GIVEN" in called.stdout
+    assert called.stderr == "warning: `sandbox.env` names `NOT_THERE`, which is not set here\n"
+    told = as_json.json
+    assert (told["sandbox"]["network"], told["sandbox"]["env"]) == (
+        "on",
+        ["MY_API_KEY", "NOT_THERE"],
+    )
+    assert (told["runner"]["retry_exit"], told["runner"]["env"]) == (75, ["GIVEN"])
+    assert "secret" not in called.stdout + as_json.stdout

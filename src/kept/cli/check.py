@@ -59,6 +59,7 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "cases", _cases(told["cases"])
     yield "runner", _command(told["runner"])
     yield "scorer", _command(told["scorer"])
+    yield "sandbox", "; ".join(_sandbox(told["sandbox"], told["runner"]["env"]))
     yield "proposers", ", ".join(told["proposers"])
     yield from _decision(told)
     budget = ", ".join(f"{name} {n:g}" for name, n in told["budget"].items())
@@ -96,7 +97,24 @@ def _command(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it
         kind: object = facts.get("type", "") if isinstance(facts, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any document
         return str(kind)  # pyright: ignore[reportUnknownArgumentType] # any document
     seconds = f", up to {facts['timeout_seconds']:g} s" if "timeout_seconds" in facts else ""
-    return f"`{facts['command']}`{seconds}"
+    retried = facts.get("retry_exit")
+    again = f"; exit {retried} is an outage, and tried again" if retried else ""
+    return f"`{facts['command']}`{seconds}{again}"
+
+
+def _sandbox(facts: dict[str, Any], given: list[str]) -> Iterator[str]:
+    """What commands can reach and see; of variables only the names."""
+    yield "no walls" if facts["walls"] == "none" else f"walls by {facts['walls']}"
+    yield {"none": "no network", "loopback": "no network but the machine's own"}.get(
+        facts["network"], "with network"
+    )
+    if facts["env"]:
+        yield f"variables passed on: {' '.join(facts['env'])}"
+    if given:
+        yield f"variables given to the runner: {' '.join(given)}"
+    for what in ("hidden", "writable"):
+        if facts[what]:
+            yield f"{what}: {' '.join(facts[what])}"
 
 
 def _decision(told: dict[str, Any]) -> Iterator[tuple[str, str]]:

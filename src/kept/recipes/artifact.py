@@ -91,7 +91,8 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
             "id": task.id or source.folder.name,
             "description": task.description,
             "source": str(source.folder.resolve()),
-            "runner": task.runner.model_dump(exclude={"env"}),
+            # of variables only the names, for they may be secrets
+            "runner": {**task.runner.model_dump(), "env": list(task.runner.env)},
             "scorer": task.scorer.model_dump(exclude_defaults=True),
             "sandbox": confined.facts(),
         },

@@ -38,6 +38,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         else {"train": len(cases.train), "holdout": len(cases.holdout), "test": len(cases.test)},
         "runner": facts.get("runner"),
         "scorer": facts.get("scorer"),
+        "sandbox": facts.get("sandbox"),
         "objective": {
             "metric": objective.metric,
             "direction": objective.direction,
