@@ -1,8 +1,8 @@
 """`kept check SPEC`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -13,6 +13,9 @@ LIMITS = {"files": "file", "changed_lines": "changed line"}
 
 MAX_ARTIFACTS = 20
 """Artifacts that are listed by name."""
+
+MAX_VARIANTS = 5
+"""Texts to try that are listed by name."""
 
 
 @click.command(cls=Command, examples=("kept check task.yaml", "kept check task.yaml --json"))
@@ -61,6 +64,8 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "scorer", _command(told["scorer"])
     yield "sandbox", "; ".join(_sandbox(told["sandbox"], told["runner"]["env"]))
     yield "proposers", ", ".join(told["proposers"])
+    for name, labels in told["variants"].items():
+        yield "", f"{name}: {_variants(labels)}"
     yield from _decision(told)
     budget = ", ".join(f"{name} {n:g}" for name, n in told["budget"].items())
     yield "budget", budget
@@ -84,6 +89,13 @@ def _size(n: int) -> str:
     from kept.core.words import count
 
     return count(n, "byte") if n < 10_000 else f"{n / 1024:.0f} KiB"
+
+
+def _variants(labels: list[str]) -> str:
+    from kept.core.words import count
+
+    more = [f"{len(labels) - MAX_VARIANTS} more"] if len(labels) > MAX_VARIANTS else []
+    return f"{count(len(labels), 'text')}, {', '.join([*labels[:MAX_VARIANTS], *more])}"
 
 
 def _cases(counts: dict[str, int] | None) -> str:
@@ -122,11 +134,29 @@ def _decision(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "metric", f"{objective['metric']}, {objective['direction']}"
     yield "gate", f"{gate['name']}: {told['rule']['words']}"
     if gate["name"] == "race":
-        yield "", ", ".join(f"{name} {value}" for name, value in told["rule"]["numbers"].items())
+        yield from (("", words) for words in _numbers(told["rule"]["numbers"]))
     if objective["constraints"]:
         yield "", f"unless one of these is broken: {', '.join(objective['constraints'])}"
     if objective["tie_breakers"]:
         yield "", f"ties are broken by {', then '.join(objective['tie_breakers'])}"
+
+
+def _numbers(settings: dict[str, Any], part: str = "") -> Iterator[str]:
+    """The settings of a gate, those of each part of it on a line of their own."""
+    parts = {name: value for name, value in settings.items() if isinstance(value, dict)}
+    own = [f"{name} {_plain(v)}" for name, v in settings.items() if name not in {*parts, "name"}]
+    yield f"{part}: {', '.join(own)}" if part else ", ".join(own)
+    for name, below in parts.items():
+        yield from _numbers(below, name)
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401 # any setting
+    """`8 then 16` of a pair, `10 at 0 then 25 at 0.06` of pairs of pairs."""
+    if not isinstance(value, list | tuple):
+        return str(value)
+    items = cast("Sequence[Any]", value)
+    rows = (cast("Sequence[Any]", i) if isinstance(i, list | tuple) else (i,) for i in items)
+    return " then ".join(" at ".join(map(str, row)) for row in rows)
 
 
 def _at_most(told: dict[str, Any]) -> str:
@@ -136,6 +166,9 @@ def _at_most(told: dict[str, Any]) -> str:
     most = told["at_most"]
     rollouts, seconds, usd = most["rollouts"], most["seconds"], most["usd"]
     parts = ["rollouts without limit" if rollouts is None else count(rollouts, "rollout")]
-    parts.append("time without limit" if seconds is None else duration(seconds))
+    long = (
+        "time without limit" if seconds is None else f"{duration(seconds)} if all take their time"
+    )
+    parts.append(long)
     parts.append("money without limit" if usd is None else f"${usd:.2f}")
     return ", ".join(parts)
