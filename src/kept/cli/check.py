@@ -166,9 +166,7 @@ def _at_most(told: dict[str, Any]) -> str:
     most = told["at_most"]
     rollouts, seconds, usd = most["rollouts"], most["seconds"], most["usd"]
     parts = ["rollouts without limit" if rollouts is None else count(rollouts, "rollout")]
-    long = (
-        "time without limit" if seconds is None else f"{duration(seconds)} if all take their time"
-    )
-    parts.append(long)
+    no_limit = "time without limit"
+    parts.append(no_limit if seconds is None else f"{duration(seconds)} if all take their time")
     parts.append("money without limit" if usd is None else f"${usd:.2f}")
     return ", ".join(parts)
