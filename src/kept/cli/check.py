@@ -30,13 +30,11 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     scores is looked at by importing it.
     """
     from kept.cli import output
-    from kept.cli.problems import told_as_json
     from kept.cli.texts import pairs
     from kept.recipes.outline import outline
     from kept.registry import compile_spec
 
-    with told_as_json(as_json):
-        compiled = compile_spec(spec, settings)
+    compiled = compile_spec(spec, settings)
     told = outline(compiled)
     if as_json:
         output.document({"ok": True, **told})
