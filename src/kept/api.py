@@ -13,7 +13,7 @@ from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget, Spend, StopReason
 from kept.core.case import Cases
 from kept.core.forecast import enough_steps
-from kept.core.objective import Objective
+from kept.core.objective import Objective, unusable
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Guard, Sink
 from kept.core.schedule import RoundRobin
@@ -186,8 +186,11 @@ def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> R
         raise KeyboardInterrupt(f"run {folder.name} stopped; go on with resume={folder.name!r}")
     if stopped.kind == "error":
         hint = f"`kept show {folder}` tells what happened, with `--step 0 -v` all of it"
+        wrong = unusable(stopped.message)
         if no_bounds(state) is not None:
             hint = f"pass bounds=(least, greatest), of which a failure counts as the worst; {hint}"
+        elif wrong is not None:
+            hint = f"{_MENDS[wrong]}; {hint}"
         raise RunError(stopped.message, hint=hint)
     # at use: it comes with SQLite
     from kept.store.index import values
@@ -208,6 +211,13 @@ def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> R
         spend=spend_of(folder, state),
         warnings=warnings,
     )
+
+
+_MENDS = {
+    "metric": "return it by this name, or name another by metric=…",
+    "bounds": "pass bounds=(least, greatest) that every value is within",
+}
+"""What to do about a measure that cannot be used."""
 
 
 def _inside_a_loop() -> bool:

@@ -132,3 +132,37 @@ def test_a_candidate_that_runs_shows_that_the_crashes_are_the_candidates_doing(t
     texts = ["broken 2", "fine", "broken 3", "broken 4", "broken 5"]
     with pytest.raises(kept.RunError, match=r"nothing was kept \(every proposer has run dry\)"):
         kept.optimize("broken", refuses_some, proposers=texts, bounds=(0, 1), home=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "hint"),
+    [
+        (7.0, "the evaluator gives no score that can be used: `score` is 7, outside", "bounds=("),
+        ({"points": 0.5}, "gives no score that can be used: the scorer did not emit", "metric=…"),
+        ("many", "the evaluator does not answer: evaluate returned 'many'", "kept show"),
+    ],
+)
+def test_a_measure_that_cannot_be_used_is_told_by_its_cause(
+    answer: object, told: str, hint: str, tmp_path: Path
+):
+    def evaluate(candidate: kept.Candidate) -> object:
+        return answer
+
+    with pytest.raises(kept.RunError) as caught:
+        kept.optimize("seed", evaluate, proposers=["other"], bounds=(0, 1), home=tmp_path)
+    assert told in caught.value.message
+    assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 50])
+def test_a_run_in_which_every_proposal_failed_is_an_error_that_names_the_proposer(
+    budget: int, tmp_path: Path
+):
+    def wise(brief: kept.Brief) -> object:
+        return 42
+
+    def evaluate(candidate: kept.Candidate) -> float:
+        return 1.0
+
+    with pytest.raises(kept.RunError, match="the proposer `wise` failed: it returned 42"):
+        kept.optimize("seed", evaluate, proposers=[wise], budget=budget, home=tmp_path)

@@ -224,7 +224,7 @@ def test_a_proposer_that_always_fails_stops_the_run_and_says_why(tmp_path: Path)
     def evaluate(candidate: kept.Candidate) -> float:
         return 1.0
 
-    with pytest.raises(kept.RunError, match="the proposer failed: KeyError"):
+    with pytest.raises(kept.RunError, match="the proposer `broken` failed: KeyError"):
         kept.optimize("seed", evaluate, proposers=[broken], home=tmp_path, width=1)
 
 

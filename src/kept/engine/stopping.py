@@ -1,6 +1,7 @@
 """Reasons to stop that no budget names: nothing answers, nothing runs, nothing new comes."""
 
 from kept.core.budget import StopReason
+from kept.core.objective import unusable
 from kept.core.score import Evaluation
 from kept.core.state import State
 from kept.core.verdict import Verdict
@@ -26,7 +27,10 @@ def dead_end(state: State, verdict: Verdict) -> StopReason | None:
         never_ran = len(state.closed) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
         if len(last) == OUTAGE or never_ran:
             words = verdict.private or verdict.reason
-            return StopReason("error", f"the evaluator does not answer: {words}")
+            how = (
+                "does not answer" if unusable(words) is None else "gives no score that can be used"
+            )
+            return StopReason("error", f"the evaluator {how}: {words}")
     partly = no_bounds(state)
     if partly is not None:
         return StopReason(
@@ -80,6 +84,10 @@ def true_end(state: State, reason: StopReason) -> StopReason:
     """
     if reason.resumable or state.keeps or state.best != state.seed:
         return reason
+    last = state.closed[-1:]
+    if last and all(step.verdict.code == "proposer failed" for step in state.closed):
+        words = f"nothing was proposed ({reason.message}): {last[0].verdict.reason}"
+        return StopReason("error", words)
     known = _of_seed(state)
     if not known or any(e.loss is not None and e.failed < e.asked for e in known):
         return reason
