@@ -19,6 +19,7 @@ from kept.core.state import State, advance
 from kept.engine.clock import SystemClock
 from kept.engine.loop import Loop
 from kept.errors import JournalError, SetupError
+from kept.settings import program
 from kept.store.best import BestFolder
 from kept.store.home import Home
 from kept.store.journal import RunJournal, read_events
@@ -165,7 +166,8 @@ def start_command(facts: Mapping[str, object]) -> str:
     if not spec:
         return ""
     path, here = Path(str(spec)), Path.cwd()
-    words = ["kept", "optimize", str(path.relative_to(here) if path.is_relative_to(here) else path)]
+    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    words = [program(), "optimize", str(shown)]
     # of what was not written down only the names are known
     hidden = [f"{key}=…" for key in cast("list[str]", facts.get("set_again") or [])]
     for given in (*cast("list[str]", facts.get("set") or []), *hidden):

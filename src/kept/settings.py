@@ -26,6 +26,18 @@ def model() -> str | None:
     return os.environ.get("KEPT_MODEL") or None
 
 
+def program() -> str:
+    """What to type for Kept: `kept` where the shell finds it, else the path it was called by."""
+    # at use: it is slow to import, and few programs tell anybody what to type
+    import shutil
+
+    called = Path(sys.argv[0])
+    if called.name != "kept" or shutil.which("kept"):
+        return "kept"
+    whole, here = called.absolute(), Path.cwd()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
+
+
 def debug() -> bool:
     """Whether `KEPT_DEBUG` asks for the traceback of an internal error."""
     return os.environ.get("KEPT_DEBUG", "0") not in ("", "0")

@@ -247,3 +247,15 @@ def test_a_run_that_is_not_there_is_a_problem_in_json(command: str):
     assert told["problem"].startswith("no run `nosuch` in ")
     assert told["hint"] == "`kept runs` lists the runs there are"
     assert called.stderr.startswith("error: no run `nosuch`")
+
+
+@pytest.mark.parametrize("command", ["show", "diff", "report", "resume", "adopt", "runs"])
+def test_runs_one_folder_further_down_are_pointed_at(
+    command: str, here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    above = here / "above"
+    library.optimize("x", always_one, proposers=["y"], home=above / "my task" / ".kept")
+    monkeypatch.chdir(above)
+    monkeypatch.setenv("KEPT_HOME", str(above / ".kept"))
+    told = "there are runs in 'my task': `cd 'my task'` first"
+    assert told in kept(command).stderr
