@@ -88,7 +88,7 @@ def test_a_function_that_takes_no_case_is_warned_of_where_there_are_some(
 ):
     kept.optimize("a", size, proposers=["aa"], home=tmp_path)
     assert caplog.messages == []
-    kept.optimize("a", size, [1, 2, 3], proposers=["aa"], home=tmp_path)
+    kept.optimize("a", size, range(10), proposers=["aa"], home=tmp_path)
     assert caplog.messages == ["`evaluate` takes no case, so it says the same of every one"]
 
 
@@ -144,3 +144,18 @@ def test_a_function_that_needs_a_case_is_refused_where_there_are_none(tmp_path: 
     assert caught.value.hint == "pass `cases`, or write it as evaluate(candidate)"
     assert not list(tmp_path.glob("runs/*"))
     assert kept.optimize("a", may, proposers=["aa"], home=tmp_path).improved
+
+
+def test_a_single_deciding_case_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    cases = [{"id": "x"}, {"id": "y"}, {"id": "z"}]
+    kept.optimize("a", evaluate, cases, proposers=["aa"], home=tmp_path)
+    (told,) = caplog.messages
+    assert told.startswith("one case of 3 decides, `")
+    caplog.clear()
+    alone = kept.Cases(train=(), holdout=(kept.Case("x", 1),))
+    kept.optimize("a", evaluate, alone, proposers=["aa"], home=tmp_path)
+    assert caplog.messages == ["one case decides, `x`: what is kept may fit that case and no other"]
+    caplog.clear()
+    kept.optimize("a", evaluate, range(4), proposers=["aa"], home=tmp_path)
+    kept.optimize("a", size, proposers=["aa"], home=tmp_path)
+    assert caplog.messages == []

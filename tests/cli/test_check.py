@@ -232,3 +232,11 @@ def test_the_settings_of_a_race_are_told_without_brackets(here: Path):
     gate = lines[lines.index(screen) - 1]
     assert "promote_passes 8 then 16" in gate
     assert not set(gate + screen) & set("{}[]()'")
+
+
+def test_check_warns_of_a_single_deciding_case(here: Path):
+    write_task(here)
+    (here / "cases.jsonl").write_text("1\n2\n")
+    called = kept("check", "task.yaml", "--set", "cases={file: cases.jsonl}")
+    assert called.code == 0
+    assert "warning: one case of 2 decides, `" in called.stderr
