@@ -143,7 +143,7 @@ def check_drift(then: Mapping[str, str], now: Mapping[str, str], run: str, anew:
 def check_budget(state: State, budget: Budget, run: str) -> None:
     """Refuse a limit that is lowered to what a run has used: it would only rewrite its ending."""
     fact = state.started.facts.get("budget") if state.started else None
-    before = cast("Mapping[str, float | None]", fact) if isinstance(fact, Mapping) else {}
+    before = cast("Mapping[str, float | None]", fact if isinstance(fact, Mapping) else {})
     used = {
         "max_iterations": state.next_step,
         "max_failures": state.crashes,

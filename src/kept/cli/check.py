@@ -107,7 +107,7 @@ def _command(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it
         kind: object = facts.get("type", "") if isinstance(facts, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any document
         return str(kind)  # pyright: ignore[reportUnknownArgumentType] # any document
     seconds = f", up to {facts['timeout_seconds']:g} s" if "timeout_seconds" in facts else ""
-    retried = facts.get("retry_exit")
+    retried = cast("dict[str, Any]", facts).get("retry_exit")
     again = f"; exit {retried} is an outage, and tried again" if retried else ""
     return f"`{facts['command']}`{seconds}{again}"
 
@@ -141,7 +141,10 @@ def _decision(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _numbers(settings: dict[str, Any], part: str = "") -> Iterator[str]:
     """The settings of a gate, those of each part of it on a line of their own."""
-    parts = {name: value for name, value in settings.items() if isinstance(value, dict)}
+    parts = cast(
+        "dict[str, dict[str, Any]]",
+        {name: value for name, value in settings.items() if isinstance(value, dict)},
+    )
     own = [f"{name} {_plain(v)}" for name, v in settings.items() if name not in {*parts, "name"}]
     yield f"{part}: {', '.join(own)}" if part else ", ".join(own)
     for name, below in parts.items():

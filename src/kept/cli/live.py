@@ -108,8 +108,8 @@ class LiveProgress(Progress):
 
     def _most_steps(self) -> int:
         """By the budget; 0 where it does not say."""
-        facts = self.state.started.facts if self.state.started else {}
-        match facts.get("budget"):
+        started = self.state.started
+        match started.facts.get("budget") if started else None:
             case {"max_iterations": int(most)}:
                 return most
             case _:
