@@ -88,23 +88,26 @@ def test_a_function_that_takes_no_case_is_warned_of_where_there_are_some(
 ):
     kept.optimize("a", size, proposers=["aa"], home=tmp_path)
     assert caplog.messages == []
-    kept.optimize("a", size, [1, 2, 3], proposers=["aa"], home=tmp_path)
+    kept.optimize("a", size, range(10), proposers=["aa"], home=tmp_path)
     assert caplog.messages == ["`evaluate` takes no case, so it says the same of every one"]
 
 
 def test_a_result_counts_proposals_and_not_the_turns_of_a_dry_proposer(tmp_path: Path):
     result = kept.optimize("a", size, proposers=["aa", ""], home=tmp_path, width=4)
     assert len(result.state.closed) > 2
-    assert str(result) == "1 → 2 in 2 proposals, 1 kept, 3 rollouts"
+    assert str(result).splitlines()[0] == "1 → 2 in 2 proposals, 1 kept, 3 rollouts"
 
 
 def size(candidate: kept.Candidate) -> float:
     return float(len(candidate.text))
 
 
-def test_one_proposal_is_told_as_one(tmp_path: Path):
+def test_a_result_says_what_came_of_it_and_where_the_run_is(tmp_path: Path):
     result = kept.optimize("a", size, proposers=["aa"], home=tmp_path)
-    assert str(result) == "1 → 2 in 1 proposal, 1 kept, 2 rollouts"
+    assert str(result).splitlines() == [
+        "1 → 2 in 1 proposal, 1 kept, 2 rollouts",
+        f"run {result.folder}",
+    ]
 
 
 def test_a_result_has_the_spend_that_show_and_runs_tell_though_steps_are_open(
@@ -127,3 +130,32 @@ def unless_bad(candidate: kept.Candidate) -> float:
         raise ValueError(candidate.text)
     time.sleep(0.02)  # so that others are under way when it is over
     return float(len(candidate.text))
+
+
+def test_a_function_that_needs_a_case_is_refused_where_there_are_none(tmp_path: Path):
+    def needs(candidate: kept.Candidate, case: str) -> float:
+        return float(len(case))
+
+    def may(candidate: kept.Candidate, case: str | None = None) -> float:
+        return size(candidate)
+
+    with pytest.raises(kept.SetupError, match="`evaluate` needs a case") as caught:
+        kept.optimize("a", needs, proposers=["aa"], home=tmp_path)
+    assert caught.value.hint == "pass `cases`, or write it as evaluate(candidate)"
+    assert not list(tmp_path.glob("runs/*"))
+    assert kept.optimize("a", may, proposers=["aa"], home=tmp_path).improved
+
+
+def test_a_single_deciding_case_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    cases = [{"id": "x"}, {"id": "y"}, {"id": "z"}]
+    kept.optimize("a", evaluate, cases, proposers=["aa"], home=tmp_path)
+    (told,) = caplog.messages
+    assert told.startswith("one case of 3 decides, `")
+    caplog.clear()
+    alone = kept.Cases(train=(), holdout=(kept.Case("x", 1),))
+    kept.optimize("a", evaluate, alone, proposers=["aa"], home=tmp_path)
+    assert caplog.messages == ["one case decides, `x`: what is kept may fit that case and no other"]
+    caplog.clear()
+    kept.optimize("a", evaluate, range(4), proposers=["aa"], home=tmp_path)
+    kept.optimize("a", size, proposers=["aa"], home=tmp_path)
+    assert caplog.messages == []

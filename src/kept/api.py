@@ -13,7 +13,7 @@ from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget, Spend, StopReason
 from kept.core.case import Cases
 from kept.core.forecast import enough_steps
-from kept.core.objective import Objective
+from kept.core.objective import Objective, unusable
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Guard, Sink
 from kept.core.schedule import RoundRobin
@@ -38,6 +38,7 @@ from kept.scorers.recorded import RecordedScorer
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.store.spent import spend_of
+from kept.store.unmeasured import unmeasured, unmeasured_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Result:
     state: State
     spend: Spend
     """All that was used, also by steps that have no verdict yet."""
+    warnings: tuple[str, ...] = ()
+    """What its figures hide: cases that failed for the seed and for every candidate."""
 
     @property
     def improved(self) -> bool:
@@ -63,9 +66,11 @@ class Result:
         return self.best.id != self.seed.id
 
     def __str__(self) -> str:
+        change = f"{_shown(self.seed_value)} → {_shown(self.best_value)}"
         if not self.improved:
-            return f"nothing beat the seed ({_shown(self.seed_value)}) in {self._tried()}"
-        return f"{_shown(self.seed_value)} → {_shown(self.best_value)} in {self._tried()}"
+            change = f"nothing beat the seed ({_shown(self.seed_value)})"
+        warnings = (f"warning: {words}" for words in self.warnings)
+        return "\n".join((f"{change} in {self._tried()}", *warnings, f"run {self.folder}"))
 
     def _tried(self) -> str:
         state = self.state
@@ -180,18 +185,19 @@ def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> R
     if stopped.kind == "interrupted":
         raise KeyboardInterrupt(f"run {folder.name} stopped; go on with resume={folder.name!r}")
     if stopped.kind == "error":
-        hint = f"`kept show {folder}` tells what happened"
+        hint = f"`kept show {folder}` tells what happened, with `--step 0 -v` all of it"
+        wrong = unusable(stopped.message)
         if no_bounds(state) is not None:
             hint = f"pass bounds=(least, greatest), of which a failure counts as the worst; {hint}"
+        elif wrong is not None:
+            hint = f"{_MENDS[wrong]}; {hint}"
         raise RunError(stopped.message, hint=hint)
-    best = plan.seed
-    if state.best != best.id:
-        run = Run(folder)
-        best = run.best
-        run.close()
     # at use: it comes with SQLite
     from kept.store.index import values
 
+    with Run(folder) as run:
+        best = run.candidate(state.best)
+        warnings = tuple(unmeasured_words(unmeasured(run, state)))
     seed_value, best_value = values(state)
     return Result(
         run=folder.name,
@@ -203,7 +209,15 @@ def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> R
         stopped=stopped,
         state=state,
         spend=spend_of(folder, state),
+        warnings=warnings,
     )
+
+
+_MENDS = {
+    "metric": "return it by this name, or name another by metric=…",
+    "bounds": "pass bounds=(least, greatest) that every value is within",
+}
+"""What to do about a measure that cannot be used."""
 
 
 def _inside_a_loop() -> bool:

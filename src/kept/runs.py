@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from kept._version import __version__
+from kept.core.budget import Budget
 from kept.core.event import RunResumed, RunStarted
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Sink
@@ -17,7 +18,8 @@ from kept.core.stage import RECORDS
 from kept.core.state import State, advance
 from kept.engine.clock import SystemClock
 from kept.engine.loop import Loop
-from kept.errors import JournalError
+from kept.errors import JournalError, SetupError
+from kept.settings import program
 from kept.store.best import BestFolder
 from kept.store.home import Home
 from kept.store.journal import RunJournal, read_events
@@ -81,6 +83,7 @@ async def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Ended:
                 hint="start it again; nothing was spent",
             )
         check_drift(started.inputs, inputs_of(plan), folder.name, start_command(plan.facts))
+        check_budget(past.state, plan.budget, folder.name)
         event = RunResumed(version=__version__, facts=facts_of(plan), t=watch.clock.time())
         return Ended(folder, await _sit(plan, journal, past, event, watch))
     finally:
@@ -137,13 +140,34 @@ def check_drift(then: Mapping[str, str], now: Mapping[str, str], run: str, anew:
         )
 
 
+def check_budget(state: State, budget: Budget, run: str) -> None:
+    """Refuse a limit that is lowered to what a run has used: it would only rewrite its ending."""
+    fact = state.started.facts.get("budget") if state.started else None
+    before = cast("Mapping[str, float | None]", fact if isinstance(fact, Mapping) else {})
+    used = {
+        "max_iterations": state.next_step,
+        "max_failures": state.crashes,
+        "max_minutes": state.elapsed / 60,
+        "max_usd": state.spend.usd,
+        "max_rollouts": state.spend.rollouts,
+    }
+    for name, limit in asdict(budget).items():
+        old = before.get(name)
+        if limit is not None and limit <= used[name] and (old is None or limit < old):
+            raise SetupError(
+                f"run {run} has used up a `{name}` of {limit:g} already: {used[name]:g}",
+                hint="give more than it has used, or leave the limit as it was",
+            )
+
+
 def start_command(facts: Mapping[str, object]) -> str:
     """The command line that starts another run of the same spec; empty for a run without one."""
     spec = facts.get("spec")
     if not spec:
         return ""
     path, here = Path(str(spec)), Path.cwd()
-    words = ["kept", "optimize", str(path.relative_to(here) if path.is_relative_to(here) else path)]
+    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    words = [program(), "optimize", str(shown)]
     # of what was not written down only the names are known
     hidden = [f"{key}=…" for key in cast("list[str]", facts.get("set_again") or [])]
     for given in (*cast("list[str]", facts.get("set") or []), *hidden):

@@ -16,9 +16,26 @@ def kept_home() -> Path | None:
     return Path(value).expanduser() if value else None
 
 
+def is_set(name: str) -> bool:
+    """Whether the environment has a variable; what it holds is nobody's business."""
+    return name in os.environ
+
+
 def model() -> str | None:
     """The model that `KEPT_MODEL` names for proposers, if it does."""
     return os.environ.get("KEPT_MODEL") or None
+
+
+def program() -> str:
+    """What to type for Kept: `kept` where the shell finds it, else the path it was called by."""
+    # at use: it is slow to import, and few programs tell anybody what to type
+    import shutil
+
+    called = Path(sys.argv[0])
+    if called.name != "kept" or shutil.which("kept"):
+        return "kept"
+    whole, here = called.absolute(), Path.cwd()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
 
 
 def debug() -> bool:

@@ -108,6 +108,8 @@ def test_check_tells_the_plan(here: Path):
         "change     at most 40 changed lines a candidate",
         "cases      none: one run of the whole command decides",
         "proposers  variants",
+        "           variants: 4 texts, alternatives/1-worse.md, alternatives/2-better.md, "
+        "alternatives/3-crash.md, alternatives/4-best.md",
         "metric     score, maximize",
         "gate       strict: keeps a gain above 0 over 1 rollout a side",
         "           unless one of these is broken: words <= 90",
@@ -117,15 +119,16 @@ def test_check_tells_the_plan(here: Path):
     ):
         assert line in called.stdout.splitlines()
     assert "`sh run.sh`" in called.stdout
-    assert "at most    21 rollouts, " in called.stdout
+    # four texts and the seed, though the budget has room for twenty
+    assert "at most    5 rollouts, " in called.stdout
     assert "$0.00" in called.stdout
 
 
 def test_check_as_json_is_one_document(here: Path):
     write_task(here)
-    told = kept("check", "task.yaml", "--json", "--set", "budget={max_rollouts: 7}").json
+    told = kept("check", "task.yaml", "--json", "--set", "budget={max_rollouts: 3}").json
     assert told["artifacts"] == [{"path": "prompt.md", "bytes": 5, "editable": True}]
-    assert told["at_most"]["rollouts"] == 7
+    assert told["at_most"]["rollouts"] == 3
     assert told["at_most"]["usd"] == 0
     assert told["runner"]["command"] == "sh run.sh"
     assert told["gate"] == {"name": "strict", "rollouts_per_candidate": 1, "gain_above": 0}
@@ -144,11 +147,11 @@ def test_the_most_it_can_take_is_what_the_budget_and_the_timeouts_allow(here: Pa
     )
     flags = [flag for setting in settings for flag in ("--set", setting)]
     most = kept("check", "task.yaml", "--json", *flags).json["at_most"]
-    # 20 steps, each judged twice at worst, and the seed; three tries of 30 s each, five at once
-    assert most["rollouts"] == (20 * 2 + 1) * 10
+    # 4 texts, each judged twice at worst, and the seed; three tries of 30 s each, five at once
+    assert most["rollouts"] == (4 * 2 + 1) * 10
     assert most["seconds"] == most["rollouts"] * 3 / 5 * 30
     few = kept("check", "task.yaml", "--json", *flags, "--set", "budget={max_minutes: 2}").json
-    assert few["at_most"] == {"rollouts": None, "seconds": 150, "usd": 0}
+    assert few["at_most"] == {"rollouts": 90, "seconds": 150, "usd": 0}
 
 
 def test_check_warns_of_cases_that_stand_in_two_splits(here: Path):
@@ -184,3 +187,56 @@ def test_check_starts_no_process_and_writes_no_file(here: Path):
     assert done.stderr == "0 []\n"
     assert json.loads(done.stdout)["artifacts"]
     assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+
+
+def test_check_tells_what_commands_may_reach_and_warns_of_a_variable_that_is_not_set(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MY_API_KEY", "a-secret-of-mine")
+    monkeypatch.delenv("NOT_THERE", raising=False)
+    settings = (
+        "sandbox={network: on, env: [MY_API_KEY, NOT_THERE]}",
+        "runner.retry_exit=75",
+        "runner.env={GIVEN: another-secret}",
+    )
+    write_task(here)
+    flags = [flag for setting in settings for flag in ("--set", setting)]
+    called, as_json = (
+        kept("check", "task.yaml", *flags),
+        kept("check", "task.yaml", "--json", *flags),
+    )
+    assert "; exit 75 is an outage, and tried again" in called.stdout
+    assert "; with network; variables passed on: MY_API_KEY NOT_THERE; " in called.stdout
+    assert "variables given to the runner: GIVEN" in called.stdout
+    assert called.stderr == "warning: `sandbox.env` names `NOT_THERE`, which is not set here\n"
+    told = as_json.json
+    assert (told["sandbox"]["network"], told["sandbox"]["env"]) == (
+        "on",
+        ["MY_API_KEY", "NOT_THERE"],
+    )
+    assert (told["runner"]["retry_exit"], told["runner"]["env"]) == (75, ["GIVEN"])
+    assert "secret" not in called.stdout + as_json.stdout
+
+
+def test_the_settings_of_a_race_are_told_without_brackets(here: Path):
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f"{n}\n" for n in range(40)))
+    called = kept(
+        "check", "task.yaml", "--set", "cases={file: cases.jsonl}", "--set", "gate=race",
+        "--set", "objective.bounds=[0, 1]",
+    )  # fmt: skip
+    assert called.code == 0, called.stderr
+    lines = called.stdout.splitlines()
+    (screen,) = (line for line in lines if line.startswith("           screen: "))
+    assert "steps 10 at 0.0 then 25 at 0.06" in screen
+    gate = lines[lines.index(screen) - 1]
+    assert "promote_passes 8 then 16" in gate
+    assert not set(gate + screen) & set("{}[]()'")
+
+
+def test_check_warns_of_a_single_deciding_case(here: Path):
+    write_task(here)
+    (here / "cases.jsonl").write_text("1\n2\n")
+    called = kept("check", "task.yaml", "--set", "cases={file: cases.jsonl}")
+    assert called.code == 0
+    assert "warning: one case of 2 decides, `" in called.stderr

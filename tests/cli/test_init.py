@@ -18,7 +18,7 @@ def test_init_writes_the_files_and_says_what_to_type_next(here: Path):
     listed = called.stdout.splitlines()
     assert "my-prompt/task.yaml" in listed
     assert all((here / name).is_file() for name in listed)
-    assert called.stderr.endswith("next: kept optimize my-prompt\n")
+    assert called.stderr == ("\nnext: cd my-prompt\n      kept optimize .\n      kept adopt\n")
     assert not [name for name in listed if "pycache" in name]
 
 
@@ -74,3 +74,21 @@ def test_every_scaffold_runs_and_finds_something_better(
     assert found == verdicts
     after = files(here / f"my-{kind}")
     assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.slow
+def test_what_init_says_to_type_next_works_from_beginning_to_end(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    go, *commands = kept("init").stderr.split("next: ")[1].splitlines()
+    monkeypatch.chdir(here / go.removeprefix("cd "))
+    before = (here / "my-prompt" / "prompt.md").read_text()
+    for command in commands:
+        words = command.split()[1:]
+        called = kept(*words, *(["--yes"] if words == ["adopt"] else []))
+        assert called.code == 0, called.stderr
+    assert (here / "my-prompt" / "prompt.md").read_text() != before
+
+
+def test_init_in_this_folder_needs_no_cd(here: Path):
+    assert kept("init", "skill", ".").stderr.startswith("\nnext: kept optimize .\n")

@@ -236,3 +236,26 @@ def test_a_damaged_journal_is_named_with_its_line(run: library.Result):
     assert called.code == 2
     assert "journal.jsonl:3" in called.stderr
     assert kept("runs").code == 0
+
+
+@pytest.mark.parametrize("command", ["show", "diff", "report", "resume"])
+def test_a_run_that_is_not_there_is_a_problem_in_json(command: str):
+    called = kept(command, "nosuch", "--json")
+    assert called.code == 2
+    assert called.json["ok"] is False
+    (told,) = called.json["problems"]
+    assert told["problem"].startswith("no run `nosuch` in ")
+    assert told["hint"] == "`kept runs` lists the runs there are"
+    assert called.stderr.startswith("error: no run `nosuch`")
+
+
+@pytest.mark.parametrize("command", ["show", "diff", "report", "resume", "adopt", "runs"])
+def test_runs_one_folder_further_down_are_pointed_at(
+    command: str, here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    above = here / "above"
+    library.optimize("x", always_one, proposers=["y"], home=above / "my task" / ".kept")
+    monkeypatch.chdir(above)
+    monkeypatch.setenv("KEPT_HOME", str(above / ".kept"))
+    told = "there are runs in 'my task': `cd 'my task'` first"
+    assert told in kept(command).stderr

@@ -189,7 +189,7 @@ def test_a_seed_that_never_runs_is_named_with_its_cause_however_few_candidates_t
     called = kept("optimize", "task.yaml")
     assert called.code == 3
     assert called.stdout.startswith("nothing was kept, and the seed has no score\n")
-    cause = "(every proposer has run dry): all: exit 1: no key in the config\n"
+    cause = "(every proposer has run dry): exit 1: no key in the config\n"
     assert f"error: the seed fails, and nothing was kept {cause}" in called.stderr
     assert "hint: mend what failed, then `kept optimize task.yaml` starts again" in called.stderr
     assert "kept resume" not in called.stderr, "what failed is not tried again"

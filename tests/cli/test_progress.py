@@ -5,12 +5,17 @@ import time
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from kept.cli.live import LiveProgress
-from kept.cli.progress import PlainProgress, Progress, progress_on
+from kept.cli.progress import PlainProgress, Progress, progress_on, step_words
+from kept.core.event import RunStarted
 from kept.core.ports import Journal, Sink
+from kept.core.proposal import ClosedStep, Proposal, Turn
 from kept.core.rollout import Job
 from kept.core.score import Outcome
+from kept.core.state import fold
+from kept.core.verdict import Verdict
 from kept.testing import SinkSuite
 
 JOB = Job("c", "all", 0, "decide")
@@ -107,3 +112,43 @@ def test_ctrl_c_is_answered_at_once():
     progress.on_signal()
     progress.on_signal()
     assert len(stream.getvalue().splitlines()) == 2
+
+
+def closed(why: str) -> ClosedStep:
+    return ClosedStep(
+        step=3,
+        turn=Turn("variants", "main", 3),
+        incumbent="a",
+        candidate="b",
+        proposal=Proposal((), why=why),
+        reports=(),
+        verdict=Verdict("keep", "strictly better: `score` 0.555556 → 0.607639", best=True),
+    )
+
+
+def test_on_a_narrow_terminal_the_end_of_what_was_proposed_is_still_there():
+    progress = LiveProgress(console())
+    with progress:
+        progress.closed(closed("variant alternatives/of-this-prompt/5-phones.txt"))
+    (line,) = (line for line in shown(progress).splitlines() if "step  3" in line)
+    text = Text.from_ansi(line.split("step  3")[1]).plain
+    assert len("step  3" + text.rstrip()) <= 80
+    assert "strictly better" in text
+    assert text.rstrip().endswith("5-phones.txt)")
+
+
+def test_what_fits_is_not_cut():
+    step = closed("variant b.txt")
+    assert step_words(step, 80) == step_words(step)
+    assert step_words(step) == f"{step.verdict.reason}  (variant b.txt)"
+
+
+@pytest.mark.parametrize(("most", "told"), [(10, "0 of 10 steps"), (None, "0 proposals")])
+def test_the_status_says_how_many_steps_there_are_to_come(most: int | None, told: str):
+    progress = LiveProgress(console())
+    facts: dict[str, object] = {"budget": {"max_iterations": most}}
+    event = RunStarted(
+        run_id="run", recipe="artifact", seed="seed", inputs={}, facts=facts, version="0", t=0.0
+    )
+    progress.on_event(event, fold([event]))
+    assert progress._status().plain.split(" · ")[0].endswith(told)

@@ -125,3 +125,14 @@ def test_a_run_that_is_being_written_is_left_alone(here: Path):
 
 def len_of(candidate: library.Candidate) -> float:
     return float(len(candidate.text))
+
+
+def test_a_limit_below_what_was_used_is_refused_and_the_ending_stays(here: Path):
+    write_task(here)
+    folder = Path(kept("optimize", "task.yaml", "--json").json["folder"])
+    before = (folder / "journal.jsonl").read_bytes()
+    called = kept("resume", "--set", "budget.max_iterations=1")
+    assert called.code == 2
+    assert "has used up a `max_iterations` of 1 already: " in called.stderr
+    assert (folder / "journal.jsonl").read_bytes() == before
+    assert "every proposer has run dry" in kept("show").stdout

@@ -174,7 +174,7 @@ def test_an_exception_in_a_proposer_is_a_crash_with_its_message():
     journal = MemoryJournal()
     state = run(plan_of(FunctionProposer(broken), steps=2), journal)
     assert verdicts(state) == [("crash", "proposer failed")] * 2
-    assert state.closed[0].verdict.reason == "the proposer failed: KeyError: 'temperature'"
+    assert state.closed[0].verdict.reason == "the proposer `broken` failed: KeyError: 'temperature'"
     proposed = [event for event in journal.events if isinstance(event, Proposed)]
     assert all(isinstance(event.reply, ProposerFailed) for event in proposed)
 

@@ -41,9 +41,9 @@ def test_where_neither_seed_nor_candidate_runs_the_end_is_an_error_that_names_th
         kept.optimize(
             "broken", runs_when_mended, proposers=["broken 2"], bounds=bounds, home=tmp_path
         )
-    assert caught.value.message == (
+    assert caught.value.message.startswith(
         "the seed fails, and nothing was kept (every proposer has run dry): "
-        "all: SyntaxError: unexpected end of file"
+        "SyntaxError: unexpected end of file ("
     )
     with last_run(tmp_path) as run:
         assert run.status == "stopped by an error"
@@ -51,7 +51,7 @@ def test_where_neither_seed_nor_candidate_runs_the_end_is_an_error_that_names_th
 
 def test_a_limit_that_ends_such_a_run_does_not_hide_the_cause(tmp_path: Path):
     texts = ["broken 2", "broken 3"]
-    with pytest.raises(kept.RunError, match=r"\(the only iteration is used\): all: SyntaxError"):
+    with pytest.raises(kept.RunError, match=r"\(the only iteration is used\): SyntaxError"):
         kept.optimize("broken", runs_when_mended, proposers=texts, budget=1, home=tmp_path)
 
 
@@ -114,3 +114,55 @@ def test_only_what_cut_a_run_short_stays_the_reason():
     for reason in (StopReason("interrupted", "on request"), StopReason("error", "disk full")):
         assert true_end(state, reason) is reason
     assert true_end(state, StopReason("usd", "no money")).kind == "error"
+
+
+def test_steps_that_roll_out_nothing_do_not_hide_that_nothing_runs(tmp_path: Path):
+    # a duplicate among the first steps, as most functions propose some
+    texts = ["broken 2", "broken 2", *(f"broken {n}" for n in range(3, 20))]
+    with pytest.raises(kept.RunError, match="neither the seed nor any candidate runs"):
+        kept.optimize("broken", runs_when_mended, proposers=texts, home=tmp_path, width=1)
+    with last_run(tmp_path) as run:
+        assert [step.outcome for step in run.steps] == ["crash", "skip", "crash", "crash"]
+
+
+def test_a_candidate_that_runs_shows_that_the_crashes_are_the_candidates_doing(tmp_path: Path):
+    def refuses_some(candidate: kept.Candidate) -> dict[str, float]:
+        return {"score": runs_when_mended(candidate) - 1}
+
+    texts = ["broken 2", "fine", "broken 3", "broken 4", "broken 5"]
+    with pytest.raises(kept.RunError, match=r"nothing was kept \(every proposer has run dry\)"):
+        kept.optimize("broken", refuses_some, proposers=texts, bounds=(0, 1), home=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "hint"),
+    [
+        (7.0, "the evaluator gives no score that can be used: `score` is 7, outside", "bounds=("),
+        ({"points": 0.5}, "gives no score that can be used: the scorer did not emit", "metric=…"),
+        ("many", "the evaluator does not answer: evaluate returned 'many'", "kept show"),
+    ],
+)
+def test_a_measure_that_cannot_be_used_is_told_by_its_cause(
+    answer: object, told: str, hint: str, tmp_path: Path
+):
+    def evaluate(candidate: kept.Candidate) -> object:
+        return answer
+
+    with pytest.raises(kept.RunError) as caught:
+        kept.optimize("seed", evaluate, proposers=["other"], bounds=(0, 1), home=tmp_path)
+    assert told in caught.value.message
+    assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 50])
+def test_a_run_in_which_every_proposal_failed_is_an_error_that_names_the_proposer(
+    budget: int, tmp_path: Path
+):
+    def wise(brief: kept.Brief) -> object:
+        return 42
+
+    def evaluate(candidate: kept.Candidate) -> float:
+        return 1.0
+
+    with pytest.raises(kept.RunError, match="the proposer `wise` failed: it returned 42"):
+        kept.optimize("seed", evaluate, proposers=[wise], budget=budget, home=tmp_path)

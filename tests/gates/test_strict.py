@@ -237,8 +237,8 @@ def test_what_is_missing_on_one_side_is_left_out_on_both():
     # without the case that the outage hides, the two score the same
     hard: list[Cell] = [0.0, *[1.0] * 9]
     hidden: list[Cell] = [None, *[1.0] * 9]
-    assert judged(Strict(), hard, hidden).reason == "tied: `score` 1 → 1"
-    assert judged(Strict(), hidden, hard).reason == "tied: `score` 1 → 1"
+    assert judged(Strict(), hard, hidden).reason == "tied: `score` 1 → 1, on 9 of 10 cases"
+    assert judged(Strict(), hidden, hard).reason == "tied: `score` 1 → 1, on 9 of 10 cases"
 
 
 @pytest.mark.parametrize(("least", "outcome"), [(-0.3, "discard"), (-0.25, "keep"), (None, "keep")])

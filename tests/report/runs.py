@@ -9,7 +9,7 @@ from kept.store.reader import Run
 TEXTS = ["no\n", "good\n```\ngood\n```\n", "crash\n", "good\ngood\ngood\n"]
 
 
-def score(candidate: kept.Candidate, case: object) -> float:
+def score(candidate: kept.Candidate, case: object = None) -> float:
     if "crash" in candidate.text:
         raise RuntimeError("it fell | over\nbadly")
     return candidate.text.count("good") / 10

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import kept
+from kept.core.words import one_line
 from kept.report import summary
 from kept.report.caveats import caveats
-from kept.report.words import duration, number, one_line, verdict_counts
+from kept.report.words import duration, number, verdict_counts
 from tests.report.runs import cut, make_run
 
 

@@ -1,6 +1,7 @@
 """A Python function as evaluator: what it may return, whose fault its exceptions are, timeouts."""
 
 import asyncio
+import json
 import subprocess
 import sys
 import threading
@@ -18,6 +19,11 @@ from kept.engine.scope import JournalScope
 from kept.runners.function import FunctionRunner, failure_of
 from kept.testing import MemoryJournal
 
+HERE = (
+    Path(__file__).relative_to(Path.cwd())
+    if Path(__file__).is_relative_to(Path.cwd())
+    else Path(__file__)
+)
 JOB = Job("c", "case", 0, "decide")
 
 
@@ -200,7 +206,11 @@ def test_a_broken_evaluator_stops_the_run_and_says_what_is_wrong(tmp_path: Path)
     texts = [f"text {n}" for n in range(20)]
     with pytest.raises(kept.RunError, match="neither the seed nor any candidate runs") as caught:
         kept.optimize("seed", broken, proposers=texts, home=tmp_path, width=1)
-    assert "NameError" in caught.value.message
+    line = broken.__code__.co_firstlineno + 1
+    assert caught.value.message.endswith(
+        f"NameError: name 'undefined' is not defined ({HERE}:{line})"
+    )
+    assert "--step 0 -v" in str(caught.value.hint)
     (folder,) = (tmp_path / "runs").iterdir()
     run = kept.Run(folder)
     assert len(run.steps) == 3
@@ -214,7 +224,7 @@ def test_a_proposer_that_always_fails_stops_the_run_and_says_why(tmp_path: Path)
     def evaluate(candidate: kept.Candidate) -> float:
         return 1.0
 
-    with pytest.raises(kept.RunError, match="the proposer failed: KeyError"):
+    with pytest.raises(kept.RunError, match="the proposer `broken` failed: KeyError"):
         kept.optimize("seed", evaluate, proposers=[broken], home=tmp_path, width=1)
 
 
@@ -228,3 +238,13 @@ def test_a_run_is_not_resumed_with_another_measure(tmp_path: Path):
     kept.optimize("seed", first, proposers=["other"], home=tmp_path)
     with pytest.raises(kept.JournalError, match="evaluate changed since it started"):
         kept.optimize("seed", second, proposers=["other"], home=tmp_path, resume="last")
+
+
+def test_a_failure_names_the_last_line_of_the_users_own_code(tmp_path: Path):
+    def parses(candidate: kept.Candidate) -> float:
+        return json.loads(candidate.text)
+
+    line = parses.__code__.co_firstlineno + 1
+    result = kept.optimize("1", parses, proposers=["{"], home=tmp_path)
+    with kept.read_run(result.folder) as run:
+        assert run.steps[0].reason.endswith(f"({HERE}:{line})")

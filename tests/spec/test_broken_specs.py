@@ -194,7 +194,7 @@ def test_a_broken_addition_is_named_with_what_is_wrong_about_it(
         ("just words\n", "task.yaml:1 the file is the text `just words`, not a mapping of keys"),
         ("a: [1\nb: 2\n", "task.yaml:2 not YAML: while parsing a flow sequence, expected ',' or ']', but got ':'"),
         ("a: 1\nb: *c\n", "task.yaml:2 not YAML: found undefined alias 'c' (hint: put quotes round a text that begins with a sign)"),
-        ("a: 1\n\tb: 2\n", "task.yaml:2 not YAML: while scanning for the next token, found character '\\t' that cannot start any token (hint: put quotes round a text that begins with a sign)"),
+        ("a: 1\n\tb: 2\n", "task.yaml:2 not YAML: while scanning for the next token, found character '\\t' that cannot start any token (hint: indent with spaces: YAML does not take tabs)"),
         ("op: >=\n", "task.yaml:1 not YAML: while scanning a block scalar, expected chomping or indentation indicators, but found '=' (hint: put quotes round a text that begins with a sign)"),
         ("op: !=\n", "task.yaml:1 not YAML: could not determine a constructor for the tag '!=' (hint: put quotes round a text that begins with a sign)"),
         ("a: 1\n---\nb: 2\n", "task.yaml:2 not YAML: expected a single document in the stream, but found another document"),

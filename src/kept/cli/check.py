@@ -1,8 +1,8 @@
 """`kept check SPEC`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -13,6 +13,9 @@ LIMITS = {"files": "file", "changed_lines": "changed line"}
 
 MAX_ARTIFACTS = 20
 """Artifacts that are listed by name."""
+
+MAX_VARIANTS = 5
+"""Texts to try that are listed by name."""
 
 
 @click.command(cls=Command, examples=("kept check task.yaml", "kept check task.yaml --json"))
@@ -27,13 +30,11 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     scores is looked at by importing it.
     """
     from kept.cli import output
-    from kept.cli.problems import told_as_json
     from kept.cli.texts import pairs
     from kept.recipes.outline import outline
     from kept.registry import compile_spec
 
-    with told_as_json(as_json):
-        compiled = compile_spec(spec, settings)
+    compiled = compile_spec(spec, settings)
     told = outline(compiled)
     if as_json:
         output.document({"ok": True, **told})
@@ -59,7 +60,10 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "cases", _cases(told["cases"])
     yield "runner", _command(told["runner"])
     yield "scorer", _command(told["scorer"])
+    yield "sandbox", "; ".join(_sandbox(told["sandbox"], told["runner"]["env"]))
     yield "proposers", ", ".join(told["proposers"])
+    for name, labels in told["variants"].items():
+        yield "", f"{name}: {_variants(labels)}"
     yield from _decision(told)
     budget = ", ".join(f"{name} {n:g}" for name, n in told["budget"].items())
     yield "budget", budget
@@ -85,6 +89,13 @@ def _size(n: int) -> str:
     return count(n, "byte") if n < 10_000 else f"{n / 1024:.0f} KiB"
 
 
+def _variants(labels: list[str]) -> str:
+    from kept.core.words import count
+
+    more = [f"{len(labels) - MAX_VARIANTS} more"] if len(labels) > MAX_VARIANTS else []
+    return f"{count(len(labels), 'text')}, {', '.join([*labels[:MAX_VARIANTS], *more])}"
+
+
 def _cases(counts: dict[str, int] | None) -> str:
     if counts is None:
         return "none: one run of the whole command decides"
@@ -96,7 +107,24 @@ def _command(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it
         kind: object = facts.get("type", "") if isinstance(facts, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any document
         return str(kind)  # pyright: ignore[reportUnknownArgumentType] # any document
     seconds = f", up to {facts['timeout_seconds']:g} s" if "timeout_seconds" in facts else ""
-    return f"`{facts['command']}`{seconds}"
+    retried = cast("dict[str, Any]", facts).get("retry_exit")
+    again = f"; exit {retried} is an outage, and tried again" if retried else ""
+    return f"`{facts['command']}`{seconds}{again}"
+
+
+def _sandbox(facts: dict[str, Any], given: list[str]) -> Iterator[str]:
+    """What commands can reach and see; of variables only the names."""
+    yield "no walls" if facts["walls"] == "none" else f"walls by {facts['walls']}"
+    yield {"none": "no network", "loopback": "no network but the machine's own"}.get(
+        facts["network"], "with network"
+    )
+    if facts["env"]:
+        yield f"variables passed on: {' '.join(facts['env'])}"
+    if given:
+        yield f"variables given to the runner: {' '.join(given)}"
+    for what in ("hidden", "writable"):
+        if facts[what]:
+            yield f"{what}: {' '.join(facts[what])}"
 
 
 def _decision(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -104,11 +132,32 @@ def _decision(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "metric", f"{objective['metric']}, {objective['direction']}"
     yield "gate", f"{gate['name']}: {told['rule']['words']}"
     if gate["name"] == "race":
-        yield "", ", ".join(f"{name} {value}" for name, value in told["rule"]["numbers"].items())
+        yield from (("", words) for words in _numbers(told["rule"]["numbers"]))
     if objective["constraints"]:
         yield "", f"unless one of these is broken: {', '.join(objective['constraints'])}"
     if objective["tie_breakers"]:
         yield "", f"ties are broken by {', then '.join(objective['tie_breakers'])}"
+
+
+def _numbers(settings: dict[str, Any], part: str = "") -> Iterator[str]:
+    """The settings of a gate, those of each part of it on a line of their own."""
+    parts = cast(
+        "dict[str, dict[str, Any]]",
+        {name: value for name, value in settings.items() if isinstance(value, dict)},
+    )
+    own = [f"{name} {_plain(v)}" for name, v in settings.items() if name not in {*parts, "name"}]
+    yield f"{part}: {', '.join(own)}" if part else ", ".join(own)
+    for name, below in parts.items():
+        yield from _numbers(below, name)
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401 # any setting
+    """`8 then 16` of a pair, `10 at 0 then 25 at 0.06` of pairs of pairs."""
+    if not isinstance(value, list | tuple):
+        return str(value)
+    items = cast("Sequence[Any]", value)
+    rows = (cast("Sequence[Any]", i) if isinstance(i, list | tuple) else (i,) for i in items)
+    return " then ".join(" at ".join(map(str, row)) for row in rows)
 
 
 def _at_most(told: dict[str, Any]) -> str:
@@ -118,6 +167,7 @@ def _at_most(told: dict[str, Any]) -> str:
     most = told["at_most"]
     rollouts, seconds, usd = most["rollouts"], most["seconds"], most["usd"]
     parts = ["rollouts without limit" if rollouts is None else count(rollouts, "rollout")]
-    parts.append("time without limit" if seconds is None else duration(seconds))
+    no_limit = "time without limit"
+    parts.append(no_limit if seconds is None else f"{duration(seconds)} if all take their time")
     parts.append("money without limit" if usd is None else f"${usd:.2f}")
     return ", ".join(parts)

@@ -4,6 +4,9 @@ from typing import Any
 
 import click
 
+from kept.cli.fail import CutShortError
+from kept.errors import KeptError
+
 
 class Command(click.Command):
     """A command with examples at the end of its help."""
@@ -11,6 +14,18 @@ class Command(click.Command):
     def __init__(self, *args: Any, examples: tuple[str, ...] = (), **kwargs: Any) -> None:  # noqa: ANN401 # handed on to click
         super().__init__(*args, **kwargs)
         self.examples = examples
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 # click's own signature
+        """Run it; with `--json` an error is a document too."""
+        try:
+            return super().invoke(ctx)
+        except (KeptError, CutShortError) as error:
+            if ctx.params.get("as_json"):
+                # at use: only an error needs it
+                from kept.cli.problems import tell_as_json
+
+                tell_as_json(error)
+            raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The examples, one a line."""

@@ -30,6 +30,7 @@ def demo(keep: Path | None, as_json: bool, quiet: bool) -> int:
     from kept.cli.names import path_from_here
     from kept.cli.sitting import How, start_run
     from kept.demo import copy_demo
+    from kept.settings import program
     from kept.store.home import Home
 
     folder = keep or Path(tempfile.mkdtemp(prefix="kept-demo-"))
@@ -41,5 +42,5 @@ def demo(keep: Path | None, as_json: bool, quiet: bool) -> int:
     code = start_run(plan, Home(folder / ".kept"), How(json=as_json, quiet=quiet))
     if not as_json and code == 0:
         output.answer(f"task       {path_from_here(task)}: change it, then")
-        output.answer(f"           kept optimize {path_from_here(task)}")
+        output.answer(f"           {program()} optimize {path_from_here(task)}")
     return code

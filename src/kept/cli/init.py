@@ -21,8 +21,15 @@ def init(kind: str, folder: Path | None) -> None:
 
     from kept.cli import output
     from kept.cli.names import path_from_here
+    from kept.settings import program
 
     where = folder or Path(f"my-{kind}")
     for path in scaffold(kind, where):
         output.answer(path_from_here(path))
-    output.note(f"\nnext: kept optimize {shlex.quote(str(where))}")
+    # from inside, for that is where its runs will be found
+    go = [] if where.resolve() == Path.cwd() else [f"cd {shlex.quote(str(where))}"]
+    kept = program()
+    if go and "/" in kept:
+        kept = str(Path(kept).absolute())
+    steps = [*go, f"{kept} optimize .", f"{kept} adopt"]
+    output.note("\nnext: " + "\n      ".join(steps))

@@ -74,7 +74,8 @@ class LiveProgress(Progress):
         line.append(f"{step.verdict.outcome:<7}", style=style)
         proposer = f"  {step.turn.proposer:<{self.proposer_width}}  "
         line.append(proposer, style="dim" if style == "dim" else "cyan")
-        line.append(step_words(step), style="dim" if style == "dim" else "")
+        room = self._console.width - line.cell_len
+        line.append(step_words(step, room), style="dim" if style == "dim" else "")
         self._lines.append(line)
 
     def say(self, text: str) -> None:
@@ -105,9 +106,22 @@ class LiveProgress(Progress):
         line.stylize("cyan", 0, 1)
         return line
 
+    def _most_steps(self) -> int:
+        """By the budget; 0 where it does not say."""
+        started = self.state.started
+        match started.facts.get("budget") if started else None:
+            case {"max_iterations": int(most)}:
+                return most
+            case _:
+                return 0
+
     def _parts(self, elapsed: float) -> list[str]:
         state = self.state
-        parts = [count(self.proposals, "proposal"), f"{state.keeps} kept"]
+        done, most = len(state.closed), self._most_steps()
+        so_far = count(self.proposals, "proposal")
+        if most and done <= most:
+            so_far = f"{done} of {count(most, 'step')}"
+        parts = [so_far, f"{state.keeps} kept"]
         seed, best = values(state)
         if best is not None:
             moved = state.best != state.seed

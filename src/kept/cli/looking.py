@@ -1,5 +1,6 @@
 """Opening a run to look at it."""
 
+import shlex
 from pathlib import Path
 
 from kept.cli.log import show_log
@@ -14,11 +15,18 @@ def open_run(name: str) -> Run:
     show_log()
     home = Home.find(Path.cwd())
     if name == "last" and not home.folders():
-        raise SetupError(
-            f"there is no run in {home.runs}",
-            hint="`kept optimize SPEC` makes one; a run elsewhere is named by its folder",
-        )
+        hint = "`kept optimize SPEC` makes one; a run elsewhere is named by its folder"
+        raise SetupError(f"there is no run in {home.runs}", hint=runs_below() or hint)
     return Run(home.find_run(name))
+
+
+def runs_below() -> str:
+    """Where there are runs one folder further down, in words; empty where there are none."""
+    below = (path for path in sorted(Path.cwd().glob("*/.kept")) if Home(path).folders())
+    names = [shlex.quote(path.parent.name) for path in below]
+    if not names:
+        return ""
+    return f"there are runs in {' and '.join(names[:3])}: `cd {names[0]}` first"
 
 
 def check_step(run: Run, step: int) -> None:

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from kept.settings import program
 from kept.store.home import Home
 
 
@@ -25,7 +26,7 @@ def path_from_here(path: str | Path) -> str:
 
 def command_for(verb: str, folder: Path, settings: Sequence[str] = ()) -> str:
     """The command line that does something with a run."""
-    words = ["kept", verb, run_name(folder)]
+    words = [program(), verb, run_name(folder)]
     for setting in settings:
         words += ["--set", setting]
     return shlex.join(words)

@@ -68,13 +68,11 @@ def _optimize(
     quiet: bool,
 ) -> int:
     from kept.cli.compiling import compiled
-    from kept.cli.problems import told_as_json
     from kept.cli.sitting import How, start_run
     from kept.registry import find_spec
     from kept.store.home import Home
 
     settings += (f"workers={workers}",) if workers else ()
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
-    with told_as_json(as_json):
-        plan = compiled(spec, settings)
-        return start_run(plan, Home.find(find_spec(spec).parent), how)
+    plan = compiled(spec, settings)
+    return start_run(plan, Home.find(find_spec(spec).parent), how)

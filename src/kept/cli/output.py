@@ -97,7 +97,7 @@ def table(
     for row in everything:
         cells: list[str] = []
         for name, cell, width in zip(header, row, widths, strict=True):
-            cut = _cut_middle(cell, width) if name in middle else _cut(cell, width)
+            cut = cut_middle(cell, width) if name in middle else _cut(cell, width)
             cells.append(cut.rjust(width) if name in right else cut.ljust(width))
         lines.append("  ".join(cells).rstrip())
     lines[0] = style(lines[0], dim=True)
@@ -118,7 +118,8 @@ def _fit(widths: list[int], may_shrink: Sequence[int], room: int) -> None:
         widths[widest] -= 1
 
 
-def _cut_middle(text: str, width: int) -> str:
+def cut_middle(text: str, width: int) -> str:
+    """A text cut to a width, most of its end left."""
     if len(text) <= width:
         return text
     behind = (width - 1) * 2 // 3

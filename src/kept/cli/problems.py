@@ -1,7 +1,5 @@
 """What is wrong, as JSON: `--json` promises a document also where a command cannot do its work."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 from kept.cli import output
@@ -9,15 +7,9 @@ from kept.cli.fail import CutShortError
 from kept.errors import KeptError, Problem, SpecError
 
 
-@contextmanager
-def told_as_json(wanted: bool) -> Generator[None]:
-    """Print the problems on stdout, if that is wanted, before the error goes its way to stderr."""
-    try:
-        yield
-    except (KeptError, CutShortError) as error:
-        if wanted:
-            output.document({"ok": False, "problems": _problems(error)})
-        raise
+def tell_as_json(error: KeptError | CutShortError) -> None:
+    """Print the problems on stdout; the error itself goes its way to stderr."""
+    output.document({"ok": False, "problems": _problems(error)})
 
 
 def _problems(error: KeptError | CutShortError) -> list[dict[str, Any]]:

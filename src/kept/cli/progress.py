@@ -10,17 +10,19 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TextIO, cast
 
+from kept.cli.output import cut_middle
 from kept.core.event import Event, RunResumed, RunStarted, StepClosed
 from kept.core.grow import Log
 from kept.core.proposal import ClosedStep
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
-from kept.report.words import one_line
+from kept.core.words import one_line
 from kept.settings import dumb_terminal
 
 WHY_WIDTH = 60
 REASON_WIDTH = 160
+BETWEEN = len("  ()")
 
 
 class Progress:
@@ -172,9 +174,15 @@ def step_line(step: ClosedStep, proposer_width: int = 0) -> str:
     return f"step {step.step:>2}  {step.verdict.outcome:<7}  {proposer}  {step_words(step)}"
 
 
-def step_words(step: ClosedStep) -> str:
-    """Why the verdict, and what was proposed."""
+def step_words(step: ClosedStep, room: int = 0) -> str:
+    """Why the verdict, and what was proposed; where there is only so much room, some of both."""
+    why = one_line(step.proposal.why, WHY_WIDTH) if step.proposal else ""
     words = one_line(step.verdict.words, REASON_WIDTH)
-    if step.proposal and step.proposal.why:
-        words += f"  ({one_line(step.proposal.why, WHY_WIDTH)})"
-    return words
+    if not why:
+        return words
+    over = len(words) + len(why) + BETWEEN - room
+    if room and over > 0:
+        # names differ at their ends, reasons at their beginnings
+        why = cut_middle(why, max(room * 2 // 5, room - len(words) - BETWEEN))
+        words = one_line(words, max(1, room - len(why) - BETWEEN))
+    return f"{words}  ({why})"

@@ -43,18 +43,16 @@ def resume(
     """
     from kept.cli.compiling import compiled
     from kept.cli.looking import open_run
-    from kept.cli.problems import told_as_json
     from kept.cli.sitting import How, resume_run
 
     settings += (f"workers={workers}",) if workers else ()
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
-    with told_as_json(as_json):
-        past = open_run(run)
-        spec, before = _spec_of(past)
-        past.close()
-        _check_again(past, settings)
-        plan = compiled(spec, (*before, *settings))
-        return resume_run(plan, past.folder, how)
+    past = open_run(run)
+    spec, before = _spec_of(past)
+    past.close()
+    _check_again(past, settings)
+    plan = compiled(spec, (*before, *settings))
+    return resume_run(plan, past.folder, how)
 
 
 def _check_again(run: "Run", settings: tuple[str, ...]) -> None:

@@ -31,6 +31,7 @@ def runs(limit: int, as_json: bool) -> None:
     from pathlib import Path
 
     from kept.cli import output
+    from kept.cli.looking import runs_below
     from kept.store.home import Home
     from kept.store.index import RunIndex
 
@@ -48,7 +49,8 @@ def runs(limit: int, as_json: bool) -> None:
         if len(rows) > limit:
             output.note(f"{len(rows) - limit} older runs are not shown: -n {len(rows)} shows all")
     else:
-        output.note(f"there are no runs in {home.runs}")
+        below = runs_below()
+        output.note(f"there are no runs in {home.runs}" + (f"; {below}" if below else ""))
 
 
 def _cells(row: "RunRow") -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The body that `optimize`, `loop`, `resume` and `demo` share: run, report, answer, exit code."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from kept.cli.log import show_log
 from kept.cli.names import command_for, path_from_here
 from kept.cli.progress import Progress, standard_progress
 from kept.cli.texts import facts, pairs, title
+from kept.core.objective import unusable
 from kept.core.plan import Plan
 from kept.engine.stopping import no_bounds
 from kept.errors import KeptError
@@ -125,11 +126,18 @@ def _ways_on(told: Summary, go_on: str) -> tuple[str, ...]:
     if not (broken and anew):
         return (f"`{go_on}` goes on where it stopped",)
     worst = "give `objective.bounds`, of which a failure counts as the worst, or " if bounds else ""
-    ways = [f"{worst}mend what failed, then `{anew}` starts again"]
+    wrong = unusable(told.stopped.message) if told.stopped else None
+    ways = [f"{_MENDS.get(wrong, worst)}mend what failed, then `{anew}` starts again"]
     if passing:
         ways.append(f"if it was the network or the like and has passed, `{go_on}` goes on")
     return tuple(ways)
 
+
+_MENDS: Mapping[str | None, str] = {
+    "metric": "name a measure that the scorer prints in `objective.primary_metric`, or ",
+    "bounds": "give `objective.bounds` that every score is within, or ",
+}
+"""What to do about a measure that cannot be used."""
 
 LIMITS = {
     "iterations": "max_iterations",

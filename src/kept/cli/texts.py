@@ -5,7 +5,7 @@ from itertools import groupby
 
 from kept.cli import output
 from kept.cli.names import path_from_here
-from kept.core.words import count
+from kept.core.words import count, one_line
 from kept.report.step import StepDetail, StepRollout
 from kept.report.summary import StepLine, Summary
 from kept.report.words import (
@@ -15,10 +15,10 @@ from kept.report.words import (
     duration,
     headline_words,
     number,
-    one_line,
     spend_words,
     verdict_counts,
 )
+from kept.store.unmeasured import unmeasured_words
 
 MAX_ROLLOUTS = 40
 """Rollouts of a step that are listed when their traces are not asked for."""
@@ -44,6 +44,7 @@ def facts(told: Summary, *, reason: bool = True) -> list[tuple[str, str]]:
         *standing(told),
         ("proposals", f"{told.proposals}: {counts}" if counts else "none"),
         ("spend", f"{spend_words(told.spend)}, {duration(told.elapsed)}"),
+        *(("warning", words) for words in unmeasured_words(told.unmeasured)),
     ]
 
 

@@ -78,6 +78,15 @@ def fault_in(cases: Cases) -> str | None:
     return None
 
 
+def too_few(cases: Cases) -> str | None:
+    """What to know of cases that leave a single one to decide by; None where there are more."""
+    if cases.implicit or len(cases.holdout) != 1:
+        return None
+    one, others = cases.holdout[0].id, len(cases.train) + len(cases.test)
+    left = f" of {others + 1}" if others else ""
+    return f"one case{left} decides, `{one}`: what is kept may fit that case and no other"
+
+
 def implicit_cases() -> Cases:
     """The case set of a run without cases: the same single case feeds and decides."""
     return Cases(train=(IMPLICIT_CASE,), holdout=(IMPLICIT_CASE,))

@@ -35,6 +35,15 @@ class Asker(Protocol):
 
 
 @runtime_checkable
+class Finite(Protocol):
+    """A proposer that knows how much it has to propose."""
+
+    def most_proposed(self) -> int:
+        """Steps in which it proposes anything, at most."""
+        ...
+
+
+@runtime_checkable
 class Sequential(Protocol):
     """A gate that asks for more as long as it cannot tell."""
 
@@ -50,14 +59,16 @@ class Sequential(Protocol):
 def forecast(plan: Plan) -> Forecast:
     """What a plan comes to at worst; a proposer that does not say what it asks for asks nothing."""
     challenger, incumbent = _asked(plan)
-    steps = plan.budget.max_iterations
+    steps = _steps(plan)
     rollouts = None
     if steps is not None:
         each = challenger
         if isinstance(plan.gate, Sequential):
             # every step is a keep in the worst case, so each meets an incumbent of its own
             each = plan.gate.most_asked(len(plan.cases.train), len(plan.cases.holdout))
-        rollouts = incumbent + steps * plan.width * each + _for_proposers(plan, steps)
+        # no more steps can be open at once than there are
+        open_at_once = min(plan.width, max(1, steps))
+        rollouts = incumbent + steps * open_at_once * each + _for_proposers(plan, steps)
         rollouts += plan.reserve
     if plan.budget.max_rollouts is not None:
         rollouts = min(plan.budget.max_rollouts, rollouts or plan.budget.max_rollouts)
@@ -76,6 +87,17 @@ def enough_steps(plan: Plan) -> int:
     pairs, _ = _asked(plan)
     most = MOST_OPEN if not plan.worst_usd else MOST_PRICED
     return max(1, min(most, 2 * -(-plan.workers // max(1, pairs))))
+
+
+def _steps(plan: Plan) -> int | None:
+    """Steps with a candidate, at most: by the budget, and by what there is to propose."""
+    limits = [plan.budget.max_iterations] if plan.budget.max_iterations is not None else []
+    known = [
+        proposer.most_proposed() for proposer in plan.proposers if isinstance(proposer, Finite)
+    ]
+    if known and len(known) == len(plan.proposers):
+        limits.append(sum(known))
+    return min(limits, default=None)
 
 
 def _for_proposers(plan: Plan, steps: int) -> int:

@@ -22,6 +22,17 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "!=": operator.ne,
 }
 
+_NOT_EMITTED = "did not emit"
+_OUTSIDE = "outside its bounds"
+
+
+def unusable(message: str) -> Literal["metric", "bounds"] | None:
+    """What is wrong with a measure that did come, by the message of its failure."""
+    if _NOT_EMITTED in message:
+        return "metric"
+    return "bounds" if _OUTSIDE in message else None
+
+
 LARGEST = 1e150
 """Beyond this, either way, the squares that a tally sums up are no numbers any more."""
 
@@ -98,13 +109,13 @@ class Objective:
         value = metrics.get(self.metric)
         if value is None:
             emitted = ", ".join(f"`{name}`" for name in metrics) or "nothing"
-            message = f"the scorer did not emit `{self.metric}` (it emitted {emitted})"
+            message = f"the scorer {_NOT_EMITTED} `{self.metric}` (it emitted {emitted})"
             # broken for every candidate, so no candidate is to blame
             return Failure("harness", "infrastructure", message)
         if not countable(value):
             return Failure("parse", "candidate", f"`{self.metric}` is {value}, not a finite number")
         if self.bounds is not None and not self.bounds[0] <= value <= self.bounds[1]:
             low, high = self.bounds
-            message = f"`{self.metric}` is {value:g}, outside its bounds {low:g} … {high:g}"
+            message = f"`{self.metric}` is {value:g}, {_OUTSIDE} {low:g} … {high:g}"
             return Failure("harness", "infrastructure", message)
         return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Literal, NamedTuple, TypeVar
 
+from kept.core.case import IMPLICIT_CASE
 from kept.core.objective import Constraint, Objective, countable
 from kept.core.rollout import FREE, Failure, Pair, Purpose, Usage
 
@@ -180,7 +181,7 @@ def summarize(
                     row[1] += value
                     row[2] += value * value
         else:
-            first_failure = first_failure or f"{case}: {failure.message}"
+            first_failure = first_failure or _named(case, failure)
             if failure.blame == "infrastructure":
                 missing += 1
                 continue
@@ -223,6 +224,11 @@ def losses_of(outcomes: Iterable[tuple[Pair, Outcome]], objective: Objective) ->
         elif failure.blame == "candidate" and objective.worst_loss is not None:
             found[pair] = objective.worst_loss
     return found
+
+
+def _named(case: str, failure: Failure) -> str:
+    """What failed, with the case; in a run without cases there is none to name."""
+    return failure.message if case == IMPLICIT_CASE.id else f"{case}: {failure.message}"
 
 
 def _add(sums: dict[K, list[float]], key: K, value: float, failed: int) -> None:

@@ -1,4 +1,4 @@
-"""How numbers read in a sentence. Pure."""
+"""How numbers and texts read in a sentence. Pure."""
 
 
 def count(n: float, one: str, many: str | None = None) -> str:
@@ -10,3 +10,10 @@ def count(n: float, one: str, many: str | None = None) -> str:
 def are(n: float) -> str:
     """`is` for one, `are` for any other number."""
     return "is" if n == 1 else "are"
+
+
+def one_line(text: str, width: int = 0) -> str:
+    """A text as one line without control characters, cut to a width."""
+    flat = " ".join(text.split())
+    flat = "".join(c if c.isprintable() else "�" for c in flat)
+    return flat if not width or len(flat) <= width else flat[: max(1, width - 1)] + "…"

@@ -85,7 +85,7 @@ class Judge:
             case Note():
                 return Judged(None, (), Verdict("skip", "a note was taken", code="note"))
             case ProposerFailed(failure=failure):
-                reason = f"the proposer failed: {failure.message}"
+                reason = f"the proposer `{ground.turn.proposer}` failed: {failure.message}"
                 return Judged(None, (), Verdict("crash", reason, code="proposer failed"))
             case Proposal():
                 return await self._judge_proposal(step, reply, ground)

@@ -1,6 +1,7 @@
 """Reasons to stop that no budget names: nothing answers, nothing runs, nothing new comes."""
 
 from kept.core.budget import StopReason
+from kept.core.objective import unusable
 from kept.core.score import Evaluation
 from kept.core.state import State
 from kept.core.verdict import Verdict
@@ -11,8 +12,11 @@ IDLE = 100
 
 NOTHING_NEW = ("nothing proposed", "duplicate", "no edits", "no change")
 
+_UNMEASURED = (*NOTHING_NEW, "note", "stale", "over limit", "guard", "proposer failed")
+"""Codes of steps that no rollout was made for."""
+
 OUTAGE = 3
-"""Undecided steps in a row that mean the evaluator is down."""
+"""Steps in a row that mean that nothing else will come: undecided, failed or crashed ones."""
 
 
 def dead_end(state: State, verdict: Verdict) -> StopReason | None:
@@ -23,7 +27,10 @@ def dead_end(state: State, verdict: Verdict) -> StopReason | None:
         never_ran = len(state.closed) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
         if len(last) == OUTAGE or never_ran:
             words = verdict.private or verdict.reason
-            return StopReason("error", f"the evaluator does not answer: {words}")
+            how = (
+                "does not answer" if unusable(words) is None else "gives no score that can be used"
+            )
+            return StopReason("error", f"the evaluator {how}: {words}")
     partly = no_bounds(state)
     if partly is not None:
         return StopReason(
@@ -37,13 +44,26 @@ def dead_end(state: State, verdict: Verdict) -> StopReason | None:
         return StopReason("nothing left to propose", message)
     if len(last) == OUTAGE and all(step.verdict.code == "proposer failed" for step in last):
         return StopReason("error", f"{OUTAGE} times in a row, {last[-1].verdict.reason}")
-    # when neither the seed nor anything else runs, it is hardly the candidates' doing
-    if len(state.closed) == OUTAGE and all(step.verdict.outcome == "crash" for step in last):
-        broken = next((e for e in seed if e.failed == e.asked), None)
-        if broken is not None:
-            message = f"neither the seed nor any candidate runs: {broken.first_failure}"
-            return StopReason("error", message)
+    broken = next((e for e in seed if e.failed == e.asked), None)
+    if broken is not None and _crash(verdict) and _only_crashed(state):
+        # when neither the seed nor anything else runs, it is hardly the candidates' doing
+        message = f"neither the seed nor any candidate runs: {broken.first_failure}"
+        return StopReason("error", message)
     return None
+
+
+def _crash(verdict: Verdict) -> bool:
+    """Whether a candidate was rolled out and failed everywhere."""
+    return verdict.outcome == "crash" and verdict.code == "judged"
+
+
+def _only_crashed(state: State) -> bool:
+    """Whether as many candidates as need be were rolled out, and not one of them ran.
+
+    Steps that rolled out nothing, as that of a duplicate, are neither for nor against it.
+    """
+    measured = [step for step in state.closed if step.verdict.code not in _UNMEASURED]
+    return len(measured) == OUTAGE and all(_crash(step.verdict) for step in measured)
 
 
 def no_bounds(state: State) -> Evaluation | None:
@@ -64,6 +84,10 @@ def true_end(state: State, reason: StopReason) -> StopReason:
     """
     if reason.resumable or state.keeps or state.best != state.seed:
         return reason
+    last = state.closed[-1:]
+    if last and all(step.verdict.code == "proposer failed" for step in state.closed):
+        words = f"nothing was proposed ({reason.message}): {last[0].verdict.reason}"
+        return StopReason("error", words)
     known = _of_seed(state)
     if not known or any(e.loss is not None and e.failed < e.asked for e in known):
         return reason

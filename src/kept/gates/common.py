@@ -1,5 +1,6 @@
 """What several gates need: whole passes over a split, coverage, constraints."""
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ from kept.core.objective import Objective
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
 from kept.core.score import Evaluation, check_constraints
-from kept.core.verdict import Side, Verdict
+from kept.core.verdict import Side, Verdict, View
 
 MIN_COVERAGE = 0.9
 """Below this share of answers, infrastructure failures leave a comparison undecided."""
@@ -60,6 +61,26 @@ def not_comparable(
     return None
 
 
+def say_coverage(verdict: Verdict, view: View, other: Side | None = None) -> Verdict:
+    """The verdict, with the share of the cases that it rests on where that is not all of them."""
+    if verdict.code != "judged" or verdict.outcome == "crash":
+        return verdict
+    told: list[str] = []
+    splits: tuple[tuple[Purpose, tuple[str, ...], str], ...] = (
+        ("screen", view.train, "train cases"),
+        ("decide", view.holdout, "cases"),
+    )
+    for purpose, cases, name in splits:
+        new, old = (side.known.get(purpose) for side in (view.challenger, other or view.incumbent))
+        if new is None or old is None or not (new.missing or old.missing):
+            continue
+        # a rival that fails everywhere has no case in common with anybody
+        both = sum(case in old.cases for case in new.cases) if old.cases else len(new.cases)
+        rollouts = f"without {new.missing + old.missing} of {new.asked + old.asked} rollouts"
+        told.append(f"on {both} of {len(cases)} {name}" if both < len(cases) else rollouts)
+    return replace(verdict, reason=", ".join([verdict.reason, *told])) if told else verdict
+
+
 def broken_constraint(evaluation: Evaluation, objective: Objective) -> str | None:
     """The first constraint that does not hold, in words."""
     checked = check_constraints(evaluation, objective)
@@ -79,7 +100,7 @@ def losses(challenger: Evaluation, other: Evaluation) -> Losses:
     An outage that hides a hard case from one side must not make that side look better.
     """
     sides = (challenger, other)
-    if not (challenger.missing or other.missing):
+    if not (challenger.missing or other.missing) or not other.cases:
         return Losses(*(None if side.unscored else side.loss for side in sides))
     common = [case for case in challenger.cases if case in other.cases]
     means = (sum(side.cases[case].mean for case in common) for side in sides)

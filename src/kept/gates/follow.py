@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kept.core.proposal import Ask
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, losses, not_comparable
+from kept.gates.common import asks_for, losses, not_comparable, say_coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,5 +29,8 @@ class Follow:
         assert now is not None, "a challenger without a loss is not comparable"
         if best is None or now < best:
             was = "" if best is None else f", down from {best:.6g}"
-            return Verdict("keep", f"a new best: loss {now:.6g}{was}", best=True)
-        return Verdict("keep", f"followed, not a gain: loss {now:.6g}, the best is {best:.6g}")
+            verdict = Verdict("keep", f"a new best: loss {now:.6g}{was}", best=True)
+        else:
+            why = f"followed, not a gain: loss {now:.6g}, the best is {best:.6g}"
+            verdict = Verdict("keep", why)
+        return say_coverage(verdict, view, view.best)

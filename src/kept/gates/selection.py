@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kept.core.proposal import Ask
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, broken_constraint, losses, not_comparable
+from kept.gates.common import asks_for, broken_constraint, losses, not_comparable, say_coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Selection:
         if was is not None and now >= was:
             how = "tied" if now == was else "worse"
             reason = f"{how} on the selection split: `{metric}` {value(was):.6g} → {value(now):.6g}"
-            return Verdict("discard", reason, numbers={"gain": was - now})
+            return say_coverage(Verdict("discard", reason, numbers={"gain": was - now}), view)
         against_best = losses(new, top)
         assert against_best.challenger is not None
         new_best = against_best.other is None or against_best.challenger < against_best.other
@@ -42,6 +42,5 @@ class Selection:
         if was is not None:
             reason += f", was {value(was):.6g}"
         numbers = {} if was is None else {"gain": was - now}
-        return Verdict(
-            "keep", reason + ("; a new best" if new_best else ""), best=new_best, numbers=numbers
-        )
+        reason += "; a new best" if new_best else ""
+        return say_coverage(Verdict("keep", reason, best=new_best, numbers=numbers), view)

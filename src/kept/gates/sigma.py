@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from kept.core.proposal import Ask
 from kept.core.score import Evaluation, Tally
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, broken_constraint, losses, not_comparable
+from kept.gates.common import asks_for, broken_constraint, losses, not_comparable, say_coverage
 
 HoldoutPolicy = Literal["on_train_improve", "every_trial", "skip"]
 
@@ -28,6 +28,10 @@ class Sigma:
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
         """Train first; holdout only where the policy pays for it."""
+        answer = self._decide(view)
+        return say_coverage(answer, view) if isinstance(answer, Verdict) else answer
+
+    def _decide(self, view: View) -> Verdict | tuple[Ask, ...]:
         sides = (view.incumbent, view.challenger)
         asks = asks_for(sides, view.train, self.repeats, "screen")
         if self.holdout_policy == "every_trial":

@@ -10,7 +10,7 @@ from kept.core.objective import Objective
 from kept.core.proposal import Ask
 from kept.core.score import Evaluation
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, broken_constraint, losses, not_comparable
+from kept.gates.common import asks_for, broken_constraint, losses, not_comparable, say_coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,9 @@ class Strict:
         if asks := asks_for(sides, view.holdout, self.repeats, "decide"):
             return asks
         old, new = view.incumbent.known["decide"], view.challenger.known["decide"]
-        return not_comparable(new, old) or _compare(old, new, view.objective, view.least)
+        if verdict := not_comparable(new, old):
+            return verdict
+        return say_coverage(_compare(old, new, view.objective, view.least), view)
 
 
 def _compare(

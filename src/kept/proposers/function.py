@@ -80,5 +80,5 @@ class FunctionProposer:
 
 
 def _strange(answer: object) -> Failure:
-    message = f"the proposer returned {answer!r:.200}: not a text, texts by name, or a Proposal"
+    message = f"it returned {answer!r:.200}: not a text, texts by name, or a Proposal"
     return Failure("parse", "infrastructure", message)

@@ -35,3 +35,7 @@ class Variants:
         variant = self.variants[number]
         edits = tuple(Write(path, text) for path, text in variant.texts.items())
         return Proposal(edits, why=f"variant {variant.label}")
+
+    def most_proposed(self) -> int:
+        """Each is proposed once."""
+        return len(self.variants)

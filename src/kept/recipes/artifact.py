@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
+from kept.core.case import too_few
 from kept.core.forecast import enough_steps
 from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.plan import Plan
@@ -91,7 +92,8 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
             "id": task.id or source.folder.name,
             "description": task.description,
             "source": str(source.folder.resolve()),
-            "runner": task.runner.model_dump(exclude={"env"}),
+            # of variables only the names, for they may be secrets
+            "runner": {**task.runner.model_dump(), "env": list(task.runner.env)},
             "scorer": task.scorer.model_dump(exclude_defaults=True),
             "sandbox": confined.facts(),
         },
@@ -100,7 +102,9 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         worst_seconds=runner.timeout + scorer_seconds(task.scorer),
     )
     plan = replace(plan, width=task.width or enough_steps(plan))
-    return Compiled(with_race(plan), (*overlap_warnings(files.cases), *confined.warnings()))
+    few = too_few(files.cases)
+    warnings = (*([few] if few else []), *overlap_warnings(files.cases), *confined.warnings())
+    return Compiled(with_race(plan), warnings)
 
 
 def _objective(task: TaskSpec) -> Objective:

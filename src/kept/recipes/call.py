@@ -192,6 +192,9 @@ def _check_evaluate(function: Callable[..., Any], cases: object) -> None:
     if not takes:
         hint = "write it as evaluate(candidate), or evaluate(candidate, case)"
         raise SetupError(f"`evaluate` takes {signature}, not a candidate and a case", hint=hint)
+    if takes == [2] and cases is None:
+        hint = "pass `cases`, or write it as evaluate(candidate)"
+        raise SetupError("`evaluate` needs a case, and there are no `cases`", hint=hint)
     if takes == [1] and cases is not None:
         log.warning("`evaluate` takes no case, so it says the same of every one")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from kept.recipes.naming import cwds, named
 from kept.recipes.scorers import named_in
 from kept.sandbox import Abilities, Command, Limits, View, abilities
+from kept.settings import is_set
 from kept.spec.files import find
 from kept.spec.load import said, section
 from kept.spec.sandbox import SandboxSpec
@@ -50,14 +51,22 @@ class Confinement:
         return {
             "walls": "bwrap" if self.inside.walls and self.able.walls else "none",
             "network": self.spec.network,
+            "env": list(self.spec.env),
+            "hidden": list(self.spec.hidden),
+            "writable": list(self.spec.writable),
             "not_enforced": [what for what, does in holds.items() if not does],
         }
 
     def warnings(self) -> tuple[str, ...]:
         """What does not hold although nobody said that it need not."""
-        if self.spec.walls == "off" or self.able.walls:
-            return ()
-        return (f"commands run without walls round them: {self.able.why_not}",)
+        told = [
+            f"`sandbox.env` names `{name}`, which is not set here"
+            for name in self.spec.env
+            if not is_set(name)
+        ]
+        if self.spec.walls != "off" and not self.able.walls:
+            told.append(f"commands run without walls round them: {self.able.why_not}")
+        return tuple(told)
 
 
 def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Confinement:

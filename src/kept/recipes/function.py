@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from kept.core.case import Case, Cases, fault_in, find_overlaps, implicit_cases, split_cases
+from kept.core.case import (
+    Case,
+    Cases,
+    fault_in,
+    find_overlaps,
+    implicit_cases,
+    split_cases,
+    too_few,
+)
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Guard, Proposer, Proving
 from kept.core.words import count
@@ -54,6 +62,7 @@ def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Ca
     if isinstance(given, Cases):
         if fault := fault_in(given):
             raise SetupError(fault, hint="kept.split_cases shares cases out")
+        _warn_of_few(given)
         return given
     items = list(given)
     if not items:
@@ -68,6 +77,7 @@ def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Ca
     if fault := fault_in(shared):
         message = f"{fault} (split {split} of {count(len(cases), 'case')})"
         raise SetupError(message, hint="give more cases, or holdout a larger share")
+    _warn_of_few(shared)
     for overlap in find_overlaps(shared)[:5]:
         log.warning(
             "case %s (%s) and case %s (%s) are %.0f %% alike: what is kept may only fit both",
@@ -75,6 +85,11 @@ def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Ca
             100 * overlap.likeness,
         )
     return shared
+
+
+def _warn_of_few(cases: Cases) -> None:
+    if few := too_few(cases):
+        log.warning("%s", few)
 
 
 def _case_id(item: object, number: int) -> str:

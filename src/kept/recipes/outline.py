@@ -7,6 +7,7 @@ from kept.core.forecast import forecast
 from kept.core.plan import Plan
 from kept.core.words import count
 from kept.gates.race import Race
+from kept.proposers.variants import Variants
 from kept.recipes import Compiled
 
 
@@ -38,6 +39,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         else {"train": len(cases.train), "holdout": len(cases.holdout), "test": len(cases.test)},
         "runner": facts.get("runner"),
         "scorer": facts.get("scorer"),
+        "sandbox": facts.get("sandbox"),
         "objective": {
             "metric": objective.metric,
             "direction": objective.direction,
@@ -55,6 +57,11 @@ def outline(compiled: Compiled) -> dict[str, Any]:
             "numbers": asdict(plan.gate) if is_dataclass(plan.gate) else {},
         },
         "proposers": [proposer.name for proposer in plan.proposers],
+        "variants": {
+            proposer.name: [variant.label for variant in proposer.variants]
+            for proposer in plan.proposers
+            if isinstance(proposer, Variants)
+        },
         "budget": {name: n for name, n in asdict(plan.budget).items() if n is not None},
         "width": plan.width,
         "workers": plan.workers,

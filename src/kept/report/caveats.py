@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from kept.core.words import count
 from kept.report.summary import Summary
+from kept.store.unmeasured import unmeasured_words
 
 GATES = {
     "strict": "The gate `strict` compares one evaluation a side: a lucky draw of a noisy evaluator "
@@ -43,6 +44,8 @@ def _caveats(summary: Summary) -> Iterator[str]:
         yield "There is no test split: no figure is from unseen cases."
     else:
         yield "There are no cases: nothing here says that the gain carries over to other inputs."
+    for words in unmeasured_words(summary.unmeasured):
+        yield f"{words[0].upper()}{words[1:]}. Nothing was measured there."
     if summary.not_enforced:
         yield (
             f"Not enforced on the machine of this run: {'; '.join(summary.not_enforced)}. A "

@@ -36,6 +36,7 @@ def headline(told: Summary) -> dict[str, Any]:
         "keeps": told.keeps,
         "verdicts": dict(told.outcomes),
         "spend": asdict(told.spend),
+        "unmeasured": [asdict(case) for case in told.unmeasured],
         "elapsed": told.elapsed,
     }
 

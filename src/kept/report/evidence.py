@@ -1,8 +1,9 @@
 """What a run shows, as the message of a commit that takes its best over."""
 
+from kept.core.words import one_line
 from kept.report.caveats import caveats
 from kept.report.summary import summary
-from kept.report.words import cases_words, change, one_line, verdict_counts
+from kept.report.words import cases_words, change, verdict_counts
 from kept.store.reader import Run
 
 SUBJECT_WIDTH = 72

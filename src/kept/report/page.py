@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from kept.core.event import StepClosed
-from kept.core.words import count
+from kept.core.words import count, one_line
 from kept.report.caveats import caveats
 from kept.report.changes import best_diff, step_diff
 from kept.report.failures import failures, measure_is_broken
@@ -19,7 +19,6 @@ from kept.report.words import (
     duration,
     headline_words,
     number,
-    one_line,
     spend_words,
     verdict_counts,
 )

@@ -15,6 +15,7 @@ from kept.report.scoring import scoring_functions
 from kept.store.index import values
 from kept.store.reader import Run
 from kept.store.spent import spend_of
+from kept.store.unmeasured import Unmeasured, unmeasured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,8 @@ class Summary:
     """What the sealed test said of the best, where it was asked."""
     decided_seed: float | None = None
     """The seed's value on the deciding cases, whatever else it was measured on."""
+    unmeasured: tuple[Unmeasured, ...] = ()
+    """Cases that failed for the seed and for every candidate."""
 
     @property
     def improved(self) -> bool:
@@ -152,6 +155,7 @@ def summary(run: Run) -> Summary:
         leading=_leading(state),
         claim=_claim(state),
         decided_seed=_decided_seed(state),
+        unmeasured=unmeasured(run, state),
         spend=spend_of(run.folder, state),
     )
 

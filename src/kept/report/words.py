@@ -102,10 +102,3 @@ def _spend_parts(spend: Spend) -> Iterable[str]:
         yield f"{spend.tokens_in:,} tokens in and {spend.tokens_out:,} out"
     if spend.usd:
         yield f"${spend.usd:.4f}"
-
-
-def one_line(text: str, width: int = 0) -> str:
-    """A text as one line without control characters, cut to a width."""
-    flat = " ".join(text.split())
-    flat = "".join(c if c.isprintable() else "�" for c in flat)
-    return flat if not width or len(flat) <= width else flat[: max(1, width - 1)] + "…"

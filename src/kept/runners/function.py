@@ -7,8 +7,10 @@ mapping of metrics, or either with further information behind it.
 import asyncio
 import inspect
 import json
+import os
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from kept.core.artifact import Candidate
@@ -22,6 +24,11 @@ Evaluate = Callable[..., Any]
 
 LONGEST = 1000
 """Characters of an exception that are written down."""
+
+_NOT_THEIRS = (Path(__file__).parents[1], Path(os.__file__).parent)
+"""The folders of Kept and of the standard library."""
+
+_INSTALLED = {"site-packages", "dist-packages"}
 
 _PASSING = (408, 409, 425, 429)
 """HTTP answers, besides 5xx, that say `later`."""
@@ -116,6 +123,7 @@ class FunctionRunner:
 def failure_of(error: Exception) -> Failure:
     """Whose fault an exception is: an outage is nobody's, anything else the candidate's."""
     message = f"{type(error).__name__}: {error}"[:LONGEST]
+    place = _place(error)
     detail = "".join(traceback.format_exception(error)[-3:])[-4 * LONGEST :]
     status = getattr(error, "status_code", None) or getattr(error, "status", None)
     if isinstance(status, int) and (status in _PASSING or status >= 500):
@@ -123,7 +131,23 @@ def failure_of(error: Exception) -> Failure:
         return Failure(kind, "infrastructure", message, detail)
     if isinstance(error, (ConnectionError, TimeoutError)):
         return Failure("network", "infrastructure", message, detail)
-    return Failure("crash", "candidate", message, detail)
+    return Failure("crash", "candidate", f"{message} ({place})" if place else message, detail)
+
+
+def _place(error: BaseException) -> str:
+    """`file.py:12`, the last line of the user's own code that an exception came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    mine = [(path, f.lineno) for f in frames if _is_theirs(path := Path(f.filename))]
+    if not mine:
+        return _place(error.__cause__) if error.__cause__ is not None else ""
+    path, line = mine[-1]
+    here = Path.cwd()
+    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"
+
+
+def _is_theirs(path: Path) -> bool:
+    installed = _INSTALLED.intersection(path.parts) or path.name.startswith("<")
+    return not installed and not any(path.is_relative_to(folder) for folder in _NOT_THEIRS)
 
 
 def _tamed(error: BaseException) -> RuntimeError:

@@ -27,6 +27,8 @@ class YamlFault(Exception):
         # `op: >=` and `op: !=` are the usual ways to get here
         needs_quotes = any(sign in message for sign in signs)
         self.hint = "put quotes round a text that begins with a sign" if needs_quotes else None
+        if r"'\t'" in message:
+            self.hint = "indent with spaces: YAML does not take tabs"
 
 
 @dataclass(frozen=True, slots=True)

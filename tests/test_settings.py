@@ -1,0 +1,40 @@
+"""What a person is told to type works where it is told."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.slow
+def test_where_the_shell_does_not_find_kept_the_path_it_was_called_by_is_told(tmp_path: Path):
+    made = Path(sys.executable).parent / "kept"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "kept").symlink_to(made)
+    whole = str(tmp_path / "bin" / "kept")
+    for path, word in (("/usr/bin:/bin", whole), (str(made.parent), "kept")):
+        done = subprocess.run(
+            ["bin/kept", "init", "prompt", f"task-of-{len(word)}"],
+            cwd=tmp_path,
+            env={"PATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr.endswith(f"      {word} optimize .\n      {word} adopt\n")
+
+
+@pytest.mark.slow
+def test_a_path_below_this_folder_is_told_as_one_types_it_here(tmp_path: Path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "kept").symlink_to(Path(sys.executable).parent / "kept")
+    done = subprocess.run(
+        ["bin/kept", "init", "skill", "."],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "\nnext: bin/kept optimize .\n      bin/kept adopt\n"
