@@ -20,10 +20,21 @@ NEW_USER, NEW_MOUNTS, THREAD = 0x10000000, 0x00020000, 0x003D0F00
 UNIX, INET, INET6, NETLINK, PACKET, ALG, VSOCK = 1, 2, 10, 16, 17, 38, 40
 
 # from the tables of the kernel: arch/x86/entry/syscalls and include/uapi/asm-generic/unistd.h
-_NAMES = """
-read mmap ptrace socket socketpair clone unshare
-add_key request_key keyctl perf_event_open bpf userfaultfd
-""".split()
+_NAMES = [
+    "read",
+    "mmap",
+    "ptrace",
+    "socket",
+    "socketpair",
+    "clone",
+    "unshare",
+    "add_key",
+    "request_key",
+    "keyctl",
+    "perf_event_open",
+    "bpf",
+    "userfaultfd",
+]
 _X86_64 = (0, 9, 101, 41, 53, 56, 272, 248, 249, 250, 298, 321, 323)
 _AARCH64 = (63, 222, 117, 198, 199, 220, 97, 217, 218, 219, 241, 280, 282)
 ALIKE = {"io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "clone3": 435}
