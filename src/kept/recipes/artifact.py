@@ -80,7 +80,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         proposers=proposers,
         schedule=RoundRobin(tuple(proposer.name for proposer in proposers)),
         gate=PRESETS[task.race or "balanced"] if task.gate == "race" else Strict(),
-        guards=make_guards(task.guards, files.cases, demos="demos" in files.proposing.kinds),
+        guards=make_guards(task.guards, files.cases, files.proposing.kinds),
         budget=_budget(task),
         worst_usd=task.budget.usd_per_rollout or 0.0,
         workers=workers,
