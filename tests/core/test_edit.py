@@ -113,6 +113,25 @@ def test_appended_text_stands_on_a_line_of_its_own(text: str, added: str, expect
     assert apply(text, Append("a", added)).candidate.text == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "added", "expected"),
+    [
+        ("one\r\ntwo", "three\nfour\n", "one\r\ntwo\r\nthree\r\nfour\r\n"),
+        ("one\r\ntwo\r\n", "three\n", "one\r\ntwo\r\nthree\r\n"),
+        ("one\r\n", "two\r\n", "one\r\ntwo\r\n"),
+        ("one\n", "two\r\n", "one\ntwo\n"),
+        # which of two kinds a mixed file has is a matter of its end
+        ("one\r\ntwo\n", "three\n", "one\r\ntwo\nthree\n"),
+        ("one", "two\r\n", "one\ntwo\r\n"),
+        ("", "two\r\n", "two\r\n"),
+    ],
+)
+def test_what_is_appended_has_the_line_endings_of_the_text(text: str, added: str, expected: str):
+    applied = apply(text, Append("a", added))
+    assert applied.candidate.text == expected
+    assert invert(applied.candidate, applied.reports).text == text
+
+
 def test_each_edit_meets_the_text_that_the_ones_before_it_left():
     edits = (Replace("a", "two", "2"), Replace("a", "two", "2"), Replace("a", "2", "zwei"))
     applied = apply(TEXT, *edits)

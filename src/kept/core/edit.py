@@ -53,7 +53,7 @@ class Delete(_Edit):
 
 @dataclass(frozen=True, slots=True)
 class Append(_Edit):
-    """Put `text` at the end, on a line of its own."""
+    """Put `text` at the end, on a line of its own, with the line endings that are there."""
 
     path: str
     text: str
@@ -241,8 +241,7 @@ def _resolve(
             if isinstance(splice, Splice):
                 splice = Splice(edit.path, splice.start + len(anchor), "", new)
         case Append(text=new):
-            glue = "\n" if before and not before.endswith("\n") else ""
-            splice = Splice(edit.path, len(before), "", glue + new)
+            splice = Splice(edit.path, len(before), "", _appended(before, new))
         case Write(text=new):
             splice = Splice(edit.path, 0, before, new, creates=text is None)
         case SetValue(key=key, value=value):
@@ -254,6 +253,16 @@ def _resolve(
     if isinstance(splice, Splice) and splice.removed == splice.inserted and not splice.creates:
         return EditReport(edit, "no change", "the text already reads so")
     return splice
+
+
+def _appended(before: str, text: str) -> str:
+    """What has to be put behind a text so that another follows on a line of its own."""
+    last = before.rfind("\n")
+    if last < 0:
+        return f"\n{text}" if before else text
+    ending = "\r\n" if before[:last].endswith("\r") else "\n"
+    glue = "" if last == len(before) - 1 else ending
+    return glue + text.replace("\r\n", "\n").replace("\n", ending)
 
 
 def _at_unique(edit: Edit, text: str, target: str, new: str) -> Splice | EditReport:
