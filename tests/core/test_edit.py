@@ -2,7 +2,7 @@
 
 import pytest
 
-from kept.core.artifact import Artifact, Candidate, Region, Rules
+from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.edit import (
     Append,
     Applied,
@@ -18,6 +18,7 @@ from kept.core.edit import (
     diff,
     invert,
 )
+from kept.core.protect import Region
 
 TEXT = "one\ntwo\nthree\n"
 KEEP = Region("<keep>", "</keep>")

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from kept.core.artifact import Artifact, Candidate, Region, Rules
+from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.edit import Append
 from kept.core.ports import Proposer
 from kept.core.proposal import Proposal, Skip
+from kept.core.protect import Region
 from kept.core.verdict import Verdict
 from kept.proposers.prune import Prune
 from kept.proposers.units import KINDS, Kind, units

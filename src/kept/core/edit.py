@@ -288,26 +288,10 @@ def _refused(edit: Edit, splice: Splice, texts: dict[str, str], rules: Rules) ->
     limit = artifact.max_chars
     if limit is not None and len(after) > max(limit, len(before)):
         return EditReport(edit, "over limit", f"{len(after)} characters, {limit} allowed")
-    for region in artifact.protected:
-        begin, end = region.begin, region.end
-        # a loose end marker protects nothing by itself, but who reads the file may stop at it
-        if before.count(end) != after.count(end) or _protected(before, begin, end) != _protected(
-            after, begin, end
-        ):
-            return EditReport(edit, "protected", f"inside `{begin}` … `{end}`")
+    for stretch in artifact.protected:
+        if stretch.touched(before, after):
+            return EditReport(edit, "protected", str(stretch))
     return None
-
-
-def _protected(text: str, begin: str, end: str) -> list[str]:
-    """Every protected stretch of a text, markers included."""
-    stretches: list[str] = []
-    at = 0
-    while (start := text.find(begin, at)) >= 0:
-        stop = text.find(end, start + len(begin))
-        # a region that never closes protects the rest of the text
-        at = len(text) if stop < 0 else stop + len(end)
-        stretches.append(text[start:at])
-    return stretches
 
 
 def _spliced(text: str, splice: Splice) -> str:

@@ -9,7 +9,7 @@ from kept.gates.common import MIN_COVERAGE
 IDLE = 100
 """Steps in a row without anything new that mean there will be nothing."""
 
-NOTHING_NEW = ("nothing proposed", "duplicate", "no edits", "no change")
+NOTHING_NEW = ("nothing proposed", "duplicate", "no edits", "no change", "protected")
 
 OUTAGE = 3
 """Undecided steps in a row that mean the evaluator is down."""

@@ -21,6 +21,7 @@ from kept.recipes.confine import confine, modes
 from kept.recipes.guards import make_guards
 from kept.recipes.identity import inputs_of
 from kept.recipes.proposing import Tools
+from kept.recipes.protecting import make_protected
 from kept.recipes.racing import with_race
 from kept.recipes.reading import read_files
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
@@ -53,6 +54,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         task.runner.env,
     )
     seed = Candidate(files.texts)
+    protected = make_protected(task.mutation.protect)
     metric = task.objective.primary_metric
     scoring = Scoring(source.folder, seed, metric, scratch, confined.scorer)
     proposers = files.proposing.make(Tools(scratch, confined.runner))
@@ -62,7 +64,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         recipe="artifact",
         seed=seed,
         rules=Rules(
-            {name: Artifact(name) for name in files.editable},
+            {name: Artifact(name, protected) for name in files.editable},
             max_files=task.artifacts.max_files_per_iteration,
             max_changed_lines=task.mutation.max_changed_lines,
         ),
