@@ -95,6 +95,15 @@ def test_a_candidate_that_changes_too_many_lines_is_not_even_run(tmp_path: Path)
     assert state.spend.rollouts == 0
 
 
+@pytest.mark.slow
+def test_a_draft_that_holds_up_a_rule_crashes_and_the_run_goes_on(tmp_path: Path):
+    rule = "scorer={type: rules, timeout_seconds: 0.5, rules: [{kind: matches, pattern: '(o+)+$'}]}"
+    task = write(tmp_path, ["o" * 40 + "!\n", "foo\n"], seed="x\n")
+    state = run(task, rule).state
+    assert verdicts(state) == ["crash", "keep"]
+    assert "the rule `matches` took too long on this candidate" in state.closed[0].verdict.private
+
+
 PROTECT = """mutation:
   protect: [{begin: "<!-- keep -->", end: "<!-- /keep -->"}, {section: Limits}]
 """
