@@ -149,8 +149,9 @@ def section_texts(text: str, title: str) -> list[str]:
     found: list[str] = []
     for at, (line, level, other, _) in enumerate(heads):
         if title_key(other) == title_key(title):
-            later = (start for start, depth, *_ in heads[at + 1 :] if depth <= level)
-            found.append("".join(lines[line : next(later, len(lines))]))
+            later = (heads[n] for n in range(at + 1, len(heads)) if heads[n][1] <= level)
+            end = next(later, (len(lines),))[0]
+            found.append("".join(lines[line:end]))
     return found
 
 
