@@ -122,6 +122,23 @@ def test_a_python_scorer_is_its_module_and_what_that_imports(tmp_path: Path):
     assert found == texts.keys() - {"idle.py"}
 
 
+def warnings(folder: Path, runner: str, more: str = "") -> tuple[str, ...]:
+    text = TASK.replace('runner: {command: "true"}', f"runner: {{command: '{runner}'}}")
+    text = text.replace('scorer: {command: "true"}', "scorer: {command: python score.py}")
+    return compile_task(write_task(folder, text + more)).warnings
+
+
+def test_what_the_runner_can_read_of_the_scorer_is_warned_of(tmp_path: Path):
+    write(tmp_path, {"score.py": "import gold, common\n", "gold.py": "", "common.py": ""})
+    write(tmp_path, {"run.py": "import common\n"})
+    told = "the runner can read what the scorer uses: {}; list it in `sandbox.hidden`"
+    assert warnings(tmp_path, "python run.py") == (told.format("`gold.py`"),)
+    assert warnings(tmp_path, "true") == (told.format("`common.py`, `gold.py`"),)
+    assert warnings(tmp_path, "python run.py", "sandbox: {hidden: [gold.py]}\n") == ()
+    # whoever names it in the runner's command means it to be seen
+    assert warnings(tmp_path, "python run.py gold.py") == ()
+
+
 def test_a_shell_script_leads_to_what_it_runs(tmp_path: Path):
     script = 'set -e\npython work.py "$1"\nls folder\n'
     write(tmp_path, {"run.sh": script, "work.py": "import near\n", "near.py": "print("})

@@ -20,6 +20,7 @@ from kept.recipes import Compiled
 from kept.recipes.confine import confine, modes
 from kept.recipes.guards import make_guards
 from kept.recipes.identity import inputs_of
+from kept.recipes.measure import exposed
 from kept.recipes.proposing import Tools
 from kept.recipes.protecting import make_protected
 from kept.recipes.racing import with_race
@@ -102,7 +103,12 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         worst_seconds=runner.timeout + scorer_seconds(task.scorer),
     )
     plan = replace(plan, width=task.width or enough_steps(plan))
-    return Compiled(with_race(plan), (*overlap_warnings(files.cases), *confined.warnings()))
+    told = (
+        *overlap_warnings(files.cases),
+        *confined.warnings(),
+        *exposed(source, task, files.texts, confined.inside.hidden),
+    )
+    return Compiled(with_race(plan), told)
 
 
 def _objective(task: TaskSpec) -> Objective:

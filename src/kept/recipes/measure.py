@@ -28,20 +28,47 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_SCRIPT = 1024 * 1024
 """Bytes of a text that somebody wrote and that may name other files."""
 
+MAX_NAMED = 5
+"""Files that a warning names."""
+
 SHELL = (".sh", ".bash")
 
 
 def measure_files(source: Source, task: TaskSpec, artifacts: Collection[str]) -> dict[str, str]:
     """A hash of each file that scores depend on, by its name in the task's folder."""
     tree = source.folder.resolve()
-    places = (task.runner.cwd, *cwds(task.scorer.model_dump()))
-    bases = tuple(dict.fromkeys((tree, *((tree / place).resolve() for place in places))))
     apart = _apart(source, task, artifacts)
-    lines = (task.runner.command, *named_in(task.scorer))
-    packages = {path for line in lines for name in modules(line) for path in _modules(bases, name)}
-    found = sorted(_reached(tree, bases, named(bases, lines) | packages))
+    found = sorted(_made_of(tree, task, (task.runner.command, *named_in(task.scorer))))
     files = (path for path in found if not any(path.is_relative_to(other) for other in apart))
     return {f"`{_name(path, tree)}`": digest(path) for path in files}
+
+
+def exposed(
+    source: Source, task: TaskSpec, artifacts: Collection[str], hidden: Collection[Path]
+) -> tuple[str, ...]:
+    """What to be warned of: files of the scorer alone that the runner can read all the same."""
+    tree = source.folder.resolve()
+    scorer = _made_of(tree, task, named_in(task.scorer))
+    shared = _made_of(tree, task, (task.runner.command,))
+    apart = (*_apart(source, task, artifacts), *hidden)
+    seen = sorted(
+        f"`{_name(path, tree)}`"
+        for path in scorer - shared
+        if path.is_relative_to(tree) and not any(path.is_relative_to(other) for other in apart)
+    )
+    if not seen:
+        return ()
+    more = f" and {len(seen) - MAX_NAMED} more" if len(seen) > MAX_NAMED else ""
+    named = f"{', '.join(seen[:MAX_NAMED])}{more}"
+    return (f"the runner can read what the scorer uses: {named}; list it in `sandbox.hidden`",)
+
+
+def _made_of(tree: Path, task: TaskSpec, lines: Collection[str]) -> set[Path]:
+    """The files that commands name, and those that these lead to."""
+    places = (task.runner.cwd, *cwds(task.scorer.model_dump()))
+    bases = tuple(dict.fromkeys((tree, *((tree / place).resolve() for place in places))))
+    packages = {path for line in lines for name in modules(line) for path in _modules(bases, name)}
+    return _reached(tree, bases, named(bases, lines) | packages)
 
 
 def digest(path: Path) -> str:
