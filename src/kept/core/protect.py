@@ -5,8 +5,6 @@ Their text stays, and how many there are, and in which order. Pure.
 
 from dataclasses import dataclass
 
-from kept.core.text import section_texts
-
 
 @dataclass(frozen=True, slots=True)
 class Region:
@@ -47,6 +45,8 @@ class Heading:
 
     def stretches(self, text: str) -> list[str]:
         """Every section of this title, without the space behind it."""
+        from kept.core.text import section_texts  # slow to import, and seldom needed
+
         return [section.rstrip() for section in section_texts(text, self.title)]
 
     def touched(self, before: str, after: str) -> bool:

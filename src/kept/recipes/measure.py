@@ -59,8 +59,8 @@ def exposed(
     if not seen:
         return ()
     more = f" and {len(seen) - MAX_NAMED} more" if len(seen) > MAX_NAMED else ""
-    named = f"{', '.join(seen[:MAX_NAMED])}{more}"
-    return (f"the runner can read what the scorer uses: {named}; list it in `sandbox.hidden`",)
+    told = f"{', '.join(seen[:MAX_NAMED])}{more}"
+    return (f"the runner can read what the scorer uses: {told}; list it in `sandbox.hidden`",)
 
 
 def _made_of(tree: Path, task: TaskSpec, lines: Collection[str]) -> set[Path]:
