@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -214,10 +215,34 @@ def test_a_command_cannot_make_a_namespace_in_which_it_is_root(tree: Path):
     assert "Operation not permitted" in ended.stderr
 
 
-def test_a_command_has_no_terminal_to_type_into(tree: Path):
-    ended = run(Command("exec 3<>/dev/tty", tree, 20, view=View(tree)))
-    assert not ended.ok
-    assert "/dev/tty" in ended.stderr
+TERMINAL = """
+import asyncio, sys
+from pathlib import Path
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.sandbox import Command, View
+from kept.workspace import Scratch
+
+async def main(tree):
+    with Scratch().workspace(Candidate({}), Case("a")) as made:
+        view = View(tree, walls=sys.argv[2] == "walls")
+        return await made.run(Command("exec 3<>/dev/tty && echo typed", tree, 20, view=view))
+
+open("/dev/tty").close()
+print(asyncio.run(main(Path(sys.argv[1]))).stdout or "nothing")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["walls", "none"])
+def test_a_command_has_no_terminal_to_type_into(how: str, tree: Path):
+    parent, child = pty.openpty()
+    # as from a terminal, whose owner would find what was typed there
+    words = ["setsid", "--ctty", sys.executable, "-c", TERMINAL, str(tree), how]
+    done = subprocess.run(words, stdin=child, capture_output=True, text=True, check=True)
+    os.close(parent)
+    os.close(child)
+    assert done.stdout == "nothing\n"
 
 
 def test_descriptors_of_the_walls_are_not_the_commands(tree: Path):
