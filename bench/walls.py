@@ -25,6 +25,9 @@ from kept.workspace import Scratch
 GOAL = 30.0
 """Milliseconds that walls may add to a command."""
 
+GROWTH = 1.2
+"""What a command may take in a large tree of what it takes in a small one."""
+
 CANDIDATE = Candidate({"prompt.md": "be brief\n"})
 SIZES = (50, 5_000)
 """Files of the tree that a command runs in."""
@@ -107,14 +110,21 @@ def added(took: dict[str, list[Took]], way: Way) -> list[float]:
 
 
 def goals_of(took: dict[str, list[Took]], given: list[Way]) -> list[Goal]:
-    goals: list[Goal] = []
-    for size in SIZES:
-        way = next((way for way in given if way.name == f"with walls, {size:,} files"), None)
-        more = median(added(took, way)) if way else None
-        told = "" if more is None else f"{more:.1f} ms"
-        what = f"walls add < {GOAL:g} ms to a command in a tree of {size:,} files"
-        goals.append(Goal(what, told, None if more is None else more < GOAL))
-    return goals
+    """What walls add, and that they add no more in a large tree."""
+    walled = [way for way in given if way.name.startswith("with walls")]
+    if not walled:
+        return [Goal(f"walls add < {GOAL:g} ms to a command", "", None)]
+    small = walled[0]
+    # the median is what one waits for; the least is what it takes where nobody else works
+    least = [min(one.wall for one in took[name]) for name in (small.name, small.over)]
+    goals = [
+        Goal(f"walls add < {GOAL:g} ms to a command, by the {how}", f"{more:.1f} ms", more < GOAL)
+        for how, more in (("median", median(added(took, small))), ("least", least[0] - least[1]))
+    ]
+    few, many = (median(one.cpu for one in took[way.name]) for way in walled)
+    what = f"between walls, {SIZES[1]:,} files take no more CPU than {SIZES[0]} (≤ {GROWTH:g} ×)"
+    told = f"{many / few:.2f} × ({many:.1f} ms and {few:.1f} ms)"
+    return [*goals, Goal(what, told, many <= GROWTH * few)]
 
 
 def main() -> None:
@@ -139,7 +149,8 @@ def main() -> None:
     ]
     note = (
         f"Median (least–greatest) of {options.repeats} rounds. Added: over the shell alone, or by "
-        "walls over the same command without, in the same round."
+        "walls over the same command without, in the same round. Without walls the command runs in "
+        "a copy of the tree, which is looked through after it; between them, over the tree itself."
     )
     goals = goals_of(took, given)
     tables = [goals_table(goals), Table("Commands", head, rows, note)]
