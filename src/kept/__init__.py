@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kept._version import __version__
     from kept.api import Result, optimize
-    from kept.core.artifact import Artifact, Candidate, Region, Rules
+    from kept.core.artifact import Artifact, Candidate, Rules
     from kept.core.budget import Budget, Spend, StopReason
     from kept.core.case import Case, Cases, split_cases
     from kept.core.copying import copy_guard
     from kept.core.edit import Append, Delete, InsertAfter, Replace, SetValue, Write
-    from kept.core.guard import LengthGuard, SectionsGuard, StuffingGuard
+    from kept.core.guard import EmptyGuard, LengthGuard, SectionsGuard, StuffingGuard
     from kept.core.objective import Constraint, Objective, TieBreaker
     from kept.core.ports import Gate, Guard, Proposer, Runner, Scope, Scorer, Sink
     from kept.core.proposal import Ask, Brief, Note, Proposal, Skip
+    from kept.core.protect import Heading, Region
     from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
     from kept.core.score import Evaluation, Finding, Score
     from kept.core.verdict import Verdict
@@ -29,15 +30,16 @@ if TYPE_CHECKING:
 _HOMES = {
     "_version": ("__version__",),
     "api": ("Result", "optimize"),
-    "core.artifact": ("Artifact", "Candidate", "Region", "Rules"),
+    "core.artifact": ("Artifact", "Candidate", "Rules"),
     "core.budget": ("Budget", "Spend", "StopReason"),
     "core.case": ("Case", "Cases", "split_cases"),
     "core.copying": ("copy_guard",),
     "core.edit": ("Append", "Delete", "InsertAfter", "Replace", "SetValue", "Write"),
-    "core.guard": ("LengthGuard", "SectionsGuard", "StuffingGuard"),
+    "core.guard": ("EmptyGuard", "LengthGuard", "SectionsGuard", "StuffingGuard"),
     "core.objective": ("Constraint", "Objective", "TieBreaker"),
     "core.proposal": ("Ask", "Brief", "Note", "Proposal", "Skip"),
     "core.ports": ("Gate", "Guard", "Proposer", "Runner", "Scope", "Scorer", "Sink"),
+    "core.protect": ("Heading", "Region"),
     "core.rollout": ("Failure", "Job", "Pair", "Rollout", "TraceItem", "Usage"),
     "core.score": ("Evaluation", "Finding", "Score"),
     "core.verdict": ("Verdict",),
@@ -59,12 +61,14 @@ __all__ = [
     "Cases",
     "Constraint",
     "Delete",
+    "EmptyGuard",
     "Evaluation",
     "Failure",
     "Finding",
     "Follow",
     "Gate",
     "Guard",
+    "Heading",
     "InsertAfter",
     "Job",
     "JournalError",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kept.sandbox import abilities
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -34,3 +36,13 @@ def test_the_start_bench_finds_no_use_of_the_network(tmp_path: Path):
     assert "## Starts\n" in shown
     assert "| from kept import optimize" in shown
     assert "FAILED" not in shown
+
+
+@pytest.mark.slow
+@pytest.mark.sandbox
+def test_the_walls_bench_runs_a_command_in_every_way(tmp_path: Path):
+    shown = run_bench("bench.walls", "--repeats", "1", "--out", str(tmp_path))
+    assert "| without walls, 50 files" in shown
+    found = json.loads((tmp_path / "walls.json").read_text(encoding="utf-8"))
+    assert all(len(row) == 1 for row in found["took"].values())
+    assert len(found["goals"]) == (3 if abilities().walls else 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kept.core.artifact import Artifact, Candidate, Region, Rules
+from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.edit import (
     Append,
     Applied,
@@ -18,6 +18,7 @@ from kept.core.edit import (
     diff,
     invert,
 )
+from kept.core.protect import Region
 
 TEXT = "one\ntwo\nthree\n"
 KEEP = Region("<keep>", "</keep>")
@@ -111,6 +112,25 @@ def test_an_edit_that_changes_nothing_says_so(edit: Edit):
 )
 def test_appended_text_stands_on_a_line_of_its_own(text: str, added: str, expected: str):
     assert apply(text, Append("a", added)).candidate.text == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "added", "expected"),
+    [
+        ("one\r\ntwo", "three\nfour\n", "one\r\ntwo\r\nthree\r\nfour\r\n"),
+        ("one\r\ntwo\r\n", "three\n", "one\r\ntwo\r\nthree\r\n"),
+        ("one\r\n", "two\r\n", "one\r\ntwo\r\n"),
+        ("one\n", "two\r\n", "one\ntwo\n"),
+        # which of two kinds a mixed file has is a matter of its end
+        ("one\r\ntwo\n", "three\n", "one\r\ntwo\nthree\n"),
+        ("one", "two\r\n", "one\ntwo\r\n"),
+        ("", "two\r\n", "two\r\n"),
+    ],
+)
+def test_what_is_appended_has_the_line_endings_of_the_text(text: str, added: str, expected: str):
+    applied = apply(text, Append("a", added))
+    assert applied.candidate.text == expected
+    assert invert(applied.candidate, applied.reports).text == text
 
 
 def test_each_edit_meets_the_text_that_the_ones_before_it_left():

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept.core.artifact import Artifact, Candidate, Region, Rules
+from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.edit import (
     Append,
     Delete,
@@ -15,6 +15,7 @@ from kept.core.edit import (
     apply_edits,
     invert,
 )
+from kept.core.protect import Region
 
 PLAIN = settings(deadline=None, derandomize=True, max_examples=150)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kept.core.artifact import Candidate
-from kept.core.guard import LengthGuard, SectionsGuard, StuffingGuard
+from kept.core.guard import EmptyGuard, LengthGuard, SectionsGuard, StuffingGuard
 from kept.core.ports import Guard
 
 SKILL = """# Summarise
@@ -137,6 +137,13 @@ def test_only_named_sections_must_stay():
 
 def test_titles_may_be_respelt_but_not_moved_to_another_depth():
     assert told(SectionsGuard(), SKILL.replace("## Limits", "##  *LIMITS*:")) is None
+
+
+def test_a_text_of_which_nothing_is_left_is_refused():
+    assert told(EmptyGuard(), " \n") == "nothing would be left of SKILL.md"
+    assert told(EmptyGuard(), "x\n") is None
+    # it was empty before, and is not made so
+    assert told(EmptyGuard(), "\n\n", SKILL, incumbent="\n") is None
 
 
 def test_each_of_two_sections_of_one_name_must_stay():

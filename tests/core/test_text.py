@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from kept.core.text import (
@@ -7,6 +9,7 @@ from kept.core.text import (
     keyword_density,
     line_of,
     repetition,
+    section_texts,
     sections,
     words_of,
 )
@@ -106,3 +109,33 @@ def test_a_heading_above_a_deeper_one_is_not_empty():
         True,
         True,
     ]
+
+
+def test_a_section_is_all_that_stands_under_its_heading():
+    text = "# A\r\nx\r\n## B\r\n\r\ny\r\n### C\r\nz\r\n## b:\r\nagain\r\n# D\r\n"
+    assert section_texts(text, "B") == [
+        "## B\r\n\r\ny\r\n### C\r\nz\r\n",
+        "## b:\r\nagain\r\n",
+    ]
+    assert section_texts(text, "D") == ["# D\r\n"]
+    assert section_texts(text, "E") == []
+
+
+def test_a_heading_in_a_fence_or_a_comment_begins_no_section():
+    hidden = "```\n## B\n```\n<!-- a\n\f## B\n-->\n"
+    assert section_texts(f"{hidden}## B\nseen\n", "B") == ["## B\nseen\n"]
+
+
+HOSTILE = {
+    "a heading that never ends": "# a" + " " * 3000 + "x",
+    "comments that never end": "<!--\n" * 20_000,
+    "marks and spaces": "# a" + " #" * 5000 + "x",
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_no_text_holds_up_whoever_looks_for_its_headings(what: str):
+    began = time.process_time()
+    sections(HOSTILE[what])
+    section_texts(HOSTILE[what], "a")
+    assert time.process_time() - began < 1

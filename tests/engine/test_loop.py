@@ -16,6 +16,7 @@ from kept.core.edit import Append, Edit, Replace, Write
 from kept.core.event import Event, RunStopped, StepClosed, StepOpened
 from kept.core.plan import Plan
 from kept.core.proposal import Ask, Brief, Proposal
+from kept.core.protect import Region
 from kept.core.rollout import Failure, Job, Pair, Usage
 from kept.core.score import Outcome
 from kept.core.state import State
@@ -245,6 +246,60 @@ def test_a_proposal_over_the_limits_is_discarded_without_a_rollout():
     assert state.closed[0].verdict.reason == "changes 3 lines, 2 allowed"
     assert state.closed[1].verdict.reason == "changes 2 files, 1 allowed"
     assert runner.log == []
+
+
+HELD = "a seed\n<!-- keep -->\nas it is\n<!-- /keep -->\n"
+
+
+def test_a_proposal_that_touches_what_is_protected_is_discarded_without_a_rollout():
+    runner = evaluator()
+    touched = HELD.replace("as it is", "as it was")
+    steps = (
+        [Write("text", touched + GOOD)],
+        [Replace("text", "as it is", "as it was")],
+        # whole files are meant together
+        [Write("text", touched), Write("other", "also\n")],
+        [Replace("text", "as it is", "as it was"), Append("text", GOOD)],
+    )
+    region = Region("<!-- keep -->", "<!-- /keep -->")
+    rules = Rules({"text": Artifact("text", (region,)), "other": Artifact("other")})
+    seed = Candidate({"text": HELD, "other": "other\n"})
+    plan = replace(plan_of(editing(*steps), runner), rules=rules, seed=seed, width=1)
+    state = run(replace(plan, budget=Budget(max_iterations=3)))
+    assert verdicts(state) == [("discard", "protected")] * 3
+    reason = "protected in text: inside `<!-- keep -->` … `<!-- /keep -->`"
+    assert {step.verdict.reason for step in state.closed} == {reason}
+    assert runner.log == []
+
+
+def test_of_single_edits_those_that_touch_nothing_protected_are_judged():
+    region = Region("<!-- keep -->", "<!-- /keep -->")
+    step = [Replace("text", "as it is", "as it was"), Append("text", GOOD)]
+    plan = replace(
+        plan_of(editing(step), evaluator()),
+        rules=Rules({"text": Artifact("text", (region,))}),
+        seed=Candidate({"text": HELD}),
+    )
+    state = run(plan)
+    assert verdicts(state)[0] == ("keep", "judged")
+    assert state.incumbent == Candidate({"text": HELD + GOOD}).id
+    assert [report.fate for report in state.closed[0].reports] == ["protected", "applied"]
+
+
+def test_what_is_protected_stays_so_through_a_rebase():
+    region = Region("<!-- keep -->", "<!-- /keep -->")
+    steps = ([Append("text", GOOD)], [Write("text", BETTER)], [Replace("text", "as it", "as")])
+    plan = replace(
+        plan_of(editing(*steps), evaluator()),
+        rules=Rules({"text": Artifact("text", (region,))}),
+        seed=Candidate({"text": HELD}),
+        width=3,
+        budget=Budget(max_iterations=3),
+    )
+    state = run(plan)
+    assert verdicts(state) == [("keep", "judged"), *[("discard", "protected")] * 2]
+    # both were proposed for the seed, and judged on what the first left
+    assert {step.incumbent for step in state.closed[1:]} == {state.closed[0].candidate}
 
 
 def crashing(*lines: str) -> ScriptedEvaluator:

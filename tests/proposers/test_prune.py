@@ -1,13 +1,15 @@
 """Leaving something out: which stretches there are, and that each is tried once."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
-from kept.core.artifact import Artifact, Candidate, Region, Rules
+from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.edit import Append
 from kept.core.ports import Proposer
 from kept.core.proposal import Proposal, Skip
+from kept.core.protect import Region
 from kept.core.verdict import Verdict
 from kept.proposers.prune import Prune
 from kept.proposers.units import KINDS, Kind, units
@@ -65,6 +67,14 @@ def test_a_sentence_goes_with_the_space_behind_it_and_the_last_with_the_one_befo
 def test_lines_that_say_nothing_are_no_units_and_code_has_lines_only():
     assert cut_out("a.py", "# a. B.\n\nx = 1\n") == ["# a. B.\n", "x = 1\n"]
     assert cut_out("a.md", "only line") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["# a\n", "x = 1\n", "One. Two. Three.\n"])
+def test_a_long_text_is_taken_apart_in_a_moment(line: str):
+    began = time.process_time()
+    assert list(units("a.md", line * 30_000 + "end\n"))
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,6 +9,8 @@ from kept.recipes.artifact import compile_task
 from kept.recipes.measure import MAX_BYTES, MAX_FILES, digest
 from tests.spec.tasks import TASK, write_task
 
+NOTHING: set[str] = set()
+
 
 def files(folder: Path, runner: str = "true", scorer: str = "command: 'true'") -> set[str]:
     """The names of the files that a task with such commands is measured by."""
@@ -45,6 +47,60 @@ def test_what_a_command_names_is_part_of_the_measure(line: str, tmp_path: Path):
     assert files(tmp_path, runner=line) == {"score.py"}
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("python -m pkg.score", {"pkg/__init__.py", "pkg/score.py", "pkg/near.py"}),
+        ("python -mpkg.score", {"pkg/__init__.py", "pkg/score.py", "pkg/near.py"}),
+        (
+            'sh -c "python3 -m pkg.sub.deep"',
+            {"pkg/__init__.py", "pkg/sub/__init__.py", "pkg/sub/deep.py"},
+        ),
+        ("python -m pkg.sub", {"pkg/__init__.py", "pkg/sub/__init__.py", "pkg/sub/__main__.py"}),
+        ("sh run.sh", {"run.sh", "pkg/__init__.py", "pkg/near.py"}),
+        ("pytest checks.py::test_x", {"checks.py"}),
+        # words that are no files and no modules, although there is such a module
+        ("true", NOTHING),
+        ("true; echo pkg.near", NOTHING),
+    ],
+)
+def test_a_module_is_named_with_the_packages_it_is_in(line: str, found: set[str], tmp_path: Path):
+    texts = {
+        "pkg/__init__.py": "",
+        "pkg/score.py": "from . import near\n",
+        "pkg/near.py": "",
+        "pkg/sub/__init__.py": "",
+        "pkg/sub/__main__.py": "",
+        "pkg/sub/deep.py": "",
+        "run.sh": "exec python -m pkg.near\n",
+        "checks.py": "",
+        "true.py": "",
+        "echo.py": "",
+    }
+    write(tmp_path, texts)
+    assert files(tmp_path, runner=line) == found
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("#!/usr/bin/env python3\nimport near\n", {"tool", "near.py"}),
+        ("#!/usr/bin/python -u\nimport near\n", {"tool", "near.py"}),
+        ("import near\n", {"tool", "near.py"}),
+        ("#!/bin/sh\nset -e\npython near.py\n", {"tool", "near.py"}),
+        ("set -e\nif true; then python near.py; fi\n", {"tool", "near.py"}),
+        # of other languages we know nothing
+        ("#!/usr/bin/perl\nimport near;\n", {"tool"}),
+        ("\0ELF import near\n", {"tool"}),
+    ],
+)
+def test_a_script_without_a_suffix_leads_to_what_it_names(
+    script: str, found: set[str], tmp_path: Path
+):
+    write(tmp_path, {"tool": script, "near.py": ""})
+    assert files(tmp_path, runner="./tool") == found
+
+
 def test_words_are_looked_up_where_the_command_runs(tmp_path: Path):
     write(tmp_path, {"lib/score.py": "print(1)\n"})
     assert files(tmp_path, scorer="command: python score.py, cwd: lib") == {"lib/score.py"}
@@ -64,6 +120,23 @@ def test_a_python_scorer_is_its_module_and_what_that_imports(tmp_path: Path):
     write(tmp_path, texts)
     found = files(tmp_path, scorer="type: python, function: 'grade:f'")
     assert found == texts.keys() - {"idle.py"}
+
+
+def warnings(folder: Path, runner: str, more: str = "") -> tuple[str, ...]:
+    text = TASK.replace('runner: {command: "true"}', f"runner: {{command: '{runner}'}}")
+    text = text.replace('scorer: {command: "true"}', "scorer: {command: python score.py}")
+    return compile_task(write_task(folder, text + more)).warnings
+
+
+def test_what_the_runner_can_read_of_the_scorer_is_warned_of(tmp_path: Path):
+    write(tmp_path, {"score.py": "import gold, common\n", "gold.py": "", "common.py": ""})
+    write(tmp_path, {"run.py": "import common\n"})
+    told = "the runner can read what the scorer uses: {}; list it in `sandbox.hidden`"
+    assert warnings(tmp_path, "python run.py") == (told.format("`gold.py`"),)
+    assert warnings(tmp_path, "true") == (told.format("`common.py`, `gold.py`"),)
+    assert warnings(tmp_path, "python run.py", "sandbox: {hidden: [gold.py]}\n") == ()
+    # whoever names it in the runner's command means it to be seen
+    assert warnings(tmp_path, "python run.py gold.py") == ()
 
 
 def test_a_shell_script_leads_to_what_it_runs(tmp_path: Path):

@@ -150,6 +150,31 @@ def test_the_copy_guard_stands_by_default_where_there_are_cases(tmp_path: Path):
     assert plan.guards == ()
 
 
+PRUNE = """\
+artifacts: {include: [notes.txt]}
+runner: {command: "true"}
+scorer: {type: rules, rules: [{kind: tokens, name: length, max: 1000}]}
+objective: {primary_metric: length, direction: minimize}
+proposers: [{kind: prune, units: [line]}]
+budget: {max_iterations: 20}
+width: 2
+"""
+
+
+@pytest.mark.slow
+def test_removals_that_are_each_fine_do_not_empty_a_file_together(tmp_path: Path):
+    (tmp_path / "task.yaml").write_text(PRUNE)
+    (tmp_path / "notes.txt").write_text("one\ntwo\n")
+    state, best = run(tmp_path / "task.yaml")
+    first, second, *_ = state.closed
+    assert first.verdict.outcome == "keep"
+    # it was proposed beside the first, and judged on what that one left
+    assert second.incumbent == first.candidate
+    assert (second.verdict.outcome, second.verdict.code) == ("discard", "guard")
+    assert second.verdict.reason == "guard empty: nothing would be left of notes.txt"
+    assert best["notes.txt"] in ("one\n", "two\n")
+
+
 def test_a_task_without_cases_has_nothing_to_copy(tmp_path: Path):
     path = write(tmp_path, "")
     path.write_text(path.read_text().replace("cases: {file: cases.jsonl}\n", ""))

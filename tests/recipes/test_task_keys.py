@@ -95,6 +95,62 @@ def test_a_candidate_that_changes_too_many_lines_is_not_even_run(tmp_path: Path)
     assert state.spend.rollouts == 0
 
 
+@pytest.mark.slow
+def test_a_draft_that_holds_up_a_rule_crashes_and_the_run_goes_on(tmp_path: Path):
+    rule = "scorer={type: rules, timeout_seconds: 0.5, rules: [{kind: matches, pattern: '(o+)+$'}]}"
+    task = write(tmp_path, ["o" * 40 + "!\n", "foo\n"], seed="x\n")
+    state = run(task, rule).state
+    assert verdicts(state) == ["crash", "keep"]
+    assert "the rule `matches` took too long on this candidate" in state.closed[0].verdict.private
+
+
+PROTECT = """mutation:
+  protect: [{begin: "<!-- keep -->", end: "<!-- /keep -->"}, {section: Limits}]
+"""
+HELD = "good\n<!-- keep -->\nfixed\n<!-- /keep -->\n\n## Limits\n\nNever guess.\n"
+
+
+def test_what_is_protected_no_draft_changes_and_no_program(tmp_path: Path):
+    drafts = [
+        HELD.replace("fixed", "good"),
+        HELD.replace("Never", "good"),
+        "good good good\n",
+        HELD.replace("good\n", "good good\n", 1),
+    ]
+    task = write(tmp_path, drafts, PROTECT, seed=HELD)
+    both = "proposers=[{kind: variants, files: [drafts/*]}, {kind: command, command: sh edit.sh}]"
+    edit = "cd $KEPT_CANDIDATE && sed -i 's/good/& & &/; s/fixed/good good/' prompt.md"
+    (tmp_path / "edit.sh").write_text(edit)
+    folder, state = run(task, both, "budget.max_iterations=7")
+    told = [(step.turn.proposer, step.verdict.code, step.verdict.reason) for step in state.closed]
+    inside = "protected in prompt.md: inside `<!-- keep -->` … `<!-- /keep -->`"
+    limits = "protected in prompt.md: the section `Limits`"
+    assert [row[1:] for row in told if row[0] == "variants"] == [
+        ("protected", inside),
+        ("protected", limits),
+        ("protected", inside),
+        ("judged", "strictly better: `score` 1 → 2"),
+    ]
+    assert {row[1:] for row in told if row[0] == "command"} == {("protected", inside)}
+    # the seed and the one that was judged
+    assert state.spend.rollouts == 2
+    found = Run(folder)
+    assert found.best["prompt.md"] == drafts[3]
+    found.close()
+
+
+def test_a_program_that_proposes_is_told_what_is_protected(tmp_path: Path):
+    task = write(tmp_path, [], PROTECT, seed=HELD)
+    line = 'sh -c "cp $KEPT_BRIEF $KEPT_OUTPUT/why.txt; echo good >> $KEPT_CANDIDATE/prompt.md"'
+    command = f"proposers=[{{kind: command, command: '{line}'}}]"
+    state = run(task, command, "budget.max_iterations=1").state
+    assert state.closed[0].proposal is not None
+    assert (
+        '"protected": [{"begin": "<!-- keep -->", "end": "<!-- /keep -->"}, {"section": "Limits"}]'
+        in (state.closed[0].proposal.why)
+    )
+
+
 @pytest.mark.parametrize(
     ("score", "parse"),
     [

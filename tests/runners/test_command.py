@@ -9,7 +9,7 @@ from kept.core.ports import Runner
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.engine.scope import JournalScope
 from kept.runners.command import CommandRunner
-from kept.sandbox import Command
+from kept.sandbox import Command, abilities
 from kept.testing import MemoryJournal, RunnerSuite
 from kept.workspace import Scratch
 from tests.processes import is_gone, read_pid
@@ -53,6 +53,8 @@ class TestCommandRunner(RunnerSuite):
     @pytest.fixture(autouse=True)
     def _in_a_folder(self, tmp_path: Path) -> None:
         self.folder = tmp_path
+        # found out before, for it takes longer than a command to start
+        abilities()
 
     def make(self, line: str) -> Runner:
         return CommandRunner(Command(line, self.folder), Scratch())

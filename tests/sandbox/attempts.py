@@ -42,6 +42,7 @@ ATTEMPTS = {
     "deaf": "trap '' TERM INT HUP; sleep {nap}; sleep {nap}",
     "signal": "kill -SEGV $$",
     "network": "python {task}/connect.py {port}",
+    "network-of-the-host": "python -c 'import socket as s; s.socket(s.AF_VSOCK)'",
     "spin": "while :; do :; done",
 }
 # these end well, and leave nothing behind them

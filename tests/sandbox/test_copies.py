@@ -76,8 +76,11 @@ def test_a_copy_is_put_right_whatever_a_command_did_to_it(tree: Path, tmp_path: 
         (first / "added" / "more").mkdir(parents=True)
         (first / "link").unlink()
         (first / "link").symlink_to("/etc/passwd")
+        mode = first.stat().st_mode
+        first.chmod(0)
     with made.lend(View(tree), nothing) as second:
         assert second == first
+        assert second.stat().st_mode == mode
         assert seen(second) == clean
         assert not (second / "added").exists()
         assert (second / "link").readlink() == Path("run.sh")

@@ -17,7 +17,7 @@ WALLED = {**ATTEMPTS, **QUIET, **BEST}
 UNHELD = {
     *("edit-parent", "edit-outside", "write-scorer", "append-scorer", "unhide-scorer"),
     *("unhide-in-namespace", "read-holdout-by-path", "read-journal", "hard-link", "network"),
-    *("swap-candidate", "huge-memory"),
+    *("swap-candidate", "huge-memory", "network-of-the-host"),
 }
 BARE = {label: script for label, script in WALLED.items() if label not in UNHELD}
 LIMITS = ("swap-output-file", "swap-output-folder", "huge-folder", "huge-file", "huge-tree")

@@ -1,13 +1,16 @@
 import asyncio
+import importlib
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kept.core.rollout import Failure
-from kept.sandbox import Command, Exit, command, execute, running
+from kept.sandbox import Command, Exit, abilities, command, execute, running, strays
+from kept.sandbox.cgroup import Parents
 from tests.processes import is_gone, is_running, read_pid
 
 
@@ -106,6 +109,62 @@ def test_what_a_command_leaves_in_the_background_ends_with_it(tmp_path: Path):
     assert ended.ok
     assert time.monotonic() - started < 5
     assert is_gone(read_pid(tmp_path / "pid"))
+
+
+DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        with open("pid", "w") as file:
+            print(os.getpid(), file=file)
+        os.closerange(0, 1000)
+        os.execve("/bin/sleep", ["sleep", "100"], {})
+    os._exit(0)
+os.wait()
+while not os.path.exists("pid"):
+    time.sleep(0.001)
+"""
+
+
+@pytest.fixture
+def without_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    able = replace(abilities(), groups=Parents())
+    # the package has a function of the module's name
+    module = importlib.import_module("kept.sandbox.execute")
+    monkeypatch.setattr(module, "abilities", lambda: able)
+
+
+@pytest.mark.usefixtures("without_groups")
+def test_without_control_groups_a_daemon_with_an_emptied_environment_ends_too(tmp_path: Path):
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    assert run("python daemon.py", tmp_path).ok
+    assert is_gone(read_pid(tmp_path / "pid"))
+
+
+@pytest.mark.usefixtures("without_groups")
+def test_a_command_leaves_the_strays_of_others_alone(tmp_path: Path):
+    async def both() -> tuple[int, Exit | Failure]:
+        other = asyncio.create_task(execute(Command("echo $$ > pid; exec sleep 100", tmp_path), {}))
+        pid = await asyncio.to_thread(read_pid, tmp_path / "pid")
+        ended = await execute(Command("true", tmp_path), {})
+        assert is_running(pid)
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+        return pid, ended
+
+    pid, ended = asyncio.run(both())
+    assert isinstance(ended, Exit)
+    assert is_gone(pid)
+
+
+def test_the_mark_of_a_command_is_a_limit_that_no_memory_reaches(tmp_path: Path):
+    one, other = strays.limit("7.a1b2c3d4e5f6.1."), strays.limit("7.a1b2c3d4e5f6.2.")
+    elsewhere = strays.limit("7.ffffffffffff.1.")
+    assert len({one, other, elsewhere}) == 3
+    assert all(1 << 52 <= limit < 1 << 53 for limit in (one, other, elsewhere))
+    limit = run("ulimit -m", tmp_path).stdout
+    assert 1 << 52 <= int(limit) < 1 << 53
 
 
 def test_cancelling_leaves_no_process(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure
 from kept.sandbox import Command, Exit, Limits, View, abilities, running, strays, walls
+from kept.sandbox.abilities import calls_filter
 from kept.sandbox.limits import shell
 from kept.sandbox.walls import Site, walled
 from kept.workspace import Scratch, Workspace
@@ -185,6 +187,69 @@ def test_doors_of_other_programs_are_shut_with_the_network(
         assert run(Command(line, tree, 20, view=view)).ok == reached
 
 
+SOCKET = """python -c "import socket as s; s.socket(s.AF_{family}, s.SOCK_{kind})" """
+
+
+@pytest.mark.parametrize("network", ["none", "loopback"])
+def test_no_socket_leads_round_the_walls_of_the_network(network: str, tree: Path):
+    if not abilities().calls:
+        pytest.skip(f"no filter of system calls here: {abilities().why_not}")
+    view = View(tree, network=network)  # pyright: ignore[reportArgumentType] # one of its values
+    for family, kind in (("VSOCK", "STREAM"), ("PACKET", "RAW")):
+        line = SOCKET.format(family=family, kind=kind)
+        ended = run(Command(line, tree, 20, view=view))
+        assert "Address family not supported" in ended.stderr, family
+    for family, kind in (("UNIX", "STREAM"), ("INET6", "DGRAM"), ("NETLINK", "RAW")):
+        said(SOCKET.format(family=family, kind=kind), view)
+
+
+@pytest.mark.skipif(not Path("/dev/vsock").exists(), reason="this machine has no vsock at all")
+def test_with_the_network_on_every_socket_is_there(tree: Path):
+    said(SOCKET.format(family="VSOCK", kind="STREAM"), View(tree, network="on"))
+
+
+def test_a_command_cannot_make_a_namespace_in_which_it_is_root(tree: Path):
+    if not abilities().calls:
+        pytest.skip(f"no filter of system calls here: {abilities().why_not}")
+    ended = run(Command("unshare --user --map-root-user true", tree, 20, view=View(tree)))
+    assert "Operation not permitted" in ended.stderr
+
+
+TERMINAL = """
+import asyncio, sys
+from pathlib import Path
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.sandbox import Command, View
+from kept.workspace import Scratch
+
+async def main(tree):
+    with Scratch().workspace(Candidate({}), Case("a")) as made:
+        view = View(tree, walls=sys.argv[2] == "walls")
+        return await made.run(Command("exec 3<>/dev/tty && echo typed", tree, 20, view=view))
+
+open("/dev/tty").close()
+print(asyncio.run(main(Path(sys.argv[1]))).stdout or "nothing")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["walls", "none"])
+def test_a_command_has_no_terminal_to_type_into(how: str, tree: Path):
+    parent, child = pty.openpty()
+    # as from a terminal, whose owner would find what was typed there
+    words = ["setsid", "--ctty", sys.executable, "-c", TERMINAL, str(tree), how]
+    done = subprocess.run(words, stdin=child, capture_output=True, text=True, check=True)
+    os.close(parent)
+    os.close(child)
+    assert done.stdout == "nothing\n"
+
+
+def test_descriptors_of_the_walls_are_not_the_commands(tree: Path):
+    # the fourth is that of the folder which is listed
+    assert said("ls /proc/self/fd", View(tree)).split() == ["0", "1", "2", "3"]
+
+
 def test_a_command_gets_the_time_to_say_goodbye(tree: Path):
     view = View(tree)
     line = "trap 'echo bye; exit' TERM; sleep 100 & wait"
@@ -248,7 +313,7 @@ from kept.workspace import Scratch
 async def main(tree):
     with Scratch().workspace(Candidate({}), Case("a")) as made:
         view = View(tree, writable=(tree / "sub",), walls=sys.argv[2] == "walls")
-        line = "setsid sleep 73318 & touch sub/started; sleep 73318"
+        line = "setsid sleep 73318 & env -i setsid sleep 73318 & touch sub/started; sleep 73318"
         await made.run(Command(line, tree, 60, view=view))
 
 asyncio.run(main(Path(sys.argv[1])))
@@ -274,9 +339,9 @@ def test_kill_9_on_kept_takes_its_commands_with_it(how: str, tree: Path):
     while not (tree / "sub" / "started").exists():
         assert process.poll() is None
         time.sleep(0.01)
-    # the shell's own, that in a session of its own, and the words that lead to them
+    # the shell's own, those in sessions of their own, and the words that lead to them
     pids = sleepers()
-    assert len(pids) >= 2
+    assert len(pids) >= 3
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert all(is_gone(pid) for pid in pids if pid != process.pid)
@@ -306,10 +371,18 @@ def test_somebody_without_privileges_gets_the_same_walls(
         "cat new; id -u; cat secret 2>&1; echo w > w; cat w; for n in $(seq 12); do sleep 5 & done"
     )
     command = Command(line, tree, view=view, limits=Limits(processes=8))
-    words = walled(command, Site(site), 2, shell(command, count=True))
-    done = subprocess.run(
-        words, capture_output=True, text=True, check=False, user=nobody, group=nobody, cwd="/"
-    )
+    with running.Status(calls_filter(view)) as status:
+        words = walled(command, Site(site), status, shell(command, count=True))
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            check=False,
+            user=nobody,
+            group=nobody,
+            cwd="/",
+            pass_fds=status.fds,
+        )
     assert done.stdout == f"new\n{nobody}\ncat: secret: Permission denied\nw\n", done.stderr
     # what a shell ends with when it cannot fork
     assert done.returncode == 2

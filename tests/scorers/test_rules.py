@@ -1,13 +1,21 @@
 # ruff: noqa: E501 # a row of a table reads better than it wraps
 
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+
 import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.ports import Scorer
-from kept.core.rollout import Rollout
+from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
+from kept.engine.scope import JournalScope
 from kept.scorers.checks import (
     Check,
+    Format,
     Growth,
     HasSections,
     Keywords,
@@ -18,8 +26,8 @@ from kept.scorers.checks import (
     Tokens,
 )
 from kept.scorers.rules import Rule, RulesScorer, Target
-from kept.testing import ScorerSuite
-from tests.scorers.scoring import score
+from kept.testing import MemoryJournal, ScorerSuite
+from tests.scorers.scoring import CASE, EMPTY, score
 
 SEED = Candidate({"text": "one two three\n"})
 
@@ -114,3 +122,112 @@ def test_growth_is_measured_on_the_same_file_of_the_seed():
     said = score(scorer, candidate=Candidate({"a": "x " * 99, "b": "one two three"}))
     assert isinstance(said, Score)
     assert said.metrics["g"] == 1.5
+
+
+HOSTILE = "a" * 40 + "!"
+
+
+@pytest.mark.slow
+def test_a_text_that_holds_up_a_pattern_is_the_candidates_failure():
+    rules = (Rule("short", Tokens(most=3)), Rule("tail", Matches("(a+)+$")))
+    scorer = RulesScorer(rules, SEED, timeout=0.5)
+    began = time.monotonic()
+    said = score(scorer, candidate=Candidate({"a": HOSTILE}))
+    assert said == Failure(
+        "timeout", "candidate", "the rule `tail` took too long on this candidate"
+    )
+    assert time.monotonic() - began < 10
+    # and the next one is none the worse for it
+    said = score(scorer, candidate=Candidate({"a": "aaa"}))
+    assert isinstance(said, Score)
+    assert said.metrics["tail"] == 1
+    asyncio.run(scorer.close())
+
+
+@pytest.mark.slow
+def test_the_loop_goes_on_while_a_pattern_is_at_work():
+    scorer = RulesScorer((Rule("tail", Matches("(a+)+$")),), SEED, timeout=1.0)
+
+    async def both() -> int:
+        job = Job("c", "case-1", 0, "decide")
+        scope = JournalScope(MemoryJournal(), job)
+        slow = scorer.score(job, EMPTY, Candidate({"a": HOSTILE}), CASE, scope)
+        task = asyncio.ensure_future(slow)
+        ticks = 0
+        while not task.done():
+            await asyncio.sleep(0.01)
+            ticks += 1
+        await scorer.close()
+        return ticks
+
+    assert asyncio.run(both()) > 20
+
+
+@pytest.mark.slow
+def test_a_check_that_nobody_waits_for_any_more_ends_by_itself():
+    given = {"kind": "Matches", "of": ["(a+)+$"], "text": HOSTILE, "seconds": 0.1}
+    line = f"from kept.scorers.bounded_far import measure; measure({given})"
+    done = subprocess.run([sys.executable, "-c", line], check=False, timeout=60)
+    assert done.returncode == -signal.SIGXCPU
+
+
+BOMB = "a0: &a0 {k: 1}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 9)
+)
+
+
+@pytest.mark.slow
+def test_a_document_of_a_few_lines_that_unfolds_is_the_candidates_failure():
+    scorer = RulesScorer((Rule("form", Parses("yaml")),), SEED, timeout=0.5)
+    said = score(scorer, candidate=Candidate({"a": BOMB}))
+    assert said == Failure(
+        "timeout", "candidate", "the rule `form` took too long on this candidate"
+    )
+    assert isinstance(score(scorer, candidate=Candidate({"a": "k: 1\n"})), Score)
+    asyncio.run(scorer.close())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "length", "quick"),
+    [
+        ("TODO", 1_000_000, True),
+        (r"^Answer: \d+$", 4_000, True),
+        (r"^Answer: \d+$", 100_000, False),
+        (r"\d+-\d+-\d+", 50, True),
+        (r"\d+-\d+-\d+", 1_000, False),
+        ("(a+)+$", 10, False),
+        ("(?:a|b)*c", 10, False),
+        (r"(\w+) \1", 5_000, False),
+        ("a?" * 30 + "a" * 30, 30, False),
+        ("(?:ab)c(?=d)", 1_000_000, True),
+    ],
+)
+def test_only_what_can_take_long_needs_a_process(pattern: str, length: int, quick: bool):
+    assert Matches(pattern).quick("x" * length) is quick
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "quick"),
+    [
+        ("json", "[" * 100_000, True),
+        ("yaml", "a: 1\n" * 100, True),
+        ("yaml", "a: 1\n" * 1000, False),
+        ("yaml", BOMB, False),
+        ("yaml", "[" * 200, False),
+        ("toml", "a = 1\n" * 1000, False),
+    ],
+)
+def test_only_documents_that_can_take_long_need_a_process(kind: Format, text: str, quick: bool):
+    assert Parses(kind).quick(text) is quick
+
+
+SLOW = {r"\s+$": " " * 4000 + "x", ".*.*=": "a" * 260, "a+b": "a" * 4000}
+
+
+@pytest.mark.parametrize("pattern", SLOW)
+def test_what_is_taken_for_quick_is_quick_at_its_worst(pattern: str):
+    check = Matches(pattern)
+    assert check.quick(SLOW[pattern])
+    began = time.process_time()
+    check.measure(SLOW[pattern], "")
+    assert time.process_time() - began < 1

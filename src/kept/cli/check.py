@@ -55,6 +55,8 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     sizes = told["limits"]
     limits = [count(sizes[name], one) for name, one in LIMITS.items() if sizes[name]]
     yield "change", f"at most {' and '.join(limits)} a candidate" if limits else "of any size"
+    if told["protected"]:
+        yield "", f"protected: {', '.join(told['protected'])}"
     if told["guidance"]:
         yield "guidance", ", ".join(told["guidance"])
     yield "cases", _cases(told["cases"])

@@ -9,13 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """A stretch of an artifact, markers included, that no edit may touch."""
-
-    begin: str
-    end: str
+from kept.core.protect import Protected
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +18,8 @@ class Artifact:
 
     path: str
     """Relative, with forward slashes."""
-    protected: tuple[Region, ...] = ()
+    protected: tuple[Protected, ...] = ()
+    """What no edit may touch."""
     max_chars: int | None = None
 
 

@@ -53,7 +53,7 @@ class Delete(_Edit):
 
 @dataclass(frozen=True, slots=True)
 class Append(_Edit):
-    """Put `text` at the end, on a line of its own."""
+    """Put `text` at the end, on a line of its own, with the line endings that are there."""
 
     path: str
     text: str
@@ -241,8 +241,7 @@ def _resolve(
             if isinstance(splice, Splice):
                 splice = Splice(edit.path, splice.start + len(anchor), "", new)
         case Append(text=new):
-            glue = "\n" if before and not before.endswith("\n") else ""
-            splice = Splice(edit.path, len(before), "", glue + new)
+            splice = Splice(edit.path, len(before), "", _appended(before, new))
         case Write(text=new):
             splice = Splice(edit.path, 0, before, new, creates=text is None)
         case SetValue(key=key, value=value):
@@ -254,6 +253,16 @@ def _resolve(
     if isinstance(splice, Splice) and splice.removed == splice.inserted and not splice.creates:
         return EditReport(edit, "no change", "the text already reads so")
     return splice
+
+
+def _appended(before: str, text: str) -> str:
+    """What has to be put behind a text so that another follows on a line of its own."""
+    last = before.rfind("\n")
+    if last < 0:
+        return f"\n{text}" if before else text
+    ending = "\r\n" if before[:last].endswith("\r") else "\n"
+    glue = "" if last == len(before) - 1 else ending
+    return glue + text.replace("\r\n", "\n").replace("\n", ending)
 
 
 def _at_unique(edit: Edit, text: str, target: str, new: str) -> Splice | EditReport:
@@ -279,26 +288,10 @@ def _refused(edit: Edit, splice: Splice, texts: dict[str, str], rules: Rules) ->
     limit = artifact.max_chars
     if limit is not None and len(after) > max(limit, len(before)):
         return EditReport(edit, "over limit", f"{len(after)} characters, {limit} allowed")
-    for region in artifact.protected:
-        begin, end = region.begin, region.end
-        # a loose end marker protects nothing by itself, but who reads the file may stop at it
-        if before.count(end) != after.count(end) or _protected(before, begin, end) != _protected(
-            after, begin, end
-        ):
-            return EditReport(edit, "protected", f"inside `{begin}` … `{end}`")
+    for stretch in artifact.protected:
+        if stretch.touched(before, after):
+            return EditReport(edit, "protected", str(stretch))
     return None
-
-
-def _protected(text: str, begin: str, end: str) -> list[str]:
-    """Every protected stretch of a text, markers included."""
-    stretches: list[str] = []
-    at = 0
-    while (start := text.find(begin, at)) >= 0:
-        stop = text.find(end, start + len(begin))
-        # a region that never closes protects the rest of the text
-        at = len(text) if stop < 0 else stop + len(end)
-        stretches.append(text[start:at])
-    return stretches
 
 
 def _spliced(text: str, splice: Splice) -> str:

@@ -114,5 +114,19 @@ class SectionsGuard:
                 yield section
 
 
+@dataclass(frozen=True, slots=True)
+class EmptyGuard:
+    """Refuses what leaves nothing of a text."""
+
+    name: str = "empty"
+
+    def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
+        """A text that has nothing but space in it, and had something."""
+        for path in _changed(incumbent, candidate):
+            if not candidate[path].strip() and incumbent.texts.get(path, "").strip():
+                return f"nothing would be left of {path}"
+        return None
+
+
 def _changed(before: Candidate, after: Candidate) -> list[str]:
     return sorted(path for path, text in after.texts.items() if before.texts.get(path) != text)

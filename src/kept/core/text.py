@@ -18,9 +18,10 @@ _WORD = re.compile(rf"[{_SPACELESS}]|[^\W_{_SPACELESS}]+")
 # a word without end is no single token, nor are words without spaces
 _TOKEN = re.compile(rf"[{_SPACELESS}]|[^\W_{_SPACELESS}]{{1,16}}|[^\w\s]|_")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-_COMMENT = re.compile(r"^ {0,3}<!--.*?-->", re.DOTALL | re.MULTILINE)
+_COMMENT = re.compile(r"^ {0,3}<!--", re.MULTILINE)
+_SEEN = re.compile(r"\S")
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
-_ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _SPACE = re.compile(r"\s+")
 
@@ -128,7 +129,7 @@ def title_key(title: str) -> str:
 
 def sections(text: str) -> list[Section]:
     """The Markdown headings of a text; what stands in fences or comments is none."""
-    lines = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text).splitlines()
+    lines = _without_comments(text).splitlines()
     heads = _headings(lines)
     found: list[Section] = []
     for at, (line, level, title, size) in enumerate(heads):
@@ -139,6 +140,30 @@ def sections(text: str) -> list[Section]:
         deeper = following is not None and following[1] > level
         found.append(Section(level, title, not body and not deeper))
     return found
+
+
+def section_texts(text: str, title: str) -> list[str]:
+    """All that stands under a title, its heading and deeper ones included; each time it does."""
+    lines = text.splitlines(keepends=True)
+    heads = _headings(_without_comments(text).splitlines())
+    found: list[str] = []
+    for at, (line, level, other, _) in enumerate(heads):
+        if title_key(other) == title_key(title):
+            later = (heads[n] for n in range(at + 1, len(heads)) if heads[n][1] <= level)
+            end = next(later, (len(lines),))[0]
+            found.append("".join(lines[line:end]))
+    return found
+
+
+def _without_comments(text: str) -> str:
+    """A text with space in the place of comments, so that everything else stays where it is."""
+    parts: list[str] = []
+    at = 0
+    # not one expression: looking for the end of each that has none would take for ever
+    while (start := _COMMENT.search(text, at)) and (end := text.find("-->", start.end())) >= 0:
+        parts += (text[at : start.start()], _SEEN.sub(" ", text[start.start() : end + 3]))
+        at = end + 3
+    return "".join((*parts, text[at:]))
 
 
 def _headings(lines: Sequence[str]) -> list[tuple[int, int, str, int]]:
@@ -156,7 +181,8 @@ def _headings(lines: Sequence[str]) -> list[tuple[int, int, str, int]]:
         if fence:
             continue
         if atx := _ATX.match(row):
-            heads.append((number, len(atx[1]), _even(atx[2]), 1))
+            # marks at the end are decoration
+            heads.append((number, len(atx[1]), _even(atx[2].rstrip().rstrip("#")), 1))
         elif (under := _UNDERLINE.match(row)) and number and _plain(lines, number - 1):
             level = 1 if under[1][0] == "=" else 2
             heads.append((number - 1, level, _even(lines[number - 1]), 2))

@@ -20,6 +20,7 @@ VerdictCode = Literal[
     "no change",
     "duplicate",
     "stale",
+    "protected",
     "over limit",
     "guard",
     "constraint",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kept.core.artifact import Candidate
 from kept.core.asked import Asked, note_asked
-from kept.core.edit import Applied, EditReport, apply_edits, changed_lines, changed_paths
+from kept.core.edit import Applied, EditReport, Write, apply_edits, changed_lines, changed_paths
 from kept.core.grow import Seen
 from kept.core.ledger import Ledger
 from kept.core.plan import Plan
@@ -126,6 +126,10 @@ class Judge:
         """Why a candidate is not worth a rollout; None when it may be."""
         took = {n for n, report in enumerate(applied.reports) if report.fate == "applied"}
         rebased = ground.incumbent != ground.made_for
+        held = _held(applied, changed=applied.candidate.id != incumbent.id)
+        if held is not None:
+            reason = f"protected in {held.edit.path}: {held.detail}"
+            return Verdict("discard", reason, code="protected")
         if applied.candidate.id == incumbent.id:
             if rebased:
                 return Verdict("skip", "stale: an earlier step made this change", code="stale")
@@ -239,6 +243,17 @@ class Judge:
 def _standing(applied: Applied) -> int:
     """Edits whose effect is there, made by them or, of a value that was set, there already."""
     return sum(report.fate in ("applied", "no change") for report in applied.reports)
+
+
+def _held(applied: Applied, *, changed: bool) -> EditReport | None:
+    """The edit of what is protected that a proposal cannot do without.
+
+    Whoever writes whole files means them together; of single edits the others may stand alone.
+    """
+    for report in applied.reports:
+        if report.fate == "protected" and (isinstance(report.edit, Write) or not changed):
+            return report
+    return None
 
 
 def duplicate() -> Verdict:

@@ -10,7 +10,7 @@ from kept.gates.common import MIN_COVERAGE
 IDLE = 100
 """Steps in a row without anything new that mean there will be nothing."""
 
-NOTHING_NEW = ("nothing proposed", "duplicate", "no edits", "no change")
+NOTHING_NEW = ("nothing proposed", "duplicate", "no edits", "no change", "protected")
 
 _UNMEASURED = (*NOTHING_NEW, "note", "stale", "over limit", "guard", "proposer failed")
 """Codes of steps that no rollout was made for."""

@@ -4,11 +4,12 @@ Holds what a proposer may know and nothing else: no holdout case, no path, no ti
 brief is the same text in every sitting.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from kept.core.pool import strongest
 from kept.core.proposal import Brief, ClosedStep, Proposal
+from kept.core.protect import Heading, Region
 
 RECENT = 20
 """Closed steps that are told, the last ones."""
@@ -31,6 +32,7 @@ def plain_brief(brief: Brief, recent: int = RECENT) -> Mapping[str, object]:
         "incumbent": {"id": brief.incumbent.id, "files": dict(brief.incumbent.texts)},
         "may_change": sorted(brief.rules.artifacts),
         "may_create": list(brief.rules.new_files),
+        "protected": list(_protected(brief)),
         "max_files": brief.rules.max_files,
         "max_changed_lines": brief.rules.max_changed_lines,
         "train": [{"id": case.id, "data": case.data} for case in brief.train],
@@ -56,6 +58,17 @@ def _pool(brief: Brief) -> list[Mapping[str, object]]:
         }
         for miss in brief.pool
     ]
+
+
+def _protected(brief: Brief) -> Iterator[Mapping[str, str]]:
+    """What no edit may touch, in whichever artifact it stands; as a spec says it."""
+    rows = (artifact.protected for artifact in brief.rules.artifacts.values())
+    for one in dict.fromkeys(one for row in rows for one in row):
+        match one:
+            case Region(begin, end):
+                yield {"begin": begin, "end": end}
+            case Heading(title):
+                yield {"section": title}
 
 
 def _step(step: ClosedStep) -> Mapping[str, object]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE
-from kept.core.edit import Edit, Write
+from kept.core.edit import Edit, Write, apply_edits
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Rollout
@@ -61,7 +61,7 @@ class CommandProposer:
         changed = _changed(brief.incumbent, ran.files)
         if isinstance(changed, Failure):
             return changed
-        edits = tuple(_edits(brief.incumbent, changed))
+        edits = tuple(_edits(brief, changed))
         if not edits:
             return Skip(_last_line(ran.output) or "the command changed nothing")
         why = ran.files.get(WHY, b"").decode("utf-8", "replace").strip()
@@ -119,13 +119,16 @@ def _changed(incumbent: Candidate, files: Mapping[str, bytes]) -> Mapping[str, s
     return texts
 
 
-def _edits(incumbent: Candidate, changed: Mapping[str, str]) -> Iterator[Edit]:
+def _edits(brief: Brief, changed: Mapping[str, str]) -> Iterator[Edit]:
     for path, text in sorted(changed.items()):
-        before = incumbent.texts.get(path)
-        if before is None:
-            # outside the rules it is reported as such, like any other edit
-            yield Write(path, text)
-        elif before != text:
+        before = brief.incumbent.texts.get(path)
+        if before == text:
+            continue
+        whole = Write(path, text)
+        # what is refused is refused as a whole: half of what a program did is not what it meant
+        if before is None or not apply_edits(brief.incumbent, (whole,), brief.rules).complete:
+            yield whole
+        else:
             yield from edits_between(path, before, text)
 
 

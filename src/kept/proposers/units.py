@@ -25,17 +25,37 @@ class Unit(NamedTuple):
 
 def units(path: str, text: str, kinds: Sequence[Kind] = KINDS) -> Iterator[Unit]:
     """Every unit of a text; of those that leave the same text behind, the first."""
-    seen: set[int] = set()
+    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+    seen: set[tuple[int, int]] = set()
+    known: dict[tuple[int, int], int] = {}
     finders = {"section": _sections, "line": _lines, "sentence": _sentences}
     for kind in kinds:
         if kind != "line" and not _is_prose(path):
             continue
         for start, end in finders[kind](text):
-            left_over = text[:start] + text[end:]
-            # hashes only: a long text without each of its lines would fill the memory
-            if text[start:end].strip() and left_over.strip() and hash(left_over) not in seen:
-                seen.add(hash(left_over))
+            # what says nothing, and what is all there is, is none
+            if not text[start:end].strip() or (first >= start and end >= last):
+                continue
+            place = (_leftmost(text, start, end, known), end - start)
+            if place not in seen:
+                seen.add(place)
                 yield Unit(kind, start, end)
+
+
+def _leftmost(text: str, start: int, end: int, known: dict[tuple[int, int], int]) -> int:
+    """The first place of a stretch of this length that leaves the same text behind.
+
+    Two of them do just when one can be moved to the other character by character. Comparing what
+    they leave would take the square of the length of a text.
+    """
+    size, at = end - start, start
+    while at and text[at - 1] == text[at - 1 + size]:
+        at -= 1
+        if (at, size) in known:
+            at = known[at, size]
+            break
+    known[start, size] = at
+    return at
 
 
 def _is_prose(path: str) -> bool:
@@ -64,9 +84,13 @@ def _sections(text: str) -> Iterator[tuple[int, int]]:
         for at, row, code in _rows(text)
         if not code and (found := _HEADING.match(row))
     ]
-    for n, (start, depth) in enumerate(headings):
-        later = (at for at, other in headings[n + 1 :] if other <= depth)
-        yield start, next(later, len(text))
+    ends = dict.fromkeys((at for at, _ in headings), len(text))
+    open_: list[tuple[int, int]] = []
+    for at, depth in headings:
+        while open_ and open_[-1][1] >= depth:
+            ends[open_.pop()[0]] = at
+        open_.append((at, depth))
+    yield from ends.items()
 
 
 def _lines(text: str) -> Iterator[tuple[int, int]]:

@@ -21,7 +21,9 @@ from kept.recipes import Compiled
 from kept.recipes.confine import confine, modes
 from kept.recipes.guards import make_guards
 from kept.recipes.identity import inputs_of
+from kept.recipes.measure import exposed
 from kept.recipes.proposing import Tools
+from kept.recipes.protecting import make_protected
 from kept.recipes.racing import with_race
 from kept.recipes.reading import read_files
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
@@ -54,6 +56,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         task.runner.env,
     )
     seed = Candidate(files.texts)
+    protected = make_protected(task.mutation.protect)
     metric = task.objective.primary_metric
     scoring = Scoring(source.folder, seed, metric, scratch, confined.scorer)
     proposers = files.proposing.make(Tools(scratch, confined.runner))
@@ -63,7 +66,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         recipe="artifact",
         seed=seed,
         rules=Rules(
-            {name: Artifact(name) for name in files.editable},
+            {name: Artifact(name, protected) for name in files.editable},
             max_files=task.artifacts.max_files_per_iteration,
             max_changed_lines=task.mutation.max_changed_lines,
         ),
@@ -81,7 +84,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         proposers=proposers,
         schedule=RoundRobin(tuple(proposer.name for proposer in proposers)),
         gate=PRESETS[task.race or "balanced"] if task.gate == "race" else Strict(),
-        guards=make_guards(task.guards, files.cases, demos="demos" in files.proposing.kinds),
+        guards=make_guards(task.guards, files.cases, files.proposing.kinds),
         budget=_budget(task),
         worst_usd=task.budget.usd_per_rollout or 0.0,
         workers=workers,
@@ -103,8 +106,13 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
     )
     plan = replace(plan, width=task.width or enough_steps(plan))
     few = too_few(files.cases)
-    warnings = (*([few] if few else []), *overlap_warnings(files.cases), *confined.warnings())
-    return Compiled(with_race(plan), warnings)
+    told = (
+        *([few] if few else []),
+        *overlap_warnings(files.cases),
+        *confined.warnings(),
+        *exposed(source, task, files.texts, confined.inside.hidden),
+    )
+    return Compiled(with_race(plan), told)
 
 
 def _objective(task: TaskSpec) -> Objective:

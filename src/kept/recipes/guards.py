@@ -1,10 +1,10 @@
 """From what a task says about guards to guards."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from kept.core.case import Cases
 from kept.core.copying import copy_guard
-from kept.core.guard import LengthGuard, SectionsGuard, StuffingGuard
+from kept.core.guard import EmptyGuard, LengthGuard, SectionsGuard, StuffingGuard
 from kept.core.ports import Guard
 from kept.core.text import sections, title_key
 from kept.spec.guards import GuardsSpec, LengthGuardSpec, SectionsGuardSpec
@@ -12,12 +12,15 @@ from kept.spec.load import section
 from kept.spec.source import Source
 
 
-def make_guards(spec: GuardsSpec, cases: Cases, *, demos: bool = False) -> tuple[Guard, ...]:
-    """The guards of a task; `demos` says whether putting train cases into the text is its point."""
-    return tuple(_guards(spec, cases, demos))
+def make_guards(spec: GuardsSpec, cases: Cases, kinds: Collection[str]) -> tuple[Guard, ...]:
+    """The guards of a task; some depend on the kinds of its proposers."""
+    return tuple(_guards(spec, cases, kinds))
 
 
-def _guards(spec: GuardsSpec, cases: Cases, demos: bool) -> Iterator[Guard]:
+def _guards(spec: GuardsSpec, cases: Cases, kinds: Collection[str]) -> Iterator[Guard]:
+    if "prune" in kinds:
+        # two removals that are each fine leave nothing when one is rebased onto the other
+        yield EmptyGuard()
     if spec.length is not None:
         yield _length(spec.length)
     if spec.stuffing is not None:
@@ -27,7 +30,8 @@ def _guards(spec: GuardsSpec, cases: Cases, demos: bool) -> Iterator[Guard]:
         yield SectionsGuard(None if keep == "all" else keep, spec.sections.max_level)
     if spec.copied is not None and not cases.implicit:
         said = spec.copied.allow_train
-        yield copy_guard(cases, allow_train=demos if said is None else said)
+        # putting train cases into the text is what `demos` is for
+        yield copy_guard(cases, allow_train="demos" in kinds if said is None else said)
 
 
 def _length(spec: LengthGuardSpec) -> LengthGuard:

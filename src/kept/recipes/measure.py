@@ -1,18 +1,19 @@
 """The files that a task's measure is made of, by their hashes: a resume compares them.
 
 They are what the runner and the scorer name, and what those files name in turn: the imports of a
-Python file, the words of a shell script. Not among them are files that a run may change, and those
-whose meaning is compared already.
+Python file, the words of a shell script; one without a suffix is known by its first line. Not among
+them are files that a run may change, and those whose meaning is compared already.
 """
 
 import ast
 import hashlib
 import os
+import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from kept.recipes.naming import cwds, looked_up, named, words
+from kept.recipes.naming import cwds, looked_up, modules, named, words
 from kept.recipes.scorers import named_in
 from kept.spec.globs import NEVER, UNLESS_NAMED
 from kept.spec.source import Source
@@ -27,19 +28,47 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_SCRIPT = 1024 * 1024
 """Bytes of a text that somebody wrote and that may name other files."""
 
+MAX_NAMED = 5
+"""Files that a warning names."""
+
 SHELL = (".sh", ".bash")
 
 
 def measure_files(source: Source, task: TaskSpec, artifacts: Collection[str]) -> dict[str, str]:
     """A hash of each file that scores depend on, by its name in the task's folder."""
     tree = source.folder.resolve()
-    places = (task.runner.cwd, *cwds(task.scorer.model_dump()))
-    bases = tuple(dict.fromkeys((tree, *((tree / place).resolve() for place in places))))
     apart = _apart(source, task, artifacts)
-    lines = (task.runner.command, *named_in(task.scorer))
-    found = sorted(_reached(tree, bases, named(bases, lines)))
+    found = sorted(_made_of(tree, task, (task.runner.command, *named_in(task.scorer))))
     files = (path for path in found if not any(path.is_relative_to(other) for other in apart))
     return {f"`{_name(path, tree)}`": digest(path) for path in files}
+
+
+def exposed(
+    source: Source, task: TaskSpec, artifacts: Collection[str], hidden: Collection[Path]
+) -> tuple[str, ...]:
+    """What to be warned of: files of the scorer alone that the runner can read all the same."""
+    tree = source.folder.resolve()
+    scorer = _made_of(tree, task, named_in(task.scorer))
+    shared = _made_of(tree, task, (task.runner.command,))
+    apart = (*_apart(source, task, artifacts), *hidden)
+    seen = sorted(
+        f"`{_name(path, tree)}`"
+        for path in scorer - shared
+        if path.is_relative_to(tree) and not any(path.is_relative_to(other) for other in apart)
+    )
+    if not seen:
+        return ()
+    more = f" and {len(seen) - MAX_NAMED} more" if len(seen) > MAX_NAMED else ""
+    told = f"{', '.join(seen[:MAX_NAMED])}{more}"
+    return (f"the runner can read what the scorer uses: {told}; list it in `sandbox.hidden`",)
+
+
+def _made_of(tree: Path, task: TaskSpec, lines: Collection[str]) -> set[Path]:
+    """The files that commands name, and those that these lead to."""
+    places = (task.runner.cwd, *cwds(task.scorer.model_dump()))
+    bases = tuple(dict.fromkeys((tree, *((tree / place).resolve() for place in places))))
+    packages = {path for line in lines for name in modules(line) for path in _modules(bases, name)}
+    return _reached(tree, bases, named(bases, lines) | packages)
 
 
 def digest(path: Path) -> str:
@@ -103,7 +132,7 @@ def _is_written(path: Path) -> bool:
 
 def _leads_to(tree: Path, bases: tuple[Path, ...], path: Path) -> Iterator[Path]:
     """The files of the task that a script names."""
-    if path.suffix not in (".py", *SHELL) or path.stat().st_size > MAX_SCRIPT:
+    if path.suffix not in ("", ".py", *SHELL) or path.stat().st_size > MAX_SCRIPT:
         return
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -111,25 +140,42 @@ def _leads_to(tree: Path, bases: tuple[Path, ...], path: Path) -> Iterator[Path]
         return
     # where a script stands is where Python looks for its imports
     around = (path.parent, *bases)
-    found = _imports(around, path, text) if path.suffix == ".py" else _words(around, text)
+    parsed = _parsed(text) if _may_be(path, text, ".py") else None
+    found = _imports(around, path, parsed) if parsed else iter(())
+    if parsed is None and _may_be(path, text, *SHELL):
+        found = _words(around, text)
     yield from (other for other in found if other.is_relative_to(tree))
 
 
-def _words(around: tuple[Path, ...], text: str) -> set[Path]:
-    # most words of a script are no files, and a file may come to be called `done`
-    likely = (word for line in text.splitlines() for word in words(line) if "." in word)
-    # a folder that a script mentions may be one that it makes, or fills
-    return {path for path in looked_up(around, likely) if path.is_file()}
+def _may_be(path: Path, text: str, *suffixes: str) -> bool:
+    """Whether a script is of a language, by its suffix or else by its first line."""
+    if path.suffix or not text.startswith("#!"):
+        return path.suffix in ("", *suffixes)
+    program = re.split(r"[\s/]+", text.partition("\n")[0])
+    known = ("python", "pypy") if ".py" in suffixes else ("sh", "bash", "dash", "zsh", "ksh")
+    return any(re.fullmatch(rf"(?:{'|'.join(known)})[\d.]*", word) for word in program)
 
 
-def _imports(around: tuple[Path, ...], path: Path, text: str) -> Iterator[Path]:
-    """The modules that a Python file imports, as far as they are files near it."""
+def _words(around: tuple[Path, ...], text: str) -> Iterator[Path]:
+    for line in text.splitlines():
+        # most words of a script are no files, and a file may come to be called `done`
+        likely = (word for word in words(line) if "." in word)
+        # a folder that a script mentions may be one that it makes, or fills
+        yield from (path for path in looked_up(around, likely) if path.is_file())
+        yield from (path for name in modules(line) for path in _modules(around, name))
+
+
+def _parsed(text: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            parsed = ast.parse(text)
+            return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
+        return None
+
+
+def _imports(around: tuple[Path, ...], path: Path, parsed: ast.Module) -> Iterator[Path]:
+    """The modules that a Python file imports, as far as they are files near it."""
     for node in ast.walk(parsed):
         if isinstance(node, ast.Import):
             for alias in node.names:

@@ -1,18 +1,29 @@
 """Which files the command lines of a task name.
 
 A word is looked up in the task's folder and where the command runs. It may be a command line in
-itself, as in `sh -c "python score.py"`, and a file may stand behind `=`: `--rubric=rubric.md`.
+itself, as in `sh -c "python score.py"`. A file may stand behind `=`, as in `--rubric=rubric.md`, or
+before `::`, as pytest has it; a module stands behind `-m` or before `:function`.
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import cast
 
+_DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_MODULE = re.compile(rf"(?:-m)?({_DOTTED})")
+_FUNCTION = re.compile(rf"({_DOTTED}):[\w.]+")
+
 
 def named(bases: Iterable[Path], lines: Iterable[str]) -> set[Path]:
-    """The files and folders that are words of command lines, links followed."""
-    return looked_up(bases, (word for line in lines for word in words(line)))
+    """The files and folders that are words of command lines, and modules; links followed."""
+    folders, given = tuple(bases), tuple(lines)
+    paths = [word for line in given for word in words(line)]
+    for name in (name for line in given for name in modules(line)):
+        path = name.replace(".", "/")
+        paths += (f"{path}.py", f"{path}/__init__.py", f"{path}/__main__.py")
+    return looked_up(folders, paths)
 
 
 def looked_up(bases: Iterable[Path], given: Iterable[str]) -> set[Path]:
@@ -29,6 +40,21 @@ def words(line: str) -> Iterator[str]:
             yield from words(word)
         elif "=" in word:
             yield word.rpartition("=")[2]
+        elif "::" in word:
+            yield word.partition("::")[0]
+
+
+def modules(line: str) -> Iterator[str]:
+    """The Python modules that a command line names."""
+    before = ""
+    for word in _split(line):
+        if any(c.isspace() for c in word):
+            yield from modules(word)
+        elif before == "-m" or word.startswith("-m"):
+            yield from (found[1] for found in (_MODULE.fullmatch(word),) if found)
+        elif function := _FUNCTION.fullmatch(word):
+            yield function[1]
+        before = word
 
 
 def cwds(said: object) -> Iterator[str]:
@@ -55,11 +81,10 @@ def _split(line: str) -> list[str]:
 
 
 def _meant(bases: Iterable[Path], word: str) -> Iterator[Path]:
-    """The file that a word of a command is, or the module that `package.module:name` is in."""
+    """The file or folder that a word is."""
     if not word:
         return  # it would be the folder itself
-    module = word.partition(":")[0].replace(".", "/")
-    for path in (base / name for base in bases for name in (word, f"{module}.py")):
+    for path in (base / word for base in bases):
         try:
             if path.exists():
                 yield path.resolve()

@@ -33,6 +33,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
             "files": plan.rules.max_files,
             "changed_lines": plan.rules.max_changed_lines,
         },
+        "protected": sorted({str(p) for a in plan.rules.artifacts.values() for p in a.protected}),
         "guidance": sorted(plan.guidance),
         "cases": None
         if cases.implicit

@@ -12,6 +12,7 @@ from kept.recipes.confine import check_sandbox
 from kept.recipes.editing import check_proposers
 from kept.recipes.guards import check_guards
 from kept.recipes.proposing import Proposing, read_proposers
+from kept.recipes.protecting import check_protected
 from kept.recipes.scorers import check_scorer
 from kept.recipes.scripts import check_script
 from kept.spec.cases import read_cases
@@ -43,6 +44,7 @@ def read_files(source: Source) -> TaskFiles:
     if texts and not editable:
         message = "leaves no artifact to edit"
         source.report(("mutation", "allowed_file_types"), message, f"there are {', '.join(texts)}")
+    check_protected(source, mutation.protect, editable)
     check_outputs(source, texts)
     check_proposers(source)
     check_folder(source, ("runner", "cwd"))

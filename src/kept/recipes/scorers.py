@@ -66,7 +66,7 @@ def _make(spec: ScorerSpec, kit: Scoring, metric: str) -> Scorer:
             passed_on = kit.hold(Command("true", kit.folder)).passed_on
             return PythonScorer(_function(spec, kit.folder, passed_on), metric)
         case RulesScorerSpec():
-            return RulesScorer(tuple(_rules(spec)), kit.seed)
+            return RulesScorer(tuple(_rules(spec)), kit.seed, spec.timeout_seconds)
         case CompositeScorerSpec():
             parts = (
                 Part(
@@ -127,7 +127,7 @@ def scorer_seconds(spec: ScorerSpec) -> float:
     limited = [
         leaf.timeout_seconds
         for _, leaf in _leaves(spec, ())
-        if isinstance(leaf, CommandScorerSpec | PythonScorerSpec)
+        if isinstance(leaf, CommandScorerSpec | PythonScorerSpec | RulesScorerSpec)
     ]
     return max(limited, default=0.0)
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Collection, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +33,10 @@ class _Mark(NamedTuple):
     size: int
     changed: int
     inode: int
+
+
+_Marks = dict[str, _Mark]
+"""Of what is in one folder, by name."""
 
 
 class Copies:
@@ -70,8 +74,9 @@ class _Copy:
         self._tree = view.tree
         self._hidden = view.hidden
         self._linked = view.writable
-        self._marks: dict[str, _Mark] = {}
+        self._marks: dict[str, _Marks] = {"": {}}
         folder.mkdir(parents=True)
+        self._mode = folder.stat().st_mode
         for name in self._names():
             self._fetch(name)
 
@@ -87,32 +92,33 @@ class _Copy:
 
     def restore(self) -> None:
         """Make it what the tree was, whatever a command did to it."""
-        missing = dict(self._marks)
-        for name, entry in list(self._found()):
-            wanted = missing.pop(name, None)
-            with suppress(FileNotFoundError):
-                if wanted is None:
-                    _remove(self.folder / name)
-                elif not _same(_mark(entry.stat(follow_symlinks=False)), wanted):
-                    missing[name] = wanted
-        for name in sorted(missing):
-            _remove(self.folder / name, only_if_not=missing[name].mode)
-            self._fetch(name)
+        self.folder.chmod(stat.S_IMODE(self._mode))
+        self._restore("")
 
-    def _found(self, below: str = "") -> Iterator[tuple[str, "os.DirEntry[str]"]]:
-        """What is there now, of whatever name; folders that a command made as a whole.
+    def _restore(self, below: str) -> None:
+        """Put one folder right, and then those that belong in it.
 
-        Those may be deeper than we can go. What is left out of a copy is looked at all the same: a
-        `__pycache__` of one candidate would be taken for that of the next.
+        Goes through every file after every command, so it does as little as it can for each. What
+        was left out of the copy is looked at all the same: a `__pycache__` of one candidate would
+        be taken for that of the next.
         """
-        if below:
-            # a command may have taken away our right to look
-            (self.folder / below).chmod(stat.S_IMODE(self._marks[below].mode))
-        for name, entry in _listed(self.folder, below):
-            yield name, entry
-            known = self._marks.get(name)
-            if known and stat.S_ISDIR(known.mode) and entry.is_dir(follow_symlinks=False):
-                yield from self._found(name)
+        marks = self._marks[below]
+        wrong, strange = dict(marks), list[str]()
+        with os.scandir(self.folder / below) as entries:
+            for entry in entries:
+                mark = marks.get(entry.name)
+                if mark is None:
+                    strange.append(entry.path)
+                elif _same(entry, mark):
+                    del wrong[entry.name]
+        for path in strange:
+            _remove(Path(path))
+        for name in sorted(wrong):
+            _remove(self.folder / below / name, only_if_not=wrong[name].mode)
+            self._fetch(_join(below, name))
+        for name, mark in list(marks.items()):
+            if stat.S_ISDIR(mark.mode):
+                self._restore(_join(below, name))
 
     def _fetch(self, name: str) -> None:
         """Copy one file, link or folder of the tree."""
@@ -127,7 +133,10 @@ class _Copy:
             target.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
         else:
             shutil.copy2(source, target)
-        self._marks[name] = _mark(target.lstat())
+        above, _, last = name.rpartition("/")
+        mark = self._marks[above][last] = _mark(target.lstat())
+        if stat.S_ISDIR(mark.mode):
+            self._marks.setdefault(name, {})
 
     def _names(self) -> Iterator[str]:
         linked = {str(path) for path in self._linked}
@@ -157,16 +166,27 @@ def _walk(
 def _listed(folder: Path, below: str) -> list[tuple[str, "os.DirEntry[str]"]]:
     with os.scandir(folder / below) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
-    return [(f"{below}/{entry.name}" if below else entry.name, entry) for entry in found]
+    return [(_join(below, entry.name), entry) for entry in found]
+
+
+def _join(below: str, name: str) -> str:
+    return f"{below}/{name}" if below else name
 
 
 def _mark(found: os.stat_result) -> _Mark:
     return _Mark(found.st_mode, found.st_size, found.st_ctime_ns, found.st_ino)
 
 
-def _same(now: _Mark, wanted: _Mark) -> bool:
+def _same(entry: "os.DirEntry[str]", mark: _Mark) -> bool:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    mode, size, changed, inode = mark
+    if found.st_ctime_ns == changed and found.st_ino == inode:
+        return found.st_size == size
     # a folder changes with what is in it
-    return now.mode == wanted.mode if stat.S_ISDIR(wanted.mode) else now == wanted
+    return stat.S_ISDIR(mode) and found.st_mode == mode
 
 
 def _remove(path: Path, only_if_not: int | None = None) -> None:

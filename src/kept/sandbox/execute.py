@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kept.core.rollout import Failure
 from kept.sandbox import cgroup, strays, warden
-from kept.sandbox.abilities import abilities
+from kept.sandbox.abilities import abilities, calls_filter
 from kept.sandbox.command import Command, Exit
 from kept.sandbox.fill import Filled
 from kept.sandbox.limits import shell
@@ -36,8 +36,8 @@ async def execute(
         try:
             groups = open_.enter_context(cgroup.groups(abilities().groups, command.limits))
             out, err = open_.enter_context(Tail()), open_.enter_context(Tail())
-            status = open_.enter_context(Status()) if site else None
-            words = _words(command, site, status, groups)
+            status = open_.enter_context(Status(_calls(command))) if site else None
+            words = _words(command, site, status, groups, mark)
             environment = _environment(command, {**variables, strays.MARK: mark}, site)
             cwd = Path("/") if site else command.cwd
             running = Running(words, cwd, environment, (out.writer, err.writer), status)
@@ -68,13 +68,21 @@ def _on_disk(variables: Mapping[str, str], site: Site | None) -> dict[str, Path]
 
 
 def _words(
-    command: Command, site: Site | None, status: Status | None, groups: tuple[Path, ...]
+    command: Command,
+    site: Site | None,
+    status: Status | None,
+    groups: tuple[Path, ...],
+    mark: str,
 ) -> list[str]:
     if site is None or status is None:
-        return shell(command, groups=groups)
+        return shell(command, groups=groups, mark=mark)
     # the shell's limit on processes holds for everyone but root
     inner = shell(command, count=os.geteuid() != 0)
-    return walled(command, replace(site, groups=groups), status.writer, inner)
+    return walled(command, replace(site, groups=groups), status, inner)
+
+
+def _calls(command: Command) -> bytes:
+    return calls_filter(command.view) if command.view and abilities().calls else b""
 
 
 def _environment(

@@ -10,6 +10,7 @@ from math import ceil
 from pathlib import Path
 from shlex import quote
 
+from kept.sandbox import strays
 from kept.sandbox.command import Command, Limits
 
 _BLOCK = 512
@@ -22,13 +23,16 @@ FIRST_TO_GO = 1000
 """For whom a machine without memory ends first: a command, rather than Kept or a neighbour."""
 
 
-def shell(command: Command, *, groups: Iterable[Path] = (), count: bool = False) -> list[str]:
-    """The command, behind its limits and in its control groups.
+def shell(
+    command: Command, *, groups: Iterable[Path] = (), mark: str = "", count: bool = False
+) -> list[str]:
+    """The command, behind its limits and in its control groups, with the mark of its strays.
 
     Without a group the limit on processes is the user's, everything else of theirs included,
     unless the command is alone in a user namespace: only then may it be set, by `count`.
     """
     words = [f"echo $$ > {quote(str(group))}/cgroup.procs" for group in groups]
+    words += [f"ulimit -m {strays.limit(mark)}"] if mark else []
     words.append(f"echo {FIRST_TO_GO} > /proc/self/oom_score_adj")
     words += _words(command.limits, command.timeout)
     if count and (most := command.limits.processes) is not None:

@@ -25,14 +25,16 @@ _DEATH = 10.0
 
 
 class Status:
-    """What bwrap tells about the command inside, through a pipe that the command does not have."""
+    """What bwrap is told, and tells of the command inside: by pipes that the command has not."""
 
-    __slots__ = ("_reader", "_told", "writer")
+    __slots__ = ("_reader", "_told", "calls", "writer")
 
-    def __init__(self) -> None:
+    def __init__(self, calls: bytes = b"") -> None:
+        """Without a filter of system calls, bwrap gets none."""
         self._reader, self.writer = os.pipe()
         os.set_blocking(self._reader, False)
         self._told = b""
+        self.calls = _written(calls) if calls else None
 
     def __enter__(self) -> "Status":
         return self
@@ -40,8 +42,14 @@ class Status:
     def __exit__(self, *error: object) -> None:
         self._read()
         os.close(self._reader)
-        os.close(self.writer)
+        for fd in self.fds:
+            os.close(fd)
         self._reader = -1
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """What bwrap has to have open."""
+        return (self.writer,) if self.calls is None else (self.writer, self.calls)
 
     @property
     def init(self) -> int | None:
@@ -88,7 +96,7 @@ class Running:
             stdin=subprocess.DEVNULL,
             stdout=writers[0],
             stderr=writers[1],
-            pass_fds=(status.writer,) if status else (),
+            pass_fds=status.fds if status else (),
             start_new_session=True,
         )
 
@@ -150,6 +158,14 @@ class Running:
     def _signal_group(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
+
+
+def _written(data: bytes) -> int:
+    """The end of a pipe that holds some bytes, few enough for it, and no more."""
+    reader, writer = os.pipe()
+    os.write(writer, data)
+    os.close(writer)
+    return reader
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -20,5 +20,5 @@ _PLACES = """
 
 
 def secrets(home: Path) -> Iterator[Path]:
-    """The places below a home."""
-    return (home / place for place in _PLACES.split())
+    """The places below a home that are there: most are not, and each would take its time."""
+    return (path for place in _PLACES.split() if (path := home / place).exists())

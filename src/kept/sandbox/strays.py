@@ -1,11 +1,14 @@
-"""Processes that left the group of their command, found by a mark in their environment.
+"""Processes that left the group of their command, found by two marks that they inherit.
 
-Works without any privilege, and against everything but a process that empties its environment.
-Needs /proc; elsewhere nothing is found. Imports little, for it is also a script that `warden`
-keeps running.
+One is a variable. The other is a limit, which stays with a process that empties its environment:
+on resident memory, which Linux has not enforced since 2.4, and so large that nobody who asks for it
+minds. Works without any privilege, and against everything but a process that means to get away:
+that can change its limits. Needs /proc; elsewhere nothing is found. Imports little, for it is also
+a script that `warden` keeps running.
 """
 
 import os
+import resource
 import signal
 import sys
 import time
@@ -14,6 +17,15 @@ from pathlib import Path
 
 MARK = "KEPT_SANDBOX"
 """The variable that every command is started with."""
+
+_LEAST = 1 << 52
+"""KiB of the smallest limit that is a mark."""
+
+_COMMANDS = 1 << 24
+"""Limits for the commands of one process."""
+
+_DIGITS = 7
+"""Of the random part of a mark that tell processes apart; with more, a limit would be too large."""
 
 _ROUNDS = 50
 """A process that forks faster than we look is not chased for ever."""
@@ -34,9 +46,29 @@ def kill_strays(mark: str) -> None:
 
 def find(mark: str) -> list[int]:
     """The living processes that have the mark."""
-    wanted = f"{MARK}={mark}".encode()
+    wanted, limits = f"{MARK}={mark}".encode(), _limits(mark)
     me = os.getpid()
-    return [pid for pid in _pids() if pid != me and wanted in _environment(pid)]
+    return [
+        pid
+        for pid in _pids()
+        if pid != me and (_limit(pid) in limits or wanted in _environment(pid))
+    ]
+
+
+def limit(mark: str) -> int:
+    """KiB of resident memory that a command with this mark gets as its limit."""
+    return _limits(mark)[0]
+
+
+def _limits(mark: str) -> range:
+    """The limits of what has a mark: one of a command, many of what all commands begin with."""
+    _, ours, number, *_ = f"{mark}..".split(".")
+    if not ours:
+        return range(0)
+    first = _LEAST + int(ours[:_DIGITS], 16) * _COMMANDS
+    if not number:
+        return range(first, first + _COMMANDS)
+    return range(first + int(number) % _COMMANDS, first + int(number) % _COMMANDS + 1)
 
 
 def descendants(pid: int) -> list[int]:
@@ -69,6 +101,14 @@ def _pids() -> list[int]:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 # a Path for each would take longer than all the rest
     except OSError:
         return []
+
+
+def _limit(pid: int) -> int:
+    # refused for other users' processes, and impossible for the dead
+    try:
+        return resource.prlimit(pid, resource.RLIMIT_RSS)[0] // 1024
+    except OSError:
+        return 0
 
 
 def _environment(pid: int) -> bytes:

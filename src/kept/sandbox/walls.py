@@ -4,7 +4,8 @@ Inside, the file system is ours read-only, except for
     the tree             at its own path, the candidate's files laid over it, its changes discarded
     /run/kept            candidate, case.json, output, home
     /tmp, /var/tmp       empty, private
-and without what is hidden. There are no other processes and no capabilities. The overlay is mounted
+and without what is hidden. There are no other processes and no capabilities, and system calls that
+lead round all this are refused. The overlay is mounted
 before bwrap starts, in a mount namespace of its own, because Debian's bwrap has no option for it.
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from kept.sandbox.command import Command, View
 from kept.sandbox.limits import FIRST_TO_GO
+from kept.sandbox.running import Status
 from kept.sandbox.secrets import secrets
 from kept.sandbox.sockets import named_sockets
 
@@ -62,8 +64,8 @@ class Site:
     """The control groups to enter."""
 
 
-def walled(command: Command, site: Site, status: int, inner: list[str]) -> list[str]:
-    """The words that run a command between walls; bwrap tells its fate on a descriptor."""
+def walled(command: Command, site: Site, status: Status, inner: list[str]) -> list[str]:
+    """The words that run a command between walls."""
     view = command.view
     assert view is not None, "walls are for a command that has a view"
     words = ["unshare", "--mount"]
@@ -79,9 +81,11 @@ def walled(command: Command, site: Site, status: int, inner: list[str]) -> list[
     return [*words, options, more, "bwrap", *_bwrap(command, view, site, status), *inner]
 
 
-def _bwrap(command: Command, view: View, site: Site, status: int) -> Iterator[str]:
+def _bwrap(command: Command, view: View, site: Site, status: Status) -> Iterator[str]:
     yield from ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL")
-    yield from ("--json-status-fd", str(status))
+    yield from ("--json-status-fd", str(status.writer))
+    if status.calls is not None:
+        yield from ("--seccomp", str(status.calls))
     if os.geteuid() != 0:
         yield from ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid()))
     if view.network != "loopback":

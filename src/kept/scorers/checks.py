@@ -5,8 +5,10 @@ the same text is always measured alike.
 """
 
 import json
+import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
@@ -15,6 +17,18 @@ from kept.core.text import count_tokens, keyword_density, sections, title_key
 from kept.core.words import count
 
 Format = Literal["json", "yaml", "toml"]
+
+QUICK = 2e7
+"""Steps of an expression that take a tenth of a second at worst."""
+
+SHORT = 2000
+"""Characters of a document that take a tenth of a second at worst."""
+
+FLAT = 50
+"""Brackets of such a document."""
+
+_NESTED = re.compile(r"\)[*+{]")
+_REFERENCE = re.compile(r"\\\d|\(\?P=")
 
 
 class Measured(NamedTuple):
@@ -59,6 +73,18 @@ class Matches:
 
     pattern: str
     wanted: bool = True
+
+    def quick(self, text: str) -> bool:
+        """Whether no text of this length can hold it up; rather no than yes.
+
+        Each repetition may try every place of the text, each choice doubles the ways to match.
+        """
+        marks = Counter(self.pattern.replace("(?", "("))
+        loops = marks["*"] + marks["+"] + marks["{"] + len(_REFERENCE.findall(self.pattern))
+        nested = _NESTED.search(self.pattern) is not None
+        choices = marks["?"] + marks["|"]
+        steps = (loops + 1) * math.log(len(text) + 1) + choices * math.log(2)
+        return not nested and steps <= math.log(QUICK)
 
     def measure(self, text: str, seed: str) -> Measured:
         """Count its matches."""
@@ -106,6 +132,14 @@ class Parses:
     """A format that the text must be in. Measures 1 or 0."""
 
     format: Format
+
+    def quick(self, text: str) -> bool:
+        """Whether no text of this length can hold it up; rather no than yes."""
+        if self.format == "json":
+            return True
+        # anchors of YAML unfold, and brackets that are not closed take the square of their number
+        nested = text.count("[") + text.count("{") > FLAT
+        return len(text) <= SHORT and "&" not in text and not nested
 
     def measure(self, text: str, seed: str) -> Measured:
         """Read it."""

@@ -4,6 +4,7 @@ Every rule emits what it measured under its own name. `score` is the weighted sh
 that hold, `violation_count` the number of those that do not, and a finding names each of these.
 """
 
+import time
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,7 +14,11 @@ from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
 from kept.core.text import all_text
+from kept.scorers.bounded import BOUNDED, Bounded
 from kept.scorers.checks import Check, Measured
+
+TIMEOUT = 10.0
+"""Seconds that all rules may take together; honest ones take thousandths of one."""
 
 Kind = Literal["candidate", "output", "file"]
 
@@ -43,10 +48,13 @@ class Rule:
 class RulesScorer:
     """Checks rules; `seed` is what growth is measured against."""
 
-    def __init__(self, rules: tuple[Rule, ...], seed: Candidate) -> None:
+    def __init__(self, rules: tuple[Rule, ...], seed: Candidate, timeout: float = TIMEOUT) -> None:
+        """A candidate whose rules together take longer than `timeout` seconds is to blame."""
         self._rules = rules
         self._seed = seed
+        self._timeout = timeout
         self._total = sum(rule.weight for rule in rules)
+        self._bounded = Bounded()
 
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
@@ -55,8 +63,12 @@ class RulesScorer:
         metrics = dict(rollout.metrics)
         findings: list[Finding] = []
         held = 0.0
+        deadline = time.monotonic() + self._timeout
         for rule in self._rules:
-            measured = self._measure(rule, rollout, candidate)
+            left = deadline - time.monotonic()
+            measured = await self._measure(rule, rollout, candidate, left)
+            if isinstance(measured, Failure):
+                return measured
             metrics[rule.name] = measured.value
             if measured.broken is None:
                 held += rule.weight
@@ -67,12 +79,17 @@ class RulesScorer:
         return Score(metrics, tuple(findings))
 
     async def close(self) -> None:
-        """Nothing was opened."""
+        """End the processes that measure."""
+        self._bounded.close()
 
-    def _measure(self, rule: Rule, rollout: Rollout, candidate: Candidate) -> Measured:
+    async def _measure(
+        self, rule: Rule, rollout: Rollout, candidate: Candidate, seconds: float
+    ) -> Measured | Failure:
         text = _text(rule.target, rollout, candidate)
         if text is None:
             return Measured(0, f"there is no text `{rule.target.path}`")
+        if isinstance(rule.check, BOUNDED) and not rule.check.quick(text):
+            return await self._bounded.measure(rule.name, rule.check, text, max(seconds, 0.01))
         seed = _text(rule.target, Rollout(), self._seed) or ""
         return rule.check.measure(text, seed)
 

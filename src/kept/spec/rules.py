@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from kept.core.artifact import is_safe_path
-from kept.spec.base import Count, Finite, Model, SomeTexts, Text
+from kept.spec.base import Count, Finite, Model, Seconds, SomeTexts, Text
 
 RESERVED = ("score", "violation_count")
 """Measures that a rules scorer emits by itself."""
@@ -132,6 +132,8 @@ class RulesScorerSpec(Model):
 
     type: Literal["rules"]
     target: Target = "candidate"
+    timeout_seconds: Seconds = 10.0
+    """For all rules of one rollout together."""
     rules: Annotated[tuple[RuleSpec, ...], Field(strict=False)]
 
     @property

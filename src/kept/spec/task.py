@@ -67,6 +67,29 @@ class ArtifactsSpec(Model):
     max_files_per_iteration: Count | None = None
 
 
+class ProtectSpec(Model):
+    """A part of artifacts that no candidate may change: between two marks, or a section."""
+
+    begin: Text | None = None
+    end: Text | None = None
+    section: Text | None = None
+    """The title of a heading of Markdown."""
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """Two marks, or a section."""
+        if not {"begin", "end", "section"} <= said.keys():
+            return
+        marks = [said["begin"], said["end"]]
+        if said["section"] is not None:
+            if marks != [None, None]:
+                yield "`section` and marks are two entries, not one"
+        elif None in marks:
+            yield "give both marks, `begin` and `end`, or a `section`"
+        elif marks[0] == marks[1]:
+            yield "`begin` and `end` are the same mark"
+
+
 class MutationSpec(Model):
     """How artifacts may be changed."""
 
@@ -78,6 +101,8 @@ class MutationSpec(Model):
     """Artifacts of other types are carried along and never edited; by default all may be."""
     max_changed_lines: Count | None = None
     """Lines removed plus lines added by one candidate."""
+    protect: Annotated[tuple[ProtectSpec, ...], Field(strict=False)] = ()
+    """What of the artifacts stays as it is."""
 
 
 class ModelsSpec(Model):

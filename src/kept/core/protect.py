@@ -1,0 +1,57 @@
+"""Stretches of an artifact that no edit may touch, and whether one did.
+
+Their text stays, and how many there are, and in which order. Pure.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """From one marker to the next other one, markers included."""
+
+    begin: str
+    end: str
+
+    def __str__(self) -> str:
+        return f"inside `{self.begin}` … `{self.end}`"
+
+    def stretches(self, text: str) -> list[str]:
+        """Every such stretch of a text."""
+        found: list[str] = []
+        at = 0
+        while (start := text.find(self.begin, at)) >= 0:
+            stop = text.find(self.end, start + len(self.begin))
+            # a region that never closes protects the rest of the text
+            at = len(text) if stop < 0 else stop + len(self.end)
+            found.append(text[start:at])
+        return found
+
+    def touched(self, before: str, after: str) -> bool:
+        """Whether a change of a text is one of these stretches too."""
+        # a loose end marker protects nothing by itself, but who reads the file may stop at it
+        loose = before.count(self.end) != after.count(self.end)
+        return loose or self.stretches(before) != self.stretches(after)
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A section of Markdown, from its heading to the next one that is not below it."""
+
+    title: str
+
+    def __str__(self) -> str:
+        return f"the section `{self.title}`"
+
+    def stretches(self, text: str) -> list[str]:
+        """Every section of this title, without the space behind it."""
+        from kept.core.text import section_texts  # slow to import, and seldom needed
+
+        return [section.rstrip() for section in section_texts(text, self.title)]
+
+    def touched(self, before: str, after: str) -> bool:
+        """Whether a change of a text is one of these sections too."""
+        return self.stretches(before) != self.stretches(after)
+
+
+Protected = Region | Heading

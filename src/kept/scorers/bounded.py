@@ -1,0 +1,84 @@
+"""Checks that a hostile text could hold up for ever, measured in processes of their own.
+
+An expression can try more ways to match than there is time for, and a document of a few lines can
+unfold to more than there is memory for. A process that takes too long is ended, and the next check
+gets another.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from kept.core.rollout import Failure
+from kept.scorers.bounded_far import MEMORY
+from kept.scorers.checks import Matches, Measured, Parses
+from kept.scorers.child import Child, ChildEnded
+from kept.scorers.python import Function
+
+BOUNDED = (Matches, Parses)
+"""The checks that may take long; all others go through the text once."""
+
+_FAR = Function("kept.scorers.bounded_far:measure", Path(__file__).parents[2])
+
+
+class Bounded:
+    """Such processes, started when needed and used again."""
+
+    def __init__(self) -> None:
+        self._idle: list[Child] = []
+        self._turns: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+
+    async def measure(
+        self, name: str, check: Matches | Parses, text: str, seconds: float
+    ) -> Measured | Failure:
+        """What a check says of a text, or that it took too much of time or memory."""
+        given = {"kind": type(check).__name__, "of": astuple(check), "text": text}
+        try:
+            async with self._turn():
+                reply = await self._ask({**given, "seconds": seconds}, seconds)
+        except TimeoutError:
+            message = f"the rule `{name}` took too long on this candidate"
+            return Failure("timeout", "candidate", message)
+        except ChildEnded as error:
+            message = f"the process of the rule `{name}` {error}"
+            return Failure("harness", "infrastructure", message, error.detail)
+        except OSError as error:
+            message = f"cannot start a process for the rule `{name}`: {error.strerror}"
+            return Failure("limit", "infrastructure", message)
+        if "result" in reply:
+            return Measured(*reply["result"])
+        if reply["error"].startswith("MemoryError"):
+            message = f"the rule `{name}` took more than {MEMORY // 2**30} GiB on this candidate"
+            return Failure("limit", "candidate", message)
+        message = f"the rule `{name}` raised {reply['error']}"
+        return Failure("harness", "infrastructure", message, reply["detail"])
+
+    def close(self) -> None:
+        """End the processes."""
+        while self._idle:
+            self._idle.pop().end()
+
+    async def _ask(self, given: Mapping[str, object], seconds: float) -> dict[str, Any]:
+        child = self._idle.pop() if self._idle else await self._start()
+        reply = await child.ask(json.dumps({"case": given}).encode() + b"\n", seconds)
+        self._idle.append(child)
+        return json.loads(reply)
+
+    async def _start(self) -> Child:
+        child = _FAR.start()
+        hello: dict[str, Any] = json.loads(await child.ask(None, _FAR.timeout))
+        if "problem" in hello:
+            child.end()
+            raise ChildEnded(f"cannot begin: {hello['problem']}")
+        return child
+
+    def _turn(self) -> asyncio.Semaphore:
+        """No more at once than there are processors, however many rollouts are in flight."""
+        loop = asyncio.get_running_loop()
+        if self._turns is None or self._turns[0] is not loop:
+            self._turns = (loop, asyncio.Semaphore(os.cpu_count() or 1))
+        return self._turns[1]
