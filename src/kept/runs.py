@@ -143,7 +143,12 @@ def start_command(facts: Mapping[str, object]) -> str:
     if not spec:
         return ""
     path, here = Path(str(spec)), Path.cwd()
-    words = ["kept", "optimize", str(path.relative_to(here) if path.is_relative_to(here) else path)]
+    name = str(path.relative_to(here) if path.is_relative_to(here) else path)
+    compared = cast("dict[str, list[str]]", facts.get("compare") or {})
+    words = ["kept", "optimize", name]
+    if compared:
+        words = ["kept", "compare", *compared["words"], "--task", name]
+        words += ["--cases", str(compared["cases"])] if compared["cases"] else []
     # of what was not written down only the names are known
     hidden = [f"{key}=…" for key in cast("list[str]", facts.get("set_again") or [])]
     for given in (*cast("list[str]", facts.get("set") or []), *hidden):

@@ -1,4 +1,4 @@
-"""The plain schedule: every proposer in turn until the budget is used up."""
+"""Schedules: every proposer in turn until the budget is used up; so many turns; a race."""
 
 from dataclasses import dataclass, replace
 
@@ -14,6 +14,9 @@ ALIKE = 1e-6
 
 PROVE, CLAIM = "prove", "claim"
 """Proposers that have something measured at the end of a racing run."""
+
+MEASURE = "measure"
+"""The one that has the seed measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,26 @@ class RoundRobin:
 
     def last(self, state: State) -> Turn | None:
         """Nothing more: what was kept is the best."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """So many turns of one proposer, and then the end."""
+
+    proposer: str
+    count: int
+    phase: str = "main"
+
+    def next(self, state: State) -> Turn | StopReason:
+        """The next one, as long as there are any."""
+        taken = state.turns.get(self.proposer, 0)
+        if taken >= self.count:
+            return StopReason("nothing left to propose", "all that was asked has its answer")
+        return Turn(self.proposer, self.phase, taken)
+
+    def last(self, state: State) -> Turn | None:
+        """Nothing more."""
         return None
 
 

@@ -22,13 +22,12 @@ from kept.recipes.guards import make_guards
 from kept.recipes.identity import inputs_of
 from kept.recipes.proposing import Tools
 from kept.recipes.racing import with_race
-from kept.recipes.reading import read_files
+from kept.recipes.reading import ReadTask, read_task
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.runners.command import CommandRunner
 from kept.sandbox import Command
 from kept.sandbox.command import MIB
 from kept.spec.cases import overlap_warnings
-from kept.spec.load import validate
 from kept.spec.source import read_source
 from kept.spec.task import TaskSpec
 from kept.store.candidates import CandidateFolder
@@ -38,11 +37,15 @@ from kept.workspace import Scratch
 
 def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
     """The plan of a task; raises `SpecError` with everything that is wrong with it."""
-    source = read_source(path, overrides)
-    task = validate(source, TaskSpec)
-    files = read_files(source)
-    source.check()
-    assert task is not None, "a task without problems is a task"
+    read = read_task(read_source(path, overrides))
+    made = plan_of(read, Candidate(read.files.texts), overrides)
+    warnings = (*overlap_warnings(read.files.cases), *made.warnings)
+    return Compiled(with_race(made.plan), warnings)
+
+
+def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compiled:
+    """What a task makes of a seed, with what was set besides."""
+    source, task, files = read.source, read.task, read.files
     bits = modes(source.folder, files.texts)
     scratch = Scratch(bits)
     confined = confine(source, task, files.texts)
@@ -52,7 +55,6 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         task.runner.timeout_seconds,
         task.runner.env,
     )
-    seed = Candidate(files.texts)
     metric = task.objective.primary_metric
     scoring = Scoring(source.folder, seed, metric, scratch, confined.scorer)
     proposers = files.proposing.make(Tools(scratch, confined.runner))
@@ -86,7 +88,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         workers=workers,
         inputs=inputs_of(source, task, files),
         facts={
-            "spec": str(path.resolve()),
+            "spec": str(source.path.resolve()),
             **_recorded(overrides),
             "id": task.id or source.folder.name,
             "description": task.description,
@@ -100,7 +102,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         worst_seconds=runner.timeout + scorer_seconds(task.scorer),
     )
     plan = replace(plan, width=task.width or enough_steps(plan))
-    return Compiled(with_race(plan), (*overlap_warnings(files.cases), *confined.warnings()))
+    return Compiled(plan, confined.warnings())
 
 
 def _objective(task: TaskSpec) -> Objective:

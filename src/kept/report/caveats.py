@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from kept.core.words import count
+from kept.report.compared import limits
 from kept.report.summary import Summary
 
 GATES = {
@@ -23,6 +24,19 @@ def caveats(summary: Summary) -> list[str]:
 
 
 def _caveats(summary: Summary) -> Iterator[str]:
+    yield from _of_figures(summary) if summary.comparison is None else limits(summary.comparison)
+    yield from _of_machine(summary)
+    if summary.spend.moot:
+        why = " or ".join(_made_moot(summary))
+        yield f"Paid for and not used, because {why}: {count(summary.spend.moot, 'rollout')}."
+    if summary.open:
+        yield (
+            f"Without a verdict when this was written: {count(len(summary.open), 'step')}. What "
+            "they used is in the spend, not in the figures."
+        )
+
+
+def _of_figures(summary: Summary) -> Iterator[str]:
     gate = GATES.get(summary.gate)
     if gate is not None:
         yield gate
@@ -43,6 +57,9 @@ def _caveats(summary: Summary) -> Iterator[str]:
         yield "There is no test split: no figure is from unseen cases."
     else:
         yield "There are no cases: nothing here says that the gain carries over to other inputs."
+
+
+def _of_machine(summary: Summary) -> Iterator[str]:
     if summary.not_enforced:
         yield (
             f"Not enforced on the machine of this run: {'; '.join(summary.not_enforced)}. A "
@@ -53,14 +70,6 @@ def _caveats(summary: Summary) -> Iterator[str]:
         yield (
             f"No walls are round the Python function that scores, {names}: where it executes what "
             "a candidate left, a candidate that cheats would not have been stopped."
-        )
-    if summary.spend.moot:
-        why = " or ".join(_made_moot(summary))
-        yield f"Paid for and not used, because {why}: {count(summary.spend.moot, 'rollout')}."
-    if summary.open:
-        yield (
-            f"Without a verdict when this was written: {count(len(summary.open), 'step')}. What "
-            "they used is in the spend, not in the figures."
         )
 
 
