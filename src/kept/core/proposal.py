@@ -27,7 +27,7 @@ class Turn:
     proposer: str
     phase: str = "main"
     number: int = 0
-    """How many turns this proposer had before, in the whole run."""
+    """How many turns this proposer had before, in the whole run; or which of its texts is meant."""
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     races: bool = True
     """Whether the step may end in a keep by itself; else it can only become a near miss."""

@@ -41,18 +41,20 @@ class RoundRobin:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """So many turns of one proposer, and then the end."""
+    """So many turns of one proposer, each until it has its answer."""
 
     proposer: str
     count: int
     phase: str = "main"
 
     def next(self, state: State) -> Turn | StopReason:
-        """The next one, as long as there are any."""
-        taken = state.turns.get(self.proposer, 0)
-        if taken >= self.count:
-            return StopReason("nothing left to propose", "all that was asked has its answer")
-        return Turn(self.proposer, self.phase, taken)
+        """The next one; what an outage kept from its answer is asked again."""
+        told = {step.turn.number for step in state.closed if step.verdict.code != "indecisive"}
+        told |= {step.turn.number for step in state.open}
+        for number in range(self.count):
+            if number not in told and self.proposer not in state.exhausted:
+                return Turn(self.proposer, self.phase, number)
+        return StopReason("nothing left to propose", "all that was asked has its answer")
 
     def last(self, state: State) -> Turn | None:
         """Nothing more."""

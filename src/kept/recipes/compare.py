@@ -139,13 +139,15 @@ def _lay_over(source: Source, asked: Asked, overrides: Sequence[str]) -> None:
     for key in _OTHERS:
         data.pop(key, None)
     data.setdefault("budget", {"max_iterations": len(asked.words)})
+    cases: Any = data.get("cases")
     if asked.cases is not None:
+        cases = data["cases"] = cases if isinstance(cases, dict) else {}
         # from where it was typed, and not from the task's folder
-        data["cases"] = {"file": str((asked.here / asked.cases).absolute())}
-        source.override(("cases",), f"--cases {asked.cases}")
+        cases["file"] = str((asked.here / asked.cases).absolute())
+        source.override(("cases", "file"), f"--cases {asked.cases}")
     said = any(one.partition("=")[0].strip() == "cases.split" for one in overrides)
-    if isinstance(data.get("cases"), dict) and not said:
-        data["cases"]["split"] = "0:1:0"
+    if isinstance(cases, dict) and not said:
+        cases["split"] = "0:1:0"
 
 
 def _check_texts(versions: Sequence[Version]) -> None:

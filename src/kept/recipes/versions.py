@@ -161,7 +161,8 @@ def _from_tree(word: str, tree: Tree, task: ReadTask) -> dict[str, str]:
                 whole = posixpath.join(base, name)
                 if matches(whole, pattern) and not is_excluded(whole, spec.exclude):
                     found[whole] = _text(posixpath.join(word, name), tree.read(name))
-        if found:
+        # laid out otherwise, only what the task knows is taken for a version of it
+        if found and (not base or found.keys() <= task.files.texts.keys()):
             return found
     patterns = ", ".join(f"`{pattern}`" for pattern in spec.include)
     hint = "lay the files out in it as they are in the task's folder"

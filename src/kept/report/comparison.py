@@ -107,7 +107,8 @@ def comparison_of(state: State) -> Comparison | None:
     told, counts = facts[RECIPE], facts["cases"]
     seed, *others = cast("list[str]", told["labels"])
     gate = Compare(max(1, len(others)), told["least"], told["most"])
-    closed = {step.step: step for step in state.closed}
+    # each is asked until it has an answer, and the last one counts
+    closed = {step.turn.number: step for step in state.closed}
     minimize = state.fact("direction") == "minimize"
     plans = bool(told["plan"])
     lines = () if plans else (_line(n, label, closed, minimize) for n, label in enumerate(others))
@@ -122,14 +123,13 @@ def comparison_of(state: State) -> Comparison | None:
 
 
 def _line(nth: int, label: str, closed: Mapping[int, ClosedStep], minimize: bool) -> Line:
-    # each challenger is proposed once, in the order given
     step = closed.get(nth)
     numbers: Mapping[str, float] = step.verdict.numbers if step else {}
     gain, low, high = (numbers.get(name) for name in ("gain", "low", "high"))
     ends = (_turned(high), _turned(low)) if minimize else (low, high)
     return Line(
         label=label,
-        step=nth if step else None,
+        step=step.step if step else None,
         answer=_answer(step),
         reason=step.verdict.words if step else "",
         seed_value=numbers.get("seed_value"),
