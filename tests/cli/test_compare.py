@@ -139,6 +139,9 @@ def test_a_plan_runs_the_seed_twice_and_says_what_could_be_found(here: Path):
     assert all(row["alike"] <= row["worst"] for row in plan["forecasts"])
     assert plan["noise"] > 0.2
     assert told["comparison"]["challengers"] == []
+    assert "could show" in kept("report").stdout
+    again = kept("resume")
+    assert (again.code, again.stdout.splitlines()[0]) == (0, called.stdout.splitlines()[0])
 
 
 @pytest.mark.slow
@@ -149,6 +152,20 @@ def test_a_plan_without_noise_has_one_row_and_says_so(here: Path):
     assert "At least 5 cases must get better, and none worse" in " ".join(called.stdout.split())
     rows = called.stdout.split("\n\n")[1].splitlines()
     assert [row.split()[:3] for row in rows[1:]] == [["1", "24", "any"]]
+
+
+@pytest.mark.slow
+def test_a_seed_that_never_runs_leaves_nothing_to_plan_and_a_challenger_that_never_does_no_better(
+    here: Path,
+):
+    write_comparison(
+        here, cases=8, run=f'grep -q bad "$KEPT_CANDIDATE/prompt.md" && exit 3\n{STEADY}'
+    )
+    said = kept("compare", "worse.md", *CASES, "--plan", "-q").stdout
+    assert "The noise of worse.md was not measured: every rollout failed: c" in said
+    said = compare("prompt.md", "worse.md", "-q").stdout
+    assert "worse.md is no better than prompt.md: every rollout failed" in said
+    assert answers(compare("worse.md", "better.md", "--json")) == {"better.md": "better"}
 
 
 @pytest.mark.slow

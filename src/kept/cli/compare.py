@@ -55,11 +55,11 @@ def compare(
     fail_if_no_gain: bool,
     quiet: bool,
 ) -> int:
-    """Say whether B is better than A, not better, or cannot be told apart by these cases.
+    """Say whether B is better than A for cases like these.
 
-    A, which is in use, and its challengers are files, folders or revisions of git (HEAD~1,
-    v1.2:prompts/). Runs them side by side as long as that helps to tell. The answer is about new
-    cases like these; where it cannot tell, it says how many more it would take.
+    The answer: better, not better, worse, or that these cases cannot tell, and how many more it
+    would take. A, which is in use, and its challengers are files, folders or revisions of git
+    (HEAD~1, v1.2:prompts/). They run side by side for as long as that helps to tell.
     """
     from kept.cli import output
     from kept.cli.compiling import told_warnings

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 
 from kept.cli import output
-from kept.report.compared import interval, sentences
+from kept.report.compared import interval, sentences, short
 from kept.report.comparison import Comparison, Planned
 from kept.report.summary import Summary
 from kept.report.words import count, number
@@ -48,8 +48,8 @@ def _forecasts(told: Planned, about: Summary) -> Iterator[str]:
         [
             str(row.passes),
             f"{row.rollouts:,}",
-            f"{row.alike:.3g}" if told.noise else "any",
-            f"{row.worst:.3g}",
+            short(row.alike) if told.noise else "any",
+            short(row.worst),
             *([f"${row.rollouts * each:,.2f}"] if each else []),
         ]
         for row in told.forecasts
@@ -57,6 +57,6 @@ def _forecasts(told: Planned, about: Summary) -> Iterator[str]:
     yield output.table(header, rows, right=header)
     yield (
         f"{about.metric} {number(told.seed_value)}; answers to one case differ by "
-        f"{told.noise:.3g} (standard deviation), cases by {told.between:.3g}; measured in "
+        f"{short(told.noise)} (standard deviation), cases by {short(told.between)}; measured in "
         f"{count(spend.rollouts, 'rollout')}"
     )

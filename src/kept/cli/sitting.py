@@ -111,8 +111,10 @@ def _end(told: Summary, progress: Progress, how: How) -> int:
         output.note(f"error: {told.stopped.message}\n")
         output.note("\n".join(f"hint: {hint}" for hint in _ways_on(told, go_on)))
         return CUT_SHORT
-    if progress.resumed_in_vain and told.stopped:
-        output.note(f"nothing more to do: {told.stopped.message}")
+    unanswered = told.comparison is not None and bool(told.open)
+    if (progress.resumed_in_vain or unanswered) and told.stopped:
+        done = "not done" if unanswered else "nothing more to do"
+        output.note(f"{done}: {told.stopped.message}")
         if kind in LIMITS:
             more = command_for("resume", told.folder, [f"budget.{LIMITS[kind]}=N"])
             output.note(f"hint: `{more}` raises the limit")

@@ -161,9 +161,9 @@ class Compare:
         numbers = self._numbers(view, seen)
         if answer == "cannot tell":
             numbers |= self._needed(view, seen)
-        ends = f"{_end(seen.low)} … {_end(seen.high)}"
+        ends = f"{_shown(seen.low)} … {_shown(seen.high)}"
         over = f"{len(seen.gains)} cases × {seen.passes}"
-        return _told(view, answer, f"gain {seen.mean:+.3g} ({ends}) over {over}", numbers)
+        return _told(view, answer, f"gain {_shown(seen.mean)} ({ends}) over {over}", numbers)
 
     def _read(self, view: View, at: int, pairs: tuple[Pair, ...], steady: bool) -> Reading:
         mine, theirs = (_losses(side, pairs) for side in (view.challenger, view.incumbent))
@@ -247,6 +247,9 @@ class Compare:
 
     def _here(self, view: View, seen: Reading) -> float:
         """Whether it is better (1) or worse (-1) on these very cases, however new ones are."""
+        if seen.low > 0 or seen.high < 0:
+            # what holds for new cases, whose differences count as well, holds here the more
+            return 1.0 if seen.low > 0 else -1.0
         if seen.steady:
             return float((seen.mean > 0) - (seen.mean < 0))
         if len(seen.gains) < len(view.holdout):
@@ -345,5 +348,7 @@ def _told(view: View, answer: VerdictCode, words: str, numbers: dict[str, float]
     return verdict
 
 
-def _end(bound: float) -> str:
-    return f"{bound:+.3g}" if isfinite(bound) else "?"
+def _shown(gain: float) -> str:
+    if not isfinite(gain):
+        return "?"
+    return f"{gain:+,.0f}" if abs(gain) >= 1000 else f"{gain:+.3g}"

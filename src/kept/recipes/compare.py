@@ -139,14 +139,15 @@ def _lay_over(source: Source, asked: Asked, overrides: Sequence[str]) -> None:
     for key in _OTHERS:
         data.pop(key, None)
     data.setdefault("budget", {"max_iterations": len(asked.words)})
-    cases: Any = data.get("cases")
+    given = data.get("cases")
+    cases = cast("dict[str, object] | None", given if isinstance(given, dict) else None)
     if asked.cases is not None:
-        cases = data["cases"] = cases if isinstance(cases, dict) else {}
+        cases = data["cases"] = cases or {}
         # from where it was typed, and not from the task's folder
         cases["file"] = str((asked.here / asked.cases).absolute())
         source.override(("cases", "file"), f"--cases {asked.cases}")
     said = any(one.partition("=")[0].strip() == "cases.split" for one in overrides)
-    if isinstance(cases, dict) and not said:
+    if cases is not None and not said:
         cases["split"] = "0:1:0"
 
 

@@ -5,6 +5,12 @@ from collections.abc import Iterator
 from kept.core.budget import Spend
 from kept.report.comparison import Comparison, Line, Planned
 
+
+def short(number: float, sign: str = "") -> str:
+    """A measured number as far as it means anything: `0.0375`, `+12.3`, `1,234`."""
+    return f"{number:{sign},.0f}" if abs(number) >= 1000 else f"{number:{sign}.3g}"
+
+
 HEADS = {
     "better": "{new} is better than {old}",
     "not better": "{new} is not better than {old}",
@@ -34,7 +40,7 @@ def sentences(told: Comparison, spend: Spend) -> Iterator[str]:
     if told.planned is not None:
         yield from _planned(told.planned, told.seed)
     elif told.plans:
-        yield f"The noise of {told.seed} was not measured."
+        yield f"The noise of {told.seed} was not measured: {told.reason or 'it has not run'}."
     each = spend.usd / spend.rollouts if spend.rollouts else 0.0
     for line in told.lines:
         yield " ".join(_said(line, told, each))
@@ -51,7 +57,7 @@ def _said(line: Line, told: Comparison, usd: float) -> Iterator[str]:
             yield f"{new} is not better than {old}: {line.reason}."
         case "not better":
             yield (
-                f"{new} is not better than {old} by more than {least:.3g} for cases like these"
+                f"{new} is not better than {old} by more than {short(least)} for cases like these"
                 f"{_by(line)}."
             )
         case "cannot tell":
@@ -62,6 +68,8 @@ def _said(line: Line, told: Comparison, usd: float) -> Iterator[str]:
             yield from _wanted(line, usd, least)
         case "open":
             yield f"{new} has no answer yet."
+        case _ if line.crashed:
+            yield f"{new} is no better than {old}: {line.reason}."
         case _:
             yield f"{new} could not be compared: {line.reason}."
     if line.answer in ("cannot tell", "not better") and line.here != "cannot tell":
@@ -78,15 +86,15 @@ def interval(line: Line) -> str:
     """The measured difference and what bounds the true one."""
     if line.difference is None:
         return ""
-    ends = " … ".join("?" if end is None else f"{end:+.3g}" for end in (line.low, line.high))
-    return f"{line.difference:+.3g} ({ends})"
+    ends = " … ".join("?" if end is None else short(end, "+") for end in (line.low, line.high))
+    return f"{short(line.difference, '+')} ({ends})"
 
 
 def _wanted(line: Line, usd: float, least: float) -> Iterator[str]:
     """What it would take to tell."""
     numbers = line.numbers
     cases, passes = numbers.get("wanted_cases"), numbers.get("wanted_passes")
-    what = "better" if numbers.get("wanted_better") else f"not better by more than {least:.3g}"
+    what = "better" if numbers.get("wanted_better") else f"not better by more than {short(least)}"
     now, done = int(numbers.get("cases", 0)), int(numbers.get("passes", 1))
     if cases is None:
         yield "The difference is so small that no number of cases in reach would show one."
@@ -121,23 +129,36 @@ def _planned(told: Planned, seed: str) -> Iterator[str]:
         yield (
             f"At least {told.fewest} cases must get better, and none worse. At worst, where a "
             f"challenger's scores have nothing to do with those of {seed}, case by case, a gain of "
-            f"{first.worst:.2g} is found four times out of five."
+            f"{short(first.worst)} is found four times out of five."
         )
     else:
         yield (
             f"With {cases}, one pass of each side ({first.rollouts:,} rollouts) finds a gain of "
-            f"{first.alike:.2g} four times out of five, and {last.passes} passes "
-            f"({last.rollouts:,} rollouts at most) one of {last.alike:.2g}, if it is the same on "
-            "every case."
+            f"{short(first.alike)} four times out of five, and {last.passes} passes "
+            f"({last.rollouts:,} rollouts at most) one of {short(last.alike)}, if it is the same "
+            "on every case."
         )
         yield (
             f"At worst, where a challenger's scores have nothing to do with those of {seed}, case "
-            f"by case, it takes gains of {first.worst:.2g} and {last.worst:.2g}."
+            f"by case, it takes gains of {short(first.worst)} and {short(last.worst)}."
         )
+        yield from _least(told)
     yield (
-        "How much the gain differs from case to case is unknown before a challenger has run; the "
-        "truth lies between the two, and a comparison stops as soon as it can tell."
+        "How much the gain differs from case to case is unknown before a challenger has run: the "
+        f"truth lies between the two, unless it does well just where {seed} does badly. A "
+        "comparison stops as soon as it can tell."
     )
+
+
+def _least(told: Planned) -> Iterator[str]:
+    """What it takes to find the least gain worth knowing of."""
+    least = f"The least gain worth knowing of, {short(told.least)}," if told.least else ""
+    enough = next((row for row in told.forecasts if row.alike <= told.least), None)
+    if least and enough is not None:
+        yield f"{least} is found in {enough.passes} passes ({enough.rollouts:,} rollouts) at best."
+    elif least and told.wanted is not None:
+        passes = told.forecasts[-1].passes
+        yield f"{least} takes {told.wanted:,} cases even so, in {passes} passes."
 
 
 def limits(told: Comparison) -> Iterator[str]:

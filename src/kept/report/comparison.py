@@ -1,13 +1,14 @@
 """A comparison told from its journal: an answer for each challenger, or what one could show."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
 from kept.core.verdict import ANSWERS
 from kept.gates.compare import Compare
+from kept.gates.detect import Spread, cases_needed
 from kept.gates.planning import Forecast, forecasts
 from kept.gates.subsets import fewest
 
@@ -32,6 +33,8 @@ class Line:
     high: float | None
     """Where the true difference lies for cases like these; None where nothing bounds it."""
     numbers: Mapping[str, float]
+    crashed: bool = False
+    """Whether none of its rollouts came to an end."""
 
     @property
     def rollouts(self) -> int:
@@ -57,7 +60,9 @@ class Planned:
     widest: float
     """What that is at most, with a chance of 95 %."""
     least: float
-    """The least gain worth knowing of."""
+    """The least gain worth knowing of; 0 where nothing says what that is."""
+    wanted: int | None
+    """Cases that it takes to find that, where it is the same on every case, in all passes."""
     fewest: int
     """Cases that must get better, and none worse, for the least that can be said."""
     forecasts: tuple[Forecast, ...]
@@ -75,6 +80,8 @@ class Comparison:
     planned: Planned | None
     """Only where the seed alone was measured."""
     plans: bool
+    reason: str = ""
+    """Why nothing could be planned."""
 
     @property
     def better(self) -> bool:
@@ -99,8 +106,11 @@ class Comparison:
         }
 
 
-def comparison_of(state: State) -> Comparison | None:
-    """The comparison that a run is; None for any other run."""
+def comparison_of(state: State, reasons: Mapping[int, str] | None = None) -> Comparison | None:
+    """The comparison that a run is; None for any other run.
+
+    Reasons of steps, where given, say what failed, which those in the state do not.
+    """
     if state.started is None or state.started.recipe != RECIPE:
         return None
     facts = cast("dict[str, Any]", state.started.facts)
@@ -109,9 +119,15 @@ def comparison_of(state: State) -> Comparison | None:
     gate = Compare(max(1, len(others)), told["least"], told["most"])
     # each is asked until it has an answer, and the last one counts
     closed = {step.turn.number: step for step in state.closed}
+    known = {step.step: step.verdict.words for step in state.closed} | dict(reasons or {})
     minimize = state.fact("direction") == "minimize"
     plans = bool(told["plan"])
-    lines = () if plans else (_line(n, label, closed, minimize) for n, label in enumerate(others))
+    lines = (
+        () if plans else [_line(label, closed.get(n), minimize) for n, label in enumerate(others)]
+    )
+    lines = [
+        line if line.step is None else replace(line, reason=known[line.step]) for line in lines
+    ]
     return Comparison(
         seed=seed,
         cases=counts["holdout"],
@@ -119,11 +135,11 @@ def comparison_of(state: State) -> Comparison | None:
         lines=tuple(lines),
         planned=_planned(closed.get(0), gate) if plans else None,
         plans=plans,
+        reason=known[closed[0].step] if plans and 0 in closed else "",
     )
 
 
-def _line(nth: int, label: str, closed: Mapping[int, ClosedStep], minimize: bool) -> Line:
-    step = closed.get(nth)
+def _line(label: str, step: ClosedStep | None, minimize: bool) -> Line:
     numbers: Mapping[str, float] = step.verdict.numbers if step else {}
     gain, low, high = (numbers.get(name) for name in ("gain", "low", "high"))
     ends = (_turned(high), _turned(low)) if minimize else (low, high)
@@ -131,13 +147,14 @@ def _line(nth: int, label: str, closed: Mapping[int, ClosedStep], minimize: bool
         label=label,
         step=step.step if step else None,
         answer=_answer(step),
-        reason=step.verdict.words if step else "",
+        reason="",
         seed_value=numbers.get("seed_value"),
         value=numbers.get("value"),
         difference=_turned(gain) if minimize else gain,
         low=ends[0],
         high=ends[1],
         numbers=numbers,
+        crashed=step is not None and step.verdict.outcome == "crash",
     )
 
 
@@ -163,6 +180,9 @@ def _planned(step: ClosedStep | None, gate: Compare) -> Planned | None:
         between=numbers["between"] ** 0.5,
         widest=widest**0.5,
         least=numbers["least"],
+        wanted=cases_needed(
+            Spread(2 * noise, 0.0), numbers["least"], gate.most, gate.final(cases, gate.most)
+        ),
         fewest=fewest(gate.final(cases, 1)),
         forecasts=tuple(forecasts(gate, cases, noise, widest)),
     )

@@ -8,7 +8,7 @@ from kept.core.event import StepClosed
 from kept.core.words import count
 from kept.report.caveats import caveats
 from kept.report.changes import best_diff, step_diff
-from kept.report.compared import interval, sentences
+from kept.report.compared import interval, sentences, short
 from kept.report.comparison import Comparison, comparison_of
 from kept.report.failures import failures, measure_is_broken
 from kept.report.race import leads, questions
@@ -178,7 +178,7 @@ def _compared(comparison: Comparison, told: Summary) -> Iterator[str]:
     if comparison.planned is not None:
         header = ("passes", "rollouts", "found if the same on every case", "found at worst")
         rows = [
-            (str(row.passes), f"{row.rollouts:,}", f"{row.alike:.3g}", f"{row.worst:.3g}")
+            (str(row.passes), f"{row.rollouts:,}", short(row.alike), short(row.worst))
             for row in comparison.planned.forecasts
         ]
         yield from _table(header, rows)

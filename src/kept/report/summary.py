@@ -165,7 +165,7 @@ def summary(run: Run) -> Summary:
         leading=_leading(state),
         claim=_claim(state),
         decided_seed=_decided_seed(state),
-        comparison=comparison_of(state),
+        comparison=comparison_of(state, {row.step: row.reason for row in run.steps}),
         spend=spend_of(run.folder, state),
     )
 
