@@ -64,6 +64,8 @@ def true_end(state: State, reason: StopReason) -> StopReason:
     """
     if reason.resumable or state.keeps or state.best != state.seed:
         return reason
+    if any(step.verdict.code == "better" for step in state.closed):
+        return reason
     known = _of_seed(state)
     if not known or any(e.loss is not None and e.failed < e.asked for e in known):
         return reason
@@ -75,4 +77,5 @@ def true_end(state: State, reason: StopReason) -> StopReason:
 def _of_seed(state: State) -> list[Evaluation]:
     """What gates compare candidates with."""
     known = state.evaluations.get(state.seed, ())
-    return [evaluation for evaluation in known if evaluation.purpose in ("screen", "decide")]
+    compared = ("screen", "decide", "measure")
+    return [evaluation for evaluation in known if evaluation.purpose in compared]
