@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from kept._version import __version__
 from kept.core.event import RunResumed, RunStarted
@@ -144,11 +144,12 @@ def start_command(facts: Mapping[str, object]) -> str:
         return ""
     path, here = Path(str(spec)), Path.cwd()
     name = str(path.relative_to(here) if path.is_relative_to(here) else path)
-    compared = cast("dict[str, list[str]]", facts.get("compare") or {})
     words = ["kept", "optimize", name]
-    if compared:
+    if compared := cast("dict[str, Any]", facts.get("compare")):
         words = ["kept", "compare", *compared["words"], "--task", name]
-        words += ["--cases", str(compared["cases"])] if compared["cases"] else []
+        for option in ("cases", "passes", "least"):
+            words += [f"--{option}", str(compared[option])] if compared[option] else []
+        words += ["--plan"] if compared["plan"] else []
     # of what was not written down only the names are known
     hidden = [f"{key}=…" for key in cast("list[str]", facts.get("set_again") or [])]
     for given in (*cast("list[str]", facts.get("set") or []), *hidden):
