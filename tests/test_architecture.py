@@ -31,7 +31,9 @@ LAYERS = (
     Layer(modules=("core",), third_party=()),
     Layer(modules=("gates",), third_party=("numpy",)),
     Layer(modules=("engine",)),
-    Layer(modules=("store", "workspace", "sandbox", "settings", "threads", "models", "locate")),
+    Layer(
+        modules=("store", "workspace", "sandbox", "settings", "threads", "models", "locate", "git")
+    ),
     Layer(
         modules=("tools", "runners", "scorers", "proposers", "envs", "agents", "spec"),
         closed=True,

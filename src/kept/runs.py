@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from kept._version import __version__
 from kept.core.budget import Budget
@@ -166,8 +166,13 @@ def start_command(facts: Mapping[str, object]) -> str:
     if not spec:
         return ""
     path, here = Path(str(spec)), Path.cwd()
-    shown = path.relative_to(here) if path.is_relative_to(here) else path
-    words = [program(), "optimize", str(shown)]
+    name = str(path.relative_to(here) if path.is_relative_to(here) else path)
+    words = [program(), "optimize", name]
+    if compared := cast("dict[str, Any]", facts.get("compare")):
+        words = [program(), "compare", *compared["words"], "--task", name]
+        for option in ("cases", "passes", "least"):
+            words += [f"--{option}", str(compared[option])] if compared[option] else []
+        words += ["--plan"] if compared["plan"] else []
     # of what was not written down only the names are known
     hidden = [f"{key}=…" for key in cast("list[str]", facts.get("set_again") or [])]
     for given in (*cast("list[str]", facts.get("set") or []), *hidden):

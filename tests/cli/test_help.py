@@ -89,6 +89,7 @@ def test_every_example_runs(name: str, here: Path):
     write_task(here)
     if name in ("resume", "runs", "show", "diff", "report", "adopt"):
         assert kept("optimize", "task.yaml").code == 0
+    (here / "cases.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(9)))
     bin_folder = Path(sys.executable).parent
     for example in command(name).examples:
         done = subprocess.run(

@@ -17,7 +17,13 @@ from kept.core.state import State
 from kept.runs import Watch, resume, start
 from kept.store import wire
 from kept.store.home import Home
-from tests.engine.worlds import CountingModel, CountingRunner, make_plan, make_race
+from tests.engine.worlds import (
+    CountingModel,
+    CountingRunner,
+    make_comparison,
+    make_plan,
+    make_race,
+)
 
 FILES = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", "steps.idx")
 
@@ -128,6 +134,19 @@ def test_a_race_cut_after_anything_it_wrote_resumes_to_the_same_end(width: int, 
     for sizes in moments.sizes[:: 1 if width == 1 else 2]:
         part = cut(folder, sizes, tmp_path / "part")
         check_resume(part, width, steps, seed, whole, make_race)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_comparison_cut_after_anything_it_wrote_comes_to_the_same_answers(
+    width: int, tmp_path: Path
+):
+    folder, whole, moments = finish(tmp_path / "home", width, 3, 4, make_comparison)
+    codes = [closed.verdict.code for closed in whole.closed]
+    assert codes == ["better", "cannot tell", "worse"]
+    assert whole.incumbent == whole.best == whole.seed, "a comparison changes nothing"
+    for sizes in moments.sizes[:: 3 if width == 1 else 5]:
+        part = cut(folder, sizes, tmp_path / "part")
+        check_resume(part, width, 3, 4, whole, make_comparison)
 
 
 def within_writes(folder: Path, moments: Moments) -> Iterator[tuple[int, ...]]:

@@ -15,9 +15,11 @@ from kept.core.plan import Plan
 from kept.core.ports import Message, ModelReply, ModelRequest, Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
-from kept.core.schedule import RoundRobin
+from kept.core.schedule import RoundRobin, Turns
 from kept.gates import Strict
+from kept.gates.compare import Compare
 from kept.gates.race import Race
+from kept.proposers.variants import Variant, Variants
 from kept.recipes.racing import with_race
 from kept.scorers.recorded import RecordedScorer
 
@@ -162,3 +164,20 @@ def make_race(
         cases=Cases(train=CASES.train, holdout=holdout, test=test),
     )
     return with_race(racing), runner, model
+
+
+def make_comparison(
+    width: int, steps: int = 3, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """So many texts compared with the seed: a better one, one that is alike, a worse one."""
+    plan, runner, model = make_plan(width, steps, seed)
+    texts = [f"{word} {seed}\n" for word in ("good " * 3, "plain", "bad " * 2)][:steps]
+    comparing = replace(
+        plan,
+        cases=Cases(holdout=tuple(Case(f"h{n}", n) for n in range(9))),
+        proposers=(Variants(tuple(Variant({"prompt": text}, text) for text in texts)),),
+        schedule=Turns("variants", len(texts)),
+        gate=Compare(challengers=len(texts), most=4),
+        budget=Budget(),
+    )
+    return comparing, runner, model

@@ -5,6 +5,7 @@ from kept.core.ports import Gate
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
 from kept.gates import Follow, Selection, Sigma, Strict
+from kept.gates.compare import Compare
 from kept.gates.race import Race
 from kept.testing.suites.gate import GateSuite
 
@@ -78,3 +79,33 @@ class TestRaceOnManyCases(GateSuite):
 
     def make_gate(self) -> Gate:
         return Race(most=4)
+
+
+class Comparing(GateSuite):
+    """A comparison keeps nothing: it says that a challenger is better."""
+
+    def won(self, verdict: Verdict) -> bool:
+        return verdict.code == "better"
+
+
+class TestCompare(Comparing):
+    rounds = 10
+
+    def make_gate(self) -> Gate:
+        return Compare()
+
+
+class TestCompareOnManyCases(Comparing):
+    size = 220
+    rounds = 3
+
+    def make_gate(self) -> Gate:
+        return Compare(challengers=4, most=1)
+
+
+class TestCompareWithoutNoise(Comparing):
+    steady = True
+    rounds = 10
+
+    def make_gate(self) -> Gate:
+        return Compare()

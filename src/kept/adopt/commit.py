@@ -1,10 +1,10 @@
 """A git commit of what was adopted, and of nothing else."""
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from kept.errors import SetupError
+from kept.git import git
 
 
 class Repository:
@@ -41,13 +41,4 @@ class Repository:
         return self._git("rev-parse", "--short", "HEAD").strip()
 
     def _git(self, *words: str) -> str:
-        # literal: a file may be named as a pattern of others is
-        command = ["git", "--literal-pathspecs", "-C", str(self._folder), *words]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except FileNotFoundError as error:
-            raise SetupError("there is no `git` command") from error
-        if done.returncode:
-            said = (done.stderr or done.stdout).strip() or f"exit {done.returncode}"
-            raise SetupError(f"`git {words[0]}` failed: {said}")
-        return done.stdout
+        return git(self._folder, *words).decode(errors="replace")

@@ -35,6 +35,8 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
     adoption.check(past.id)
     if not adoption.pending:
         why = "its best is what is there" if adoption.after else "nothing beat the seed"
+        if past.fact("compare"):
+            why = "a comparison keeps nothing, and what it compared is yours already"
         output.note(f"nothing to adopt: {why}")
         return
     if commit:

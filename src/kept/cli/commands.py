@@ -31,6 +31,9 @@ COMMANDS = {
         Entry(
             "Measure", "check", "check", "Say what a run of SPEC would do, and the most it can cost"
         ),
+        Entry(
+            "Measure", "compare", "compare", "Say whether B is better than A for cases like these"
+        ),
         Entry("Look", "runs", "runs", "List the runs of this project"),
         Entry("Look", "show", "show", "Show what a run did, step by step"),
         Entry("Look", "diff", "diff", "Show the change from seed to best"),

@@ -5,12 +5,17 @@ from pathlib import Path
 
 from kept.cli import output
 from kept.core.plan import Plan
+from kept.recipes import Compiled
 from kept.registry import compile_spec
 
 
 def compiled(spec: Path, settings: Sequence[str] = ()) -> Plan:
     """The plan of a spec; warnings are told."""
-    made = compile_spec(spec, settings)
+    return told_warnings(compile_spec(spec, settings))
+
+
+def told_warnings(made: Compiled) -> Plan:
+    """The plan, and its warnings on stderr."""
     for warning in made.warnings:
         output.warn(warning)
     return made.plan

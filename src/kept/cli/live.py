@@ -24,7 +24,7 @@ from kept.store.index import values
 REDRAWS = 8
 """A second."""
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-STYLES = {"keep": "bold green", "discard": "", "crash": "red", "skip": "dim"}
+STYLES = {"keep": "bold green", "better": "bold green", "crash": "red", "skip": "dim"}
 
 
 class LiveProgress(Progress):
@@ -69,9 +69,9 @@ class LiveProgress(Progress):
 
     def closed(self, step: ClosedStep) -> None:
         """The step in one line."""
-        style = STYLES[step.verdict.outcome]
+        style = STYLES.get(step.verdict.word, "")
         line = Text(f"step {step.step:>2}  ")
-        line.append(f"{step.verdict.outcome:<7}", style=style)
+        line.append(f"{step.verdict.word:<7}", style=style)
         proposer = f"  {step.turn.proposer:<{self.proposer_width}}  "
         line.append(proposer, style="dim" if style == "dim" else "cyan")
         room = self._console.width - line.cell_len
@@ -122,6 +122,8 @@ class LiveProgress(Progress):
         if most and done <= most:
             so_far = f"{done} of {count(most, 'step')}"
         parts = [so_far, f"{state.keeps} kept"]
+        if state.fact("compare"):
+            parts = [count(self.proposals, "answer")]
         seed, best = values(state)
         if best is not None:
             moved = state.best != state.seed

@@ -171,7 +171,7 @@ def _longest(state: State) -> int:
 def step_line(step: ClosedStep, proposer_width: int = 0) -> str:
     """`step  3  keep     variants  strictly better: `score` 0.62 → 0.71  (variant terse.md)`."""
     proposer = f"{step.turn.proposer:<{proposer_width}}"
-    return f"step {step.step:>2}  {step.verdict.outcome:<7}  {proposer}  {step_words(step)}"
+    return f"step {step.step:>2}  {step.verdict.word:<7}  {proposer}  {step_words(step)}"
 
 
 def step_words(step: ClosedStep, room: int = 0) -> str:

@@ -16,6 +16,7 @@ from kept.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from kept.core.plan import Plan
     from kept.store.reader import Run
 
 
@@ -41,7 +42,6 @@ def resume(
     RUN is an id, the start or end of one, a folder, or `last`, which is the default. No rollout
     that had ended is done again. What was set with --set before holds still, unless it is set anew.
     """
-    from kept.cli.compiling import compiled
     from kept.cli.looking import open_run
     from kept.cli.sitting import How, resume_run
 
@@ -51,8 +51,20 @@ def resume(
     spec, before = _spec_of(past)
     past.close()
     _check_again(past, settings)
-    plan = compiled(spec, (*before, *settings))
+    plan = _plan(past, spec, (*before, *settings))
     return resume_run(plan, past.folder, how)
+
+
+def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
+    """What the run was, compiled again."""
+    from kept.cli.compiling import compiled, told_warnings
+
+    started = run.state.started
+    if started is None or started.recipe != "compare":
+        return compiled(spec, settings)
+    from kept.recipes.compare import Asked, compile_comparison
+
+    return told_warnings(compile_comparison(Asked.of(started.facts), settings))
 
 
 def _check_again(run: "Run", settings: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""The body that `optimize`, `loop`, `resume` and `demo` share: run, report, answer, exit code."""
+"""The body that commands which run something share: run, report, answer, exit code."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kept.cli import output
+from kept.cli.compared import compared_text
 from kept.cli.fail import CUT_SHORT, INTERRUPTED, NO_GAIN, CutShortError
 from kept.cli.log import show_log
 from kept.cli.names import command_for, path_from_here
@@ -89,6 +90,9 @@ def answer_text(told: Summary) -> str:
     # an error is told on stderr, with what to do about it
     rows = facts(told, reason=told.stopped is None or told.stopped.kind != "error")
     rows.append(("folder", path_from_here(told.folder)))
+    if told.comparison is not None:
+        rows.append(("look", command_for("report", told.folder)))
+        return f"{compared_text(told.comparison, told)}\n\n{pairs(rows)}"
     if told.improved:
         rows.append(("best", path_from_here(told.folder / "best")))
     rows.append(("look", command_for("report", told.folder)))
@@ -108,12 +112,14 @@ def _end(told: Summary, progress: Progress, how: How) -> int:
         output.note(f"error: {told.stopped.message}\n")
         output.note("\n".join(f"hint: {hint}" for hint in _ways_on(told, go_on)))
         return CUT_SHORT
-    if progress.resumed_in_vain and told.stopped:
-        output.note(f"nothing more to do: {told.stopped.message}")
+    unanswered = told.comparison is not None and bool(told.open)
+    if (progress.resumed_in_vain or unanswered) and told.stopped:
+        done = "not done" if unanswered else "nothing more to do"
+        output.note(f"{done}: {told.stopped.message}")
         if kind in LIMITS:
             more = command_for("resume", told.folder, [f"budget.{LIMITS[kind]}=N"])
             output.note(f"hint: `{more}` raises the limit")
-    return NO_GAIN if how.fail_if_no_gain and not told.improved else 0
+    return NO_GAIN if how.fail_if_no_gain and not told.gained else 0
 
 
 def _ways_on(told: Summary, go_on: str) -> tuple[str, ...]:

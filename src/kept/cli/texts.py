@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from kept.cli import output
+from kept.cli.compared import compared_text
 from kept.cli.names import path_from_here
 from kept.core.words import count, one_line
 from kept.report.step import StepDetail, StepRollout
@@ -27,7 +28,7 @@ COLOURS = {"keep": "green", "crash": "red", "skip": "yellow"}
 
 def title(told: Summary) -> str:
     """The outcome, where colours show in green when there is one."""
-    return output.style(headline_words(told), bold=True, fg="green" if told.improved else None)
+    return output.style(headline_words(told), bold=True, fg="green" if told.gained else None)
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> str:
@@ -39,10 +40,11 @@ def facts(told: Summary, *, reason: bool = True) -> list[tuple[str, str]]:
     """What a run is and what it used, with or without the reason why it stopped."""
     why = f": {told.stopped.message}" if told.stopped and reason else ""
     counts = verdict_counts(told)
+    tried = [("proposals", f"{told.proposals}: {counts}" if counts else "none")]
     return [
         ("run", f"{told.run}, {told.status}{why}"),
         *standing(told),
-        ("proposals", f"{told.proposals}: {counts}" if counts else "none"),
+        *(tried if told.comparison is None else ()),
         ("spend", f"{spend_words(told.spend)}, {duration(told.elapsed)}"),
         *(("warning", words) for words in unmeasured_words(told.unmeasured)),
     ]
@@ -67,6 +69,8 @@ def run_text(told: Summary) -> str:
         ("started", clock(told.started)),
     ]
     parts = [title(told), pairs([*facts(told), *asked])]
+    if told.comparison is not None:
+        parts.insert(1, compared_text(told.comparison, told))
     if told.steps:
         header = ("step", "proposer", "verdict", told.metric, "reason", "proposed")
         rows = [_step_cells(group, told) for group in _runs_of_idle(told.steps)]
@@ -90,7 +94,7 @@ def _step_cells(rows: list[StepLine], told: Summary) -> tuple[str, ...]:
     row = rows[0]
     number_of = str(row.step) if len(rows) == 1 else f"{row.step}–{rows[-1].step}"
     value = "" if row.value is None else number(row.value)
-    verdict = row.outcome + (", best" if row.step == told.best_step else "")
+    verdict = row.word + (", best" if row.step == told.best_step else "")
     reason, why = one_line(row.reason, 100), one_line(row.why, 60)
     if value and output.is_narrow():
         # the figures behind the colon stand in the column beside it
@@ -105,12 +109,12 @@ def step_text(detail: StepDetail, *, traces: bool) -> str:
 
 def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
     row, turn = detail.row, detail.turn
-    outcome = row.outcome if row else "open"
+    outcome = row.word if row else "open"
     name = output.style(f"step {detail.step}: {outcome}", bold=True, fg=COLOURS.get(outcome))
     yield name
     about = [("proposer", f"{turn.proposer}, turn {turn.number} (phase {turn.phase})")]
     if row is not None:
-        code = "" if row.code == "judged" else f" ({row.code})"
+        code = "" if row.code in ("judged", row.word) else f" ({row.code})"
         about.append(("verdict", one_line(row.reason) + code))
         about += [("", f"{key} = {number(value)}") for key, value in row.numbers.items()]
         about.append(("candidate", row.candidate or "none"))

@@ -95,6 +95,14 @@ class Reservation:
         return Reservation(self.rollouts - other.rollouts, self.usd - other.usd)
 
 
+def rollouts_within(budget: Budget, worst_usd: float) -> int | None:
+    """Rollouts that a budget comes to, by number or by money; None where neither is limited."""
+    limits = [] if budget.max_rollouts is None else [budget.max_rollouts]
+    if budget.max_usd is not None and worst_usd:
+        limits.append(int(budget.max_usd / worst_usd))
+    return min(limits, default=None)
+
+
 def out_of_time(budget: Budget, elapsed: float) -> StopReason | None:
     """Why nothing more may begin after so many seconds; None while there is time."""
     if budget.max_minutes is None or elapsed < budget.max_minutes * 60:

@@ -138,6 +138,15 @@ class Proving(Gate, Protocol):
         ...
 
 
+@runtime_checkable
+class Measuring(Gate, Protocol):
+    """A gate that changes nothing: it compares with the seed pair by pair, or measures that."""
+
+    def measure(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """How far answers of the seed (on both sides) differ."""
+        ...
+
+
 class Sink(Protocol):
     """Is told what happens: progress, logs, pages. Must not raise and must not block."""
 

@@ -27,7 +27,7 @@ class Turn:
     proposer: str
     phase: str = "main"
     number: int = 0
-    """How many turns this proposer had before, in the whole run."""
+    """How many turns this proposer had before, in the whole run; or which of its texts is meant."""
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     races: bool = True
     """Whether the step may end in a keep by itself; else it can only become a near miss."""
@@ -95,9 +95,16 @@ class Claim(_Reply):
     kind: Literal["claim"] = "claim"
 
 
+@dataclass(frozen=True, slots=True)
+class Measure(_Reply):
+    """Have the seed measured, against nothing."""
+
+    kind: Literal["measure"] = "measure"
+
+
 # as in edit.py: the union for the checker, one class for the journal's reader
 if TYPE_CHECKING:
-    Reply = Proposal | Note | Skip | ProposerFailed | Prove | Claim
+    Reply = Proposal | Note | Skip | ProposerFailed | Prove | Claim | Measure
 else:
     Reply = _Reply
 
@@ -167,7 +174,7 @@ class Brief:
     answers: tuple[Answer, ...] = ()
 
 
-ProposerReply = Proposal | Note | Skip | Prove | Claim | Ask | Failure
+ProposerReply = Proposal | Note | Skip | Prove | Claim | Measure | Ask | Failure
 
 
 def derive_seed(run_seed: int, phase: str, step: int) -> int:

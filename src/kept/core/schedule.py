@@ -1,4 +1,4 @@
-"""The plain schedule: every proposer in turn until the budget is used up."""
+"""Schedules: every proposer in turn until the budget is used up; so many turns; a race."""
 
 from dataclasses import dataclass, replace
 
@@ -14,6 +14,9 @@ ALIKE = 1e-6
 
 PROVE, CLAIM = "prove", "claim"
 """Proposers that have something measured at the end of a racing run."""
+
+MEASURE = "measure"
+"""The one that has the seed measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,28 @@ class RoundRobin:
 
     def last(self, state: State) -> Turn | None:
         """Nothing more: what was kept is the best."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """So many turns of one proposer, each until it has its answer."""
+
+    proposer: str
+    count: int
+    phase: str = "main"
+
+    def next(self, state: State) -> Turn | StopReason:
+        """The next one; what an outage kept from its answer is asked again."""
+        told = {step.turn.number for step in state.closed if step.verdict.code != "indecisive"}
+        told |= {step.turn.number for step in state.open}
+        for number in range(self.count):
+            if number not in told and self.proposer not in state.exhausted:
+                return Turn(self.proposer, self.phase, number)
+        return StopReason("nothing left to propose", "all that was asked has its answer")
+
+    def last(self, state: State) -> Turn | None:
+        """Nothing more."""
         return None
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kept.core.event import Proposed, RunStarted, StepClosed, StepOpened
 from kept.core.objective import Objective
-from kept.core.proposal import Claim, Note, Proposal, ProposerFailed, Prove, Skip
+from kept.core.proposal import Claim, Measure, Note, Proposal, ProposerFailed, Prove, Skip
 from kept.core.score import Checked, Evaluation, check_constraints
 
 RECORDS: Mapping[str, str] = {
@@ -99,7 +99,7 @@ def _mutation(proposed: Proposed, closed: StepClosed) -> str:
             return f"nothing: {why}"
         case ProposerFailed(failure=failure):
             return f"failed: {failure.message}"
-        case Prove() | Claim():
+        case Prove() | Claim() | Measure():
             return "nothing: a measurement"
 
 

@@ -299,7 +299,7 @@ def _closed_step(step: OpenStep, event: StepClosed, alone: bool) -> ClosedStep:
         proposal=step.reply if isinstance(step.reply, Proposal) else None,
         reports=event.reports,
         verdict=verdict,
-        loss=next((e.loss for e in decided if e.purpose == "decide"), None),
+        loss=next((e.loss for e in decided if e.purpose in ("decide", "measure")), None),
     )
 
 

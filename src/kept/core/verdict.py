@@ -34,8 +34,15 @@ VerdictCode = Literal[
     "proposer failed",
     "note",
     "nothing proposed",
+    "measured",
+    "better",
+    "not better",
+    "worse",
+    "cannot tell",
 ]
 
+ANSWERS: tuple[VerdictCode, ...] = ("better", "not better", "worse", "cannot tell")
+"""Codes of a comparison, which changes nothing: they say how a challenger stands to the seed."""
 
 IDLE: tuple[VerdictCode, ...] = (
     "nothing proposed",
@@ -43,8 +50,14 @@ IDLE: tuple[VerdictCode, ...] = (
     "promoted",
     "not promoted",
     "claim",
+    "measured",
 )
 """Codes of steps without a proposal: they are turns or measurements, and not attempts."""
+
+
+def word_for(outcome: VerdictKind, code: VerdictCode) -> str:
+    """What a person calls an outcome: a step that changes nothing has an answer instead."""
+    return code if code in (*ANSWERS, "measured") else outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,11 @@ class Verdict:
     def idle(self) -> bool:
         """Whether nothing was put forward: the turn of a dry proposer, or a note."""
         return self.code in IDLE
+
+    @property
+    def word(self) -> str:
+        """What a person calls the outcome."""
+        return word_for(self.outcome, self.code)
 
     @property
     def words(self) -> str:

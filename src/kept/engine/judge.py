@@ -12,10 +12,11 @@ from kept.core.edit import Applied, EditReport, Write, apply_edits, changed_line
 from kept.core.grow import Seen
 from kept.core.ledger import Ledger
 from kept.core.plan import Plan
-from kept.core.ports import Proving
+from kept.core.ports import Measuring, Proving
 from kept.core.proposal import (
     Ask,
     Claim,
+    Measure,
     Note,
     Proposal,
     ProposerFailed,
@@ -72,7 +73,7 @@ class Judge:
         self._holdout = tuple(case.id for case in plan.cases.holdout)
         self._test = tuple(case.id for case in plan.cases.test)
         # tallies are all that most gates look at
-        self._by_pair = isinstance(plan.gate, Proving)
+        self._by_pair = isinstance(plan.gate, Proving | Measuring)
         self._sums: dict[tuple[str, Purpose, tuple[Pair, ...]], Evaluation] = {}
         self.attempts: dict[int, list[str]] = {}
         """Candidates that each open step has put before the gate, one a rebase; the last counts."""
@@ -89,14 +90,17 @@ class Judge:
                 return Judged(None, (), Verdict("crash", reason, code="proposer failed"))
             case Proposal():
                 return await self._judge_proposal(step, reply, ground)
-            case Prove() | Claim():
+            case Prove() | Claim() | Measure():
                 return await self._measure(step, reply, ground)
 
-    async def _measure(self, step: int, reply: Prove | Claim, ground: Ground) -> Judged:
-        """What leads against the best, or the best against the seed."""
+    async def _measure(self, step: int, reply: Prove | Claim | Measure, ground: Ground) -> Judged:
+        """What leads against the best, the best against the seed, or the seed by itself."""
         gate = self._plan.gate
-        if not isinstance(gate, Proving):
-            raise RunError(f"the gate `{gate.name}` proves nothing")
+        if isinstance(reply, Measure) and isinstance(gate, Measuring):
+            found = await self._talk(step, gate.measure, (ground.seed, ground.seed), ground)
+            return Judged(ground.seed, (), *found)
+        if isinstance(reply, Measure) or not isinstance(gate, Proving):
+            raise RunError(f"the gate `{gate.name}` cannot {reply.kind}")
         if isinstance(reply, Prove):
             found = await self._talk(step, gate.prove, (ground.incumbent, ground.best), ground)
             return Judged(ground.incumbent, (), *found)

@@ -84,6 +84,8 @@ def true_end(state: State, reason: StopReason) -> StopReason:
     """
     if reason.resumable or state.keeps or state.best != state.seed:
         return reason
+    if any(step.verdict.code == "better" for step in state.closed):
+        return reason
     last = state.closed[-1:]
     if last and all(step.verdict.code == "proposer failed" for step in state.closed):
         words = f"nothing was proposed ({reason.message}): {last[0].verdict.reason}"
@@ -99,4 +101,5 @@ def true_end(state: State, reason: StopReason) -> StopReason:
 def _of_seed(state: State) -> list[Evaluation]:
     """What gates compare candidates with."""
     known = state.evaluations.get(state.seed, ())
-    return [evaluation for evaluation in known if evaluation.purpose in ("screen", "decide")]
+    compared = ("screen", "decide", "measure")
+    return [evaluation for evaluation in known if evaluation.purpose in compared]

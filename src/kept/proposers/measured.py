@@ -1,17 +1,17 @@
-"""The last turns of a racing run: proposers that change nothing and have something measured."""
+"""Proposers that change nothing and have something measured: in the last turns of a race, say."""
 
 from dataclasses import dataclass
 
 from kept.core.ports import Scope
-from kept.core.proposal import Brief, Claim, ProposerReply, Prove
-from kept.core.schedule import CLAIM, PROVE
+from kept.core.proposal import Brief, Claim, Measure, ProposerReply, Prove
+from kept.core.schedule import CLAIM, MEASURE, PROVE
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Always asks for the same measurement."""
 
-    reply: Prove | Claim
+    reply: Prove | Claim | Measure
     name: str
     serial: bool = False
 
@@ -21,3 +21,6 @@ class Measured:
 
 
 MEASURED = (Measured(Prove(), PROVE), Measured(Claim(), CLAIM))
+
+SEED_ALONE = Measured(Measure(), MEASURE)
+"""The one turn of a run that plans a comparison."""

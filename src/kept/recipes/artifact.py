@@ -25,13 +25,12 @@ from kept.recipes.measure import exposed
 from kept.recipes.proposing import Tools
 from kept.recipes.protecting import make_protected
 from kept.recipes.racing import with_race
-from kept.recipes.reading import read_files
+from kept.recipes.reading import ReadTask, read_task
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.runners.command import CommandRunner
 from kept.sandbox import Command
 from kept.sandbox.command import MIB
 from kept.spec.cases import overlap_warnings
-from kept.spec.load import validate
 from kept.spec.source import read_source
 from kept.spec.task import TaskSpec
 from kept.store.candidates import CandidateFolder
@@ -41,11 +40,16 @@ from kept.workspace import Scratch
 
 def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
     """The plan of a task; raises `SpecError` with everything that is wrong with it."""
-    source = read_source(path, overrides)
-    task = validate(source, TaskSpec)
-    files = read_files(source)
-    source.check()
-    assert task is not None, "a task without problems is a task"
+    read = read_task(read_source(path, overrides))
+    made = plan_of(read, Candidate(read.files.texts), overrides)
+    few = too_few(read.files.cases)
+    warnings = (*([few] if few else []), *overlap_warnings(read.files.cases), *made.warnings)
+    return Compiled(with_race(made.plan), warnings)
+
+
+def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compiled:
+    """What a task makes of a seed, with what was set besides."""
+    source, task, files = read.source, read.task, read.files
     bits = modes(source.folder, files.texts)
     scratch = Scratch(bits)
     confined = confine(source, task, files.texts)
@@ -55,7 +59,6 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         task.runner.timeout_seconds,
         task.runner.env,
     )
-    seed = Candidate(files.texts)
     protected = make_protected(task.mutation.protect)
     metric = task.objective.primary_metric
     scoring = Scoring(source.folder, seed, metric, scratch, confined.scorer)
@@ -90,7 +93,7 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         workers=workers,
         inputs=inputs_of(source, task, files),
         facts={
-            "spec": str(path.resolve()),
+            "spec": str(source.path.resolve()),
             **_recorded(overrides),
             "id": task.id or source.folder.name,
             "description": task.description,
@@ -105,14 +108,8 @@ def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
         worst_seconds=runner.timeout + scorer_seconds(task.scorer),
     )
     plan = replace(plan, width=task.width or enough_steps(plan))
-    few = too_few(files.cases)
-    told = (
-        *([few] if few else []),
-        *overlap_warnings(files.cases),
-        *confined.warnings(),
-        *exposed(source, task, files.texts, confined.inside.hidden),
-    )
-    return Compiled(with_race(plan), told)
+    exposes = exposed(source, task, files.texts, confined.inside.hidden)
+    return Compiled(plan, (*confined.warnings(), *exposes))
 
 
 def _objective(task: TaskSpec) -> Objective:

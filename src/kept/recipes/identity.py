@@ -21,7 +21,7 @@ _NO_MEANING: Mapping[str, Any] = {
 def inputs_of(source: Source, task: TaskSpec, files: TaskFiles) -> dict[str, str]:
     """A hash for each thing that a run depends on, by the name that a person knows it by."""
     return {
-        "spec": _hash(_meaning(task)),
+        "spec": hash_of(_meaning(task)),
         **_companions(files),
         **measure_files(source, task, files.texts),
     }
@@ -30,9 +30,9 @@ def inputs_of(source: Source, task: TaskSpec, files: TaskFiles) -> dict[str, str
 def _companions(files: TaskFiles) -> dict[str, str]:
     """Hashes of the files that are read with the task, by the names that a person knows."""
     texts = {GUIDANCE[name]: text for name, text in files.guidance.items()}
-    found = {f"`{name}`": _hash(text) for name, text in texts.items()}
+    found = {f"`{name}`": hash_of(text) for name, text in texts.items()}
     for alternatives in files.proposing.alternatives:
-        found |= {f"`{one.label}`": _hash(one.texts) for one in alternatives}
+        found |= {f"`{one.label}`": hash_of(one.texts) for one in alternatives}
     return found
 
 
@@ -42,6 +42,7 @@ def _meaning(task: TaskSpec) -> dict[str, Any]:
     return {name: value for name, value in dump.items() if value != {}}
 
 
-def _hash(value: object) -> str:
+def hash_of(value: object) -> str:
+    """A short hash of any JSON value."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import ceil
 
+from kept.core.budget import rollouts_within
 from kept.core.plan import Plan
 from kept.core.schedule import Pooling, RoundRobin
 from kept.errors import SetupError
@@ -73,11 +74,7 @@ def _reserve(gate: Race, plan: Plan) -> int:
 
 def _limit(plan: Plan) -> int | None:
     """Rollouts that the budget comes to, by number or by money."""
-    budget, each = plan.budget, plan.worst_usd
-    money = [int(budget.max_usd / each)] if budget.max_usd is not None and each else []
-    return min(
-        [*money, *([] if budget.max_rollouts is None else [budget.max_rollouts])], default=None
-    )
+    return rollouts_within(plan.budget, plan.worst_usd)
 
 
 def _affordable(gate: Race, plan: Plan) -> Race:

@@ -18,9 +18,9 @@ from kept.recipes.scripts import check_script
 from kept.spec.cases import read_cases
 from kept.spec.companions import check_outputs, read_guidance
 from kept.spec.files import read_artifacts
-from kept.spec.load import check_folder, section
+from kept.spec.load import check_folder, section, validate
 from kept.spec.source import Source
-from kept.spec.task import ArtifactsSpec, MutationSpec
+from kept.spec.task import ArtifactsSpec, MutationSpec, TaskSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,25 @@ class TaskFiles:
     cases: Cases
 
 
-def read_files(source: Source) -> TaskFiles:
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """A task in order, with all that it names."""
+
+    source: Source
+    task: TaskSpec
+    files: TaskFiles
+
+
+def read_task(source: Source, *, proposes: bool = True) -> ReadTask:
+    """What a source says; raises `SpecError` with everything that is wrong with it."""
+    task = validate(source, TaskSpec)
+    files = read_files(source, proposes)
+    source.check()
+    assert task is not None, "a task without problems is a task"
+    return ReadTask(source, task, files)
+
+
+def read_files(source: Source, proposes: bool) -> TaskFiles:
     """Look at every file that a right part of the spec names."""
     limits = ("max_files_per_iteration",)
     artifacts = section(source, ("artifacts",), ArtifactsSpec, unread=limits)
@@ -46,7 +64,8 @@ def read_files(source: Source) -> TaskFiles:
         source.report(("mutation", "allowed_file_types"), message, f"there are {', '.join(texts)}")
     check_protected(source, mutation.protect, editable)
     check_outputs(source, texts)
-    check_proposers(source)
+    if proposes:
+        check_proposers(source)
     check_folder(source, ("runner", "cwd"))
     check_script(source, ("runner",))
     check_scorer(source, texts)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from kept.core.words import count
+from kept.report.compared import limits
 from kept.report.summary import Summary
 from kept.store.unmeasured import unmeasured_words
 
@@ -24,6 +25,19 @@ def caveats(summary: Summary) -> list[str]:
 
 
 def _caveats(summary: Summary) -> Iterator[str]:
+    yield from _of_figures(summary) if summary.comparison is None else limits(summary.comparison)
+    yield from _of_machine(summary)
+    if summary.spend.moot:
+        why = " or ".join(_made_moot(summary))
+        yield f"Paid for and not used, because {why}: {count(summary.spend.moot, 'rollout')}."
+    if summary.open:
+        yield (
+            f"Without a verdict when this was written: {count(len(summary.open), 'step')}. What "
+            "they used is in the spend, not in the figures."
+        )
+
+
+def _of_figures(summary: Summary) -> Iterator[str]:
     gate = GATES.get(summary.gate)
     if gate is not None:
         yield gate
@@ -46,6 +60,9 @@ def _caveats(summary: Summary) -> Iterator[str]:
         yield "There are no cases: nothing here says that the gain carries over to other inputs."
     for words in unmeasured_words(summary.unmeasured):
         yield f"{words[0].upper()}{words[1:]}. Nothing was measured there."
+
+
+def _of_machine(summary: Summary) -> Iterator[str]:
     if summary.not_enforced:
         yield (
             f"Not enforced on the machine of this run: {'; '.join(summary.not_enforced)}. A "
@@ -56,14 +73,6 @@ def _caveats(summary: Summary) -> Iterator[str]:
         yield (
             f"No walls are round the Python function that scores, {names}: where it executes what "
             "a candidate left, a candidate that cheats would not have been stopped."
-        )
-    if summary.spend.moot:
-        why = " or ".join(_made_moot(summary))
-        yield f"Paid for and not used, because {why}: {count(summary.spend.moot, 'rollout')}."
-    if summary.open:
-        yield (
-            f"Without a verdict when this was written: {count(len(summary.open), 'step')}. What "
-            "they used is in the spend, not in the figures."
         )
 
 

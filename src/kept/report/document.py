@@ -31,6 +31,7 @@ def headline(told: Summary) -> dict[str, Any]:
         "leading": told.leading,
         "claim": told.claim or None,
         "race": asdict(race) if (race := raced(told)) else None,
+        "comparison": told.comparison.document() if told.comparison else None,
         "steps": len(told.steps),
         "proposals": told.proposals,
         "keeps": told.keeps,

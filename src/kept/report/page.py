@@ -8,6 +8,8 @@ from kept.core.event import StepClosed
 from kept.core.words import count, one_line
 from kept.report.caveats import caveats
 from kept.report.changes import best_diff, step_diff
+from kept.report.compared import interval, sentences, short
+from kept.report.comparison import Comparison, comparison_of
 from kept.report.failures import failures, measure_is_broken
 from kept.report.race import leads, questions
 from kept.report.scoring import scorer_words
@@ -43,11 +45,17 @@ def markdown(run: Run) -> str:
         _opening(told),
         _section("How sure this is", _sure(told)),
         _section("What was asked", _asked(told, run)),
-        _section("What came of it", _outcome(told)),
-        _section("Trajectory", _trajectory(told)),
-        _section("What was kept", _kept(told, run, kept)),
-        _section("What was refused", _refused(told)),
-        _section("The change from seed to best", _change(told, run)),
+        *(
+            [_section("What came of it", _compared(told.comparison, told))]
+            if told.comparison
+            else [
+                _section("What came of it", _outcome(told)),
+                _section("Trajectory", _trajectory(told)),
+                _section("What was kept", _kept(told, run, kept)),
+                _section("What was refused", _refused(told)),
+                _section("The change from seed to best", _change(told, run)),
+            ]
+        ),
         _section("Failures seen", _failures(run)),
         _section("Spend", _spend(told)),
         _section("What these figures do not show", [f"* {line}" for line in caveats(told)]),
@@ -75,9 +83,8 @@ def _cell(text: str) -> str:
 def _opening(told: Summary) -> str:
     why = f": {told.stopped.message}" if told.stopped else ""
     verdicts = f": {verdict_counts(told)}" if told.steps or told.open else ""
-    opening = (
-        f"Run `{told.run}`, {told.status}{why}. {count(told.proposals, 'proposal')}{verdicts}."
-    )
+    tried = f" {count(told.proposals, 'proposal')}{verdicts}." if told.comparison is None else ""
+    opening = f"Run `{told.run}`, {told.status}{why}.{tried}"
     claim = f"**Claim**, {told.claim}.\n\n" if told.claim else ""
     leading = "" if told.leading is None else f" Leading, not yet proven: step {told.leading}."
     return f"{claim}{opening}{leading}"
@@ -113,6 +120,10 @@ def _asked(told: Summary, run: Run) -> Iterator[str]:
 
 def _said(run: Run) -> Iterator[tuple[str, str]]:
     """What the spec adds, where it does."""
+    compared = comparison_of(run.state)
+    if compared is not None and not compared.plans:
+        others = ", ".join(f"`{line.label}`" for line in compared.lines)
+        yield "compared", f"{others} with `{compared.seed}`"
     description = run.state.fact("description")
     if description:
         yield "about", description
@@ -156,6 +167,36 @@ def _change(told: Summary, run: Run) -> Iterator[str]:
     # one keep alone is the whole change, and stands above
     if told.improved and told.keeps > 1:
         yield from _fenced(best_diff(run))
+
+
+def _compared(comparison: Comparison, told: Summary) -> Iterator[str]:
+    """The answers, and the figures they rest on."""
+    for sentence in sentences(comparison, told.spend):
+        yield f"* {sentence}"
+    yield ""
+    if comparison.planned is not None:
+        header = ("passes", "rollouts", "found if the same on every case", "found at worst")
+        rows = [
+            (str(row.passes), f"{row.rollouts:,}", short(row.alike), short(row.worst))
+            for row in comparison.planned.forecasts
+        ]
+        yield from _table(header, rows)
+        return
+    header = ("", f"`{told.metric}`", f"`{comparison.seed}`", "difference", "rollouts", "answer")
+    yield from _table(
+        header,
+        [
+            (
+                f"`{line.label}`",
+                number(line.value),
+                number(line.seed_value),
+                interval(line),
+                str(line.rollouts),
+                line.answer,
+            )
+            for line in comparison.lines
+        ],
+    )
 
 
 def _outcome(told: Summary) -> Iterator[str]:

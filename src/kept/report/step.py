@@ -6,7 +6,17 @@ from typing import Any
 
 from kept.core.edit import Edit, SetValue
 from kept.core.event import Proposed
-from kept.core.proposal import Claim, Note, Proposal, ProposerFailed, Prove, Reply, Skip, Turn
+from kept.core.proposal import (
+    Claim,
+    Measure,
+    Note,
+    Proposal,
+    ProposerFailed,
+    Prove,
+    Reply,
+    Skip,
+    Turn,
+)
 from kept.core.rollout import Job, TraceItem
 from kept.core.score import Outcome
 from kept.core.stage import Stage, stages_of
@@ -130,6 +140,8 @@ def _words(reply: Reply | None) -> str:
             return "have what leads proven"
         case Claim():
             return "have the gain measured on the sealed test"
+        case Measure():
+            return "have the seed measured"
         case None:
             return ""
 

@@ -10,7 +10,8 @@ from kept.core.budget import Spend, StopReason
 from kept.core.objective import Constraint, Objective, Operator
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
-from kept.core.verdict import IDLE, VerdictCode, VerdictKind
+from kept.core.verdict import IDLE, VerdictCode, VerdictKind, word_for
+from kept.report.comparison import Comparison, comparison_of
 from kept.report.scoring import scoring_functions
 from kept.store.index import values
 from kept.store.reader import Run
@@ -37,6 +38,11 @@ class StepLine:
     incumbent: str
     candidate: str | None
     best: bool
+
+    @property
+    def word(self) -> str:
+        """What a person calls the outcome."""
+        return word_for(self.outcome, self.code)
 
     @property
     def kept(self) -> bool:
@@ -94,11 +100,18 @@ class Summary:
     """The seed's value on the deciding cases, whatever else it was measured on."""
     unmeasured: tuple[Unmeasured, ...] = ()
     """Cases that failed for the seed and for every candidate."""
+    comparison: Comparison | None = None
+    """What came of it, where it is one."""
 
     @property
     def improved(self) -> bool:
         """Whether the best is not the seed."""
         return self.best != self.seed
+
+    @property
+    def gained(self) -> bool:
+        """Whether anything is better than the seed."""
+        return self.improved or (self.comparison is not None and self.comparison.better)
 
     @property
     def outcomes(self) -> Mapping[str, int]:
@@ -156,6 +169,7 @@ def summary(run: Run) -> Summary:
         claim=_claim(state),
         decided_seed=_decided_seed(state),
         unmeasured=unmeasured(run, state),
+        comparison=comparison_of(state, {row.step: row.reason for row in run.steps}),
         spend=spend_of(run.folder, state),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from kept.core.budget import Spend
 from kept.core.words import count
+from kept.report.compared import title
 from kept.report.summary import Summary
 
 LIMITS = {
@@ -32,6 +33,8 @@ def change(summary: Summary) -> str:
 
 def headline_words(summary: Summary) -> str:
     """The outcome in one line."""
+    if summary.comparison is not None:
+        return title(summary.comparison)
     if summary.improved:
         return f"{summary.metric} {change(summary)}"
     if not summary.steps:

@@ -83,6 +83,19 @@ def overlap_warnings(cases: Cases) -> tuple[str, ...]:
     return tuple(told)
 
 
+def copy_warnings(cases: Cases) -> tuple[str, ...]:
+    """Deciding cases that are the same: each copy passes for a case of its own."""
+    first: dict[str, str] = {}
+    told: list[str] = []
+    for case in cases.holdout:
+        before = first.setdefault(case_text(_bare(case)), case.id)
+        if before != case.id:
+            told.append(f"case `{before}` and case `{case.id}` are the same, and count as two")
+    if len(told) > MAX_WARNINGS:
+        told[MAX_WARNINGS:] = [f"{len(told) - MAX_WARNINGS} more cases are copies of others"]
+    return tuple(told)
+
+
 def _bare(case: Case) -> Case:
     """A case without its id, which tells even copies apart."""
     data: Any = case.data

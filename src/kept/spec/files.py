@@ -119,15 +119,24 @@ def read_text(source: Source, loc: Loc, path: Path) -> str | None:
     if size > MAX_CHARS:
         source.report(loc, f"`{name}` is too large: {size / 2**20:.1f} MiB, 1 MiB allowed")
         return None
-    if b"\0" in data:
-        source.report(loc, f"`{name}` is binary")
+    try:
+        return decoded(data)
+    except ValueError as error:
+        source.report(loc, f"`{name}` is {error}")
         return None
+
+
+def decoded(data: bytes) -> str:
+    """The text that bytes are; a `ValueError` says what they are instead."""
+    if len(data) > MAX_CHARS:
+        raise ValueError(f"too large: {len(data) / 2**20:.1f} MiB, 1 MiB allowed")
+    if b"\0" in data:
+        raise ValueError("binary")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        source.report(loc, f"`{name}` is not UTF-8 text (line {line})")
-        return None
+        raise ValueError(f"not UTF-8 text (line {line})") from None
 
 
 def _stand_in(

@@ -38,6 +38,13 @@ def glob(folder: Path, pattern: str, exclude: Sequence[str] = ()) -> set[Path]:
     return found
 
 
+def matches(path: str, pattern: str) -> bool:
+    """Whether a file of this path is what a pattern finds, were it in the folder."""
+    parts, wanted = tuple(path.split("/")), _parts(pattern)
+    closed = NEVER | (UNLESS_NAMED - set(wanted))
+    return not closed.intersection(parts) and _matches(wanted, parts)
+
+
 def is_excluded(path: str, exclude: Sequence[str]) -> bool:
     """Whether a path, or a folder that it is in, is matched by one of these patterns."""
     parts = tuple(path.split("/"))

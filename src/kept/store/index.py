@@ -107,7 +107,7 @@ def values(state: State) -> tuple[float | None, float | None]:
     objective = Objective(direction=direction)
     seed, best = (_losses(state, id_) for id_ in (state.seed, state.best))
     # draws of one purpose for both; those that nothing was selected by first
-    orders: tuple[Purpose, ...] = ("test", "promote", "decide", "screen")
+    orders: tuple[Purpose, ...] = ("test", "promote", "decide", "screen", "measure")
     common = [p for p in orders if p in seed and p in best] or [*orders[2:]]
     pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
     found = [None if loss is None else objective.value(loss) for loss in pair]

@@ -43,6 +43,7 @@ _REPLIES = {
     "failed": replies.ProposerFailed,
     "prove": replies.Prove,
     "claim": replies.Claim,
+    "measure": replies.Measure,
 }
 _EVENTS: dict[str, type[Event]] = {
     get_args(cls.__annotations__["kind"])[0]: cls

@@ -106,7 +106,8 @@ class GateSuite:
             for owner, purpose, pair in heard.draws:
                 assert owner in owners, f"it asks about {owner}, which it was not shown"
                 assert pair.case in cases, f"it asks for {pair.case}, which is no case of the run"
-                assert purpose in ("screen", "decide", "promote"), f"`{purpose}` is not a gate's"
+                gates = ("screen", "decide", "promote", "measure")
+                assert purpose in gates, f"`{purpose}` is not a gate's"
 
     def test_it_explains_itself(self) -> None:
         """A reason in words, and numbers that are numbers."""

@@ -25,7 +25,7 @@ from kept.core.event import (
     StepOpened,
 )
 from kept.core.ports import Journal, ModelReply
-from kept.core.proposal import Claim, Note, Proposal, ProposerFailed, Prove, Skip, Turn
+from kept.core.proposal import Claim, Measure, Note, Proposal, ProposerFailed, Prove, Skip, Turn
 from kept.core.rollout import Failure, Job, TraceItem, Usage
 from kept.core.score import Evaluation, Finding, Outcome, Tally
 from kept.core.verdict import Verdict
@@ -275,6 +275,7 @@ SAMPLES: tuple[Event, ...] = (
     Proposed(step=3, reply=ProposerFailed(REFUSED), t=6.0),
     Proposed(step=4, reply=Prove(), t=6.0),
     Proposed(step=5, reply=Claim(), t=6.0),
+    Proposed(step=6, reply=Measure(), t=6.0),
     StepClosed(
         step=1,
         candidate=None,
