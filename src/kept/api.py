@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -163,7 +163,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         inputs={
             "evaluate": source_of(evaluate),
             "metric, direction or bounds": f"{metric} {direction} {bounds}",
-            "gate": repr(gate),
+            "gate": _told(gate),
             "proposers": " ".join(proposer.name for proposer in made),
             "random_seed": str(random_seed),
         },
@@ -294,3 +294,11 @@ def _ctrl_c(stops: _Stops) -> Generator[None]:
 
 def _shown(value: float | None) -> str:
     return "no score" if value is None else f"{value:.4g}"
+
+
+def _told(gate: object) -> str:
+    """A gate by all that it tells of itself, in any process alike."""
+    if isinstance(gate, str) or is_dataclass(gate):
+        return repr(gate)
+    kind = type(gate)
+    return f"{kind.__module__}.{kind.__qualname__} {getattr(gate, 'name', '')}"

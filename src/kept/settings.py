@@ -53,7 +53,7 @@ def dumb_terminal() -> bool:
     return os.environ.get("TERM", "dumb") in ("", "dumb", "unknown")
 
 
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE)
 
 
 def secrets() -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import kept
+from kept.core.verdict import View
 
 CASES = [{"id": str(n), "q": n * n * 7919} for n in range(16)]
 
@@ -108,3 +109,68 @@ def test_two_ctrl_c_end_a_run_whose_evaluator_blocks(tmp_path: Path):
         os.kill(run.pid, signal.SIGINT)
         done, _ = run.communicate(timeout=15)
     assert done.count(b"x") < 60, "twenty seconds of work were in the queue"
+
+
+def test_a_resume_knows_what_a_keep_left_behind_half_measured(tmp_path: Path):
+    calls: list[tuple[str, str]] = []
+
+    async def evaluate(candidate: kept.Candidate, case: dict[str, str]) -> float:
+        if "keep" in candidate.text and "x" not in candidate.text:
+            await asyncio.sleep(0.1)
+        calls.append((candidate.id, case["id"]))
+        return float("keep" in candidate.text)
+
+    def propose(brief: kept.Brief) -> kept.Proposal:
+        edits = (kept.Append("text", "keep\n"), kept.Append("text", "x\n"))
+        if brief.step < 2:
+            return kept.Proposal((edits[brief.step],))
+        return kept.Proposal((kept.Write("text", "other\n" if brief.step == 2 else "seed\nx\n"),))
+
+    def sit(steps: int, resume: str | None) -> kept.Result:
+        return kept.optimize(
+            "seed\n",
+            evaluate,
+            CASES[:8],
+            proposers=[propose],
+            home=tmp_path,
+            width=2,
+            budget=steps,
+            resume=resume,
+        )
+
+    sit(3, None)
+    sit(4, "last")
+    assert len(calls) == len(set(calls)), "what was written is never asked again"
+
+
+class OwnGate:
+    """A gate of a user, without a repr of its own."""
+
+    name = "own"
+
+    def decide(self, view: View) -> kept.Verdict:
+        return kept.Verdict("discard", "never")
+
+
+def half(candidate: kept.Candidate) -> float:
+    return 0.5
+
+
+def numbered(brief: kept.Brief) -> str:
+    return f"text {brief.step}"
+
+
+def test_a_run_with_a_gate_of_ones_own_can_be_resumed(tmp_path: Path):
+    def sit(steps: int, resume: str | None) -> kept.Result:
+        return kept.optimize(
+            "a",
+            half,
+            proposers=[numbered],
+            gate=OwnGate(),
+            home=tmp_path,
+            budget=steps,
+            resume=resume,
+        )
+
+    sit(1, None)
+    assert len(sit(2, "last").state.closed) == 2

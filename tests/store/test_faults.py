@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import kept
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
@@ -306,3 +307,32 @@ def test_what_could_not_be_packed_is_written_before_anything_refers_to_it(
     assert b"a trace" in (tmp_path / "run" / "blobs.pack").read_bytes()
     assert (tmp_path / "run" / "blobs.pack").read_bytes().count(b"a trace") == 1
     again.close()
+
+
+class Loses:
+    """A sink that takes the index of steps from under the run's feet."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def on_event(self, event: object, state: State) -> None:
+        (index,) = self._home.glob("runs/*/steps.idx")
+        for fd in Path("/proc/self/fd").iterdir():
+            if fd.exists() and fd.resolve() == index:
+                full = os.open("/dev/full", os.O_WRONLY)
+                os.dup2(full, int(fd.name))
+                os.close(full)
+
+    def on_rollout(self, job: Job, outcome: Outcome) -> None:
+        """Nothing to do."""
+
+
+def half(candidate: kept.Candidate) -> float:
+    return 0.5
+
+
+def test_an_index_that_cannot_be_written_does_not_stop_a_run(tmp_path: Path):
+    sinks = [Loses(tmp_path)]
+    result = kept.optimize("a", half, proposers=["b", "c"], home=tmp_path, sinks=sinks)
+    with kept.read_run(result.folder) as run:
+        assert len(run.steps) == len(run.state.closed) > 1

@@ -211,8 +211,8 @@ class Journal(Protocol):
         """The scope is done; its calls need not be kept at hand."""
         ...
 
-    def save(self, candidate: Candidate) -> None:
-        """Store a candidate's content."""
+    def save(self, candidate: Candidate) -> bool:
+        """Store a candidate's content; whether it was new."""
         ...
 
     def load(self, candidate: str) -> Candidate:

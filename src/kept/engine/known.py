@@ -34,7 +34,9 @@ class Known:
     def save(self, candidate: Candidate) -> None:
         """Have a candidate's content at hand, and in the journal before anything depends on it."""
         if candidate.id not in self._candidates:
-            self._journal.save(candidate)
+            if not self._journal.save(candidate) and candidate.id not in self._rows:
+                # of an earlier sitting, in which a keep may have left it behind half measured
+                self.elsewhere.add(candidate.id)
             self._candidates[candidate.id] = candidate
 
     def of(self, candidate: str, purpose: Purpose) -> Row:

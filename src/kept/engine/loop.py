@@ -27,6 +27,7 @@ from kept.engine.known import Known
 from kept.engine.propose import Proposing
 from kept.engine.purse import Halt, Purse
 from kept.engine.stopping import dead_end, true_end
+from kept.engine.till import Till
 from kept.errors import KeptError
 
 GRACE = 30.0
@@ -61,6 +62,7 @@ class Loop:
         self._evaluator = Evaluator(plan, journal, self._known, self._purse, clock)
         self._judge = Judge(plan, self._known, self._evaluator)
         self._proposing = Proposing(plan, journal, self._known, self._evaluator, clock)
+        self._proposing.till = Till(self._purse)
         self._tasks: dict[int, asyncio.Task[Judged]] = {}
         self._began = clock.monotonic()
         self._ending: StopReason | None = None
@@ -187,7 +189,7 @@ class Loop:
             if self._tasks.get(number) is not asyncio.current_task():
                 # the step was closed meanwhile, and the proposer did not mind being cancelled
                 raise asyncio.CancelledError
-            self._purse.pay(told.spend)
+            self._purse.pay(told.spend, number)
             self._tell(told)
             self._proposing.heard(number, told.reply)
         step, state = self._step(number), self.state

@@ -23,7 +23,9 @@ from kept.core.rollout import Failure
 from kept.core.state import State
 from kept.engine.evaluate import Evaluator
 from kept.engine.known import Known
+from kept.engine.purse import Halt
 from kept.engine.scope import JournalScope
+from kept.engine.till import Till
 from kept.errors import KeptError, RunError
 
 
@@ -33,6 +35,8 @@ class Proposing:
     def __init__(
         self, plan: Plan, journal: Journal, known: Known, evaluator: Evaluator, clock: Clock
     ) -> None:
+        self.till: Till | None = None
+        """Where the money for calls comes from; without it, nothing is asked for."""
         self._plan = plan
         self._journal = journal
         self._known = known
@@ -112,7 +116,8 @@ class Proposing:
         """Call, answer what is asked, call again: until there is a reply."""
         path = f"propose/{brief.step}"
         while True:
-            scope = JournalScope(self._journal, path)
+            pays = self.till.of(brief.step) if self.till is not None else None
+            scope = JournalScope(self._journal, path, pays=pays)
             reply = await self._call(proposer, brief, scope)
             if not isinstance(reply, Ask):
                 break
@@ -137,7 +142,7 @@ class Proposing:
         self._flying += 1
         try:
             return await proposer.propose(brief, scope)
-        except KeptError:
+        except (KeptError, Halt):
             raise
         except asyncio.CancelledError as error:
             me = asyncio.current_task()

@@ -91,6 +91,8 @@ class Purse:
         """What the rollouts that each open step asked for used."""
         self._rollouts = 0
         self._tries = 0
+        self._calls: dict[int, float] = {}
+        """Money that proposers used for steps whose reply is not in yet."""
 
     @property
     def spent(self) -> Spend:
@@ -138,7 +140,9 @@ class Purse:
         meters = self.meters.values()
         return Spend(
             rollouts=self._before.rollouts + sum(meter.rollouts for meter in meters),
-            usd=self._before.usd + sum(meter.usd for meter in meters),
+            usd=self._before.usd
+            + sum(meter.usd for meter in meters)
+            + (sum(self._calls.values()) if self._calls else 0.0),
         )
 
     @property
@@ -165,6 +169,19 @@ class Purse:
         self._before += spend
         return spend
 
-    def pay(self, spend: Spend) -> None:
-        """Count what something other than a rollout used."""
+    def pay(self, spend: Spend, step: int | None = None) -> None:
+        """Count what something other than a rollout used: a proposer, whose reply is in now."""
+        if step is not None:
+            self._calls.pop(step, None)
         self._before += spend
+
+    def hold(self, step: int, usd: float) -> None:
+        """What the calls of a proposer come to so far, while its reply is not in yet."""
+        self._calls[step] = max(usd, self._calls.get(step, 0.0))
+
+    def money_left(self) -> float | None:
+        """Beside what is used and what is set aside; None where nothing limits it."""
+        if self._budget.max_usd is None:
+            return None
+        aside = (self._rollouts + self._tries) * self._worst
+        return self._budget.max_usd - self._used().usd - aside

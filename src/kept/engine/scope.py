@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from kept.core.ports import Journal, Priced
 from kept.core.rollout import FREE, Failure, Job, Usage
@@ -14,17 +14,38 @@ from kept.errors import RunError
 R = TypeVar("R", bound=Priced)
 
 
+class Pays(Protocol):
+    """Where the money for calls comes from."""
+
+    async def begin(self) -> None:
+        """Wait until a call may be made."""
+        ...
+
+    def end(self, usage: Usage) -> None:
+        """A call has ended."""
+        ...
+
+    def count(self, usage: Usage) -> None:
+        """What the calls of a scope come to so far, replayed ones among them."""
+        ...
+
+
 class JournalScope:
     """Implements `kept.core.ports.Scope` on a journal."""
 
-    __slots__ = ("_asked", "_journal", "_owner", "_parent", "called", "usage")
+    __slots__ = ("_asked", "_journal", "_owner", "_parent", "_pays", "called", "usage")
 
     def __init__(
-        self, journal: Journal, owner: str | Job, parent: "JournalScope | None" = None
+        self,
+        journal: Journal,
+        owner: str | Job,
+        parent: "JournalScope | None" = None,
+        pays: "Pays | None" = None,
     ) -> None:
         self._journal = journal
         self._owner = owner
         self._parent = parent
+        self._pays = pays
         self._asked: dict[str, int] = {}
         self.usage: Usage = FREE
         """Of the calls made here and below, in whichever sitting they were made."""
@@ -51,7 +72,7 @@ class JournalScope:
             if not isinstance(answer, Failure):
                 self._count(answer.usage)
             return answer
-        answer = await do()
+        answer = await self._do(do)
         if isinstance(answer, Failure):
             # an outage is no reply: the next sitting asks again
             if answer.blame == "candidate":
@@ -61,9 +82,21 @@ class JournalScope:
         self._count(answer.usage)
         return answer
 
+    async def _do(self, do: Callable[[], Awaitable[R | Failure]]) -> R | Failure:
+        if self._pays is None:
+            return await do()
+        await self._pays.begin()
+        used = FREE
+        try:
+            answer = await do()
+            used = answer.usage
+        finally:
+            self._pays.end(used)
+        return answer
+
     def branch(self, name: str) -> "JournalScope":
         """A scope of its own below this one."""
-        return JournalScope(self._journal, f"{self.path}/{name}", self)
+        return JournalScope(self._journal, f"{self.path}/{name}", self, self._pays)
 
     def _mark(self) -> None:
         self.called = True
@@ -74,6 +107,8 @@ class JournalScope:
         self.usage += usage
         if self._parent is not None:
             self._parent._count(usage)
+        elif self._pays is not None:
+            self._pays.count(self.usage)
 
 
 def _plain(value: object) -> object:

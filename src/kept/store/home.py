@@ -40,16 +40,19 @@ class Home:
         self._make()
         digest = hashlib.sha256(repr(sorted(inputs.items())).encode()).hexdigest()[:8]
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
-        # a run of the same second: ours is named for the next, so that ids sort as runs began
-        while any(self.runs.glob(f"{stamp}-*")):
-            now += 1
-            stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
-        folder = self.runs / f"{stamp}-{digest}"
-        try:
-            folder.mkdir()
-        except OSError as error:
-            raise _unwritable(self.runs, error) from error
-        return folder
+        while True:
+            # a run of the same second: ours is named for the next, so that ids sort as runs began
+            while any(self.runs.glob(f"{stamp}-*")):
+                now += 1
+                stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+            folder = self.runs / f"{stamp}-{digest}"
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue  # somebody else began in this very moment
+            except OSError as error:
+                raise _unwritable(self.runs, error) from error
+            return folder
 
     def find_run(self, name: str) -> Path:
         """The folder of a run: a path, an id, the start or end of one, or `last`."""

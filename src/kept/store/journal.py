@@ -15,6 +15,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,6 +32,7 @@ from kept.store import wire
 from kept.store.appender import Appender
 from kept.store.lock import Lock
 from kept.store.pack import Pack
+from kept.store.scrub import Scrub
 from kept.store.steps import NAME as STEPS
 from kept.store.steps import mend_steps, row_of
 
@@ -60,7 +62,8 @@ class RunJournal:
                 hint="make the folder writable, or point KEPT_HOME at one that is",
             ) from error
         self.folder = folder
-        self._secrets = tuple(wire.encode(value)[1:-1] for value in secrets())
+        self._scrub = Scrub(secrets())
+        self._clean = self._scrub.clean
         self._lock = Lock(folder)
         try:
             self._open(folder)
@@ -113,11 +116,13 @@ class RunJournal:
 
     def _write_rows(self) -> None:
         rows, self._rows = self._rows, []
-        self._steps.write(b"".join(rows))
+        # what a full disk leaves out is made from the spine by whoever reads it
+        with suppress(JournalError):
+            self._steps.write(b"".join(rows))
 
     def record(self, rows: Sequence[tuple[int, Job, Outcome]]) -> None:
         """Write finished pairs, in one go."""
-        lines = self._clean(wire.encode_rollouts(rows))
+        lines = self._scrub.clean_lines(wire.encode_rollouts(rows))
         if b":null" in lines:
             for line in lines.splitlines():
                 check_readable(line)
@@ -174,13 +179,14 @@ class RunJournal:
                 found.append((row.step, *row.entry()))
         return found
 
-    def save(self, candidate: Candidate) -> None:
-        """Store a candidate, its texts each once however many candidates hold them."""
+    def save(self, candidate: Candidate) -> bool:
+        """Store a candidate, its texts each once however many hold them; whether it was new."""
         if candidate.id in self._pack:
-            return
+            return False
         texts = {path: self._put_text(text) for path, text in candidate.texts.items()}
         manifest = {"texts": texts, "blobs": dict(candidate.blobs)}
         self._pack.put(wire.encode(manifest), candidate.id)
+        return True
 
     def load(self, candidate: str) -> Candidate:
         """A candidate that was stored."""
@@ -207,8 +213,8 @@ class RunJournal:
             with self._syncing:
                 try:
                     self._pack.flush()
-                    self._write_rows()
                     self._sync_now()
+                    self._write_rows()
                 finally:
                     for part in (self._spine, self._rollouts, self._steps):
                         part.close()
@@ -237,13 +243,6 @@ class RunJournal:
         # what the spine speaks of is on disk before the spine is
         for part in (self._pack, self._rollouts, self._spine):
             part.sync()
-
-    def _clean(self, data: bytes) -> bytes:
-        """What is written, without the secrets of our environment."""
-        for secret in self._secrets:
-            if secret in data:
-                data = data.replace(secret, b"[secret]")
-        return data
 
     def _put_text(self, text: str) -> str:
         return self._pack.put(text.encode("utf-8", "surrogateescape"))

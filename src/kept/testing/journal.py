@@ -108,9 +108,11 @@ class MemoryJournal:
         below = scope + "/"
         self._calls = [c for c in self._calls if c.scope != scope and not c.scope.startswith(below)]
 
-    def save(self, candidate: Candidate) -> None:
-        """Store a candidate."""
+    def save(self, candidate: Candidate) -> bool:
+        """Store a candidate; whether it was new."""
+        new = candidate.id not in self._candidates
         self._candidates[candidate.id] = candidate
+        return new
 
     def load(self, candidate: str) -> Candidate:
         """A candidate that was stored."""
