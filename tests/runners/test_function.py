@@ -248,3 +248,22 @@ def test_a_failure_names_the_last_line_of_the_users_own_code(tmp_path: Path):
     result = kept.optimize("1", parses, proposers=["{"], home=tmp_path)
     with kept.read_run(result.folder) as run:
         assert run.steps[0].reason.endswith(f"({HERE}:{line})")
+
+
+def test_without_cases_a_second_argument_keeps_its_default(tmp_path: Path):
+    def weighed(candidate: kept.Candidate, weight: float = 2.0) -> float:
+        return weight * len(candidate.text)
+
+    def longer(brief: kept.Brief, words: int = 3) -> str:
+        return brief.incumbent.text + "b" * words
+
+    result = kept.optimize("a", weighed, proposers=[longer], budget=1, home=tmp_path)
+    assert (result.seed_value, result.best_value) == (2.0, 8.0)
+
+
+def test_with_cases_a_second_argument_is_the_case_whatever_its_default(tmp_path: Path):
+    def passed(candidate: kept.Candidate, case: object = None) -> float:
+        return float(case is not None)
+
+    result = kept.optimize("a", passed, ["x", "y"], proposers=["b"], budget=1, home=tmp_path)
+    assert result.seed_value == 1.0

@@ -14,7 +14,7 @@ from kept.core.edit import Append, Replace
 from kept.core.ports import Journal, Model, Proposer, Runner, Schedule, Scorer, Sink
 from kept.core.proposal import Ask, Brief, Proposal, ProposerReply
 from kept.core.rollout import Failure, Pair, Rollout
-from kept.core.schedule import RoundRobin, Turns
+from kept.core.schedule import Pooling, RoundRobin, Turns
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
 from kept.runners.function import FunctionRunner
@@ -201,6 +201,14 @@ class TestRoundRobin(ScheduleSuite):
 
     def proposers(self) -> tuple[str, ...]:
         return ("a", "b", "c")
+
+
+class TestPooling(ScheduleSuite):
+    def make_schedule(self) -> Schedule:
+        return Pooling(RoundRobin(("a", "b")), goal=0.5, most=8, late=100, sealed=True)
+
+    def proposers(self) -> tuple[str, ...]:
+        return ("a", "b", "merge", "prove", "claim")
 
 
 class TestTurns(ScheduleSuite):

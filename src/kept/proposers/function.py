@@ -26,7 +26,7 @@ class FunctionProposer:
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self._function = function
-        self._takes_scope = len(inspect.signature(function).parameters) >= 2
+        self._takes_scope = _wants_scope(function)
         self.name = name or getattr(function, "__name__", "function")
         # a cache of what was seen, and no memory: it changes where the function runs, not what
         # it answers
@@ -77,6 +77,12 @@ class FunctionProposer:
             texts = cast("Mapping[str, str]", answer)
             return Proposal(tuple(Write(path, text) for path, text in texts.items()))
         return _strange(answer)
+
+
+def _wants_scope(function: Callable[..., Any]) -> bool:
+    """Whether its second argument is the scope, and not a setting of its own with a default."""
+    second = [*inspect.signature(function).parameters.values()][1:2]
+    return any(p.default is p.empty or p.name == "scope" for p in second)
 
 
 def _strange(answer: object) -> Failure:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kept.core.artifact import Candidate
-from kept.core.case import Case
+from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.errors import KeptError
@@ -43,7 +43,7 @@ class FunctionRunner:
         self._function = function
         self._metric = metric
         self._timeout = timeout
-        self._takes_case = _wants_case(function)
+        self._takes_case, self._has_default = _wants_case(function)
         self._awaits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 # the method itself is wanted
         )
@@ -53,7 +53,9 @@ class FunctionRunner:
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
         """Call the function once."""
-        args = (candidate, case.data) if self._takes_case else (candidate,)
+        # where there are no cases, a second argument keeps the default that it has
+        alone = case is IMPLICIT_CASE and self._has_default
+        args = (candidate, case.data) if self._takes_case and not alone else (candidate,)
         try:
             if self._timeout is None and self._threads is None:
                 # not by `_call`: that is one more coroutine for every rollout
@@ -165,17 +167,22 @@ def _tamed(error: BaseException) -> RuntimeError:
     return RuntimeError(f"{type(error).__name__}: {error}")
 
 
-def _wants_case(function: Evaluate) -> bool:
+def _wants_case(function: Evaluate) -> tuple[bool, bool]:
+    """Whether there is room for a case behind the candidate, and whether it can do without."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return False
+        return False, False
     positional = [
         p
         for p in parameters
         if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
     ]
-    return len(positional) >= 2 or any(p.kind == p.VAR_POSITIONAL for p in positional)
+    if any(p.kind == p.VAR_POSITIONAL for p in positional[:2]):
+        return True, False
+    return len(positional) >= 2, len(positional) >= 2 and positional[
+        1
+    ].default is not inspect.Parameter.empty
 
 
 def _number(value: object) -> float | None:
