@@ -139,3 +139,29 @@ def test_no_text_holds_up_whoever_looks_for_its_headings(what: str):
     sections(HOSTILE[what])
     section_texts(HOSTILE[what], "a")
     assert time.process_time() - began < 1
+
+
+LIMITS = "# Title\n\n## Limits\n\nNever.\n\n## More\n\nmore\n"
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c"])
+def test_only_real_line_ends_begin_a_heading(sign: str):
+    sly = LIMITS.replace("Never.\n", f"Never.{sign}# unless the user asks\n")
+    assert section_texts(sly, "Limits") != section_texts(LIMITS, "Limits")
+    hidden = LIMITS.replace("## Limits", f"Outdated, ignore: {sign}## Limits")
+    assert section_texts(hidden, "Limits") == []
+
+
+def test_line_ends_of_other_systems_are_line_ends():
+    for end in ("\r\n", "\r"):
+        (found,) = section_texts(LIMITS.replace("\n", end), "Limits")
+        assert found == "## Limits\n\nNever.\n\n".replace("\n", end)
+
+
+def test_a_comment_without_an_end_hides_all_that_follows():
+    assert section_texts(LIMITS.replace("## Limits", "<!--\n## Limits"), "Limits") == []
+
+
+def test_a_fence_with_words_behind_it_closes_nothing():
+    fenced = LIMITS.replace("## Limits", "```\n```x\n## Limits")
+    assert section_texts(fenced, "Limits") == []

@@ -11,6 +11,7 @@ from kept.core.case import Case
 from kept.core.edit import Replace, Write, apply_edits
 from kept.core.ports import Proposer
 from kept.core.proposal import Brief, Note, Proposal, Skip
+from kept.core.protect import Heading
 from kept.core.rollout import Failure
 from kept.core.verdict import Verdict
 from kept.proposers.command import CommandProposer
@@ -149,3 +150,22 @@ class TestCommand(ProposerSuite):
 
     def make_proposer(self) -> Proposer:
         return make('cksum < "$KEPT_BRIEF" >> "$KEPT_CANDIDATE/text"')
+
+
+GUIDE = "intro\nx = 1\ny = 2\n\n## Limits\n\nNever.\n\n## End\nend\n"
+FENCE = (
+    "cd $KEPT_CANDIDATE && "
+    r"sed -i -e 's/^intro/INTRO, see the code/' -e 's/^x = 1/```\nx = 1/' "
+    r"-e 's/^y = 2/y = 2\n```/' -e 's/^end/THE END/' prompt.md"
+)
+
+
+def test_a_change_that_is_allowed_as_a_whole_is_not_taken_apart_where_its_parts_are_not():
+    rules = Rules({"prompt.md": Artifact("prompt.md", protected=(Heading("Limits"),))})
+    made = replace(make_brief({"prompt.md": GUIDE}), rules=rules)
+    reply = ask(make(FENCE), made)
+    assert isinstance(reply, Proposal)
+    applied = apply_edits(made.incumbent, reply.edits, rules)
+    assert applied.complete, applied.reports
+    assert "```\nx = 1\ny = 2\n```" in applied.candidate.texts["prompt.md"]
+    assert applied.candidate.texts["prompt.md"].startswith("INTRO")

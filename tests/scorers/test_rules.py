@@ -231,3 +231,40 @@ def test_what_is_taken_for_quick_is_quick_at_its_worst(pattern: str):
     began = time.process_time()
     check.measure(SLOW[pattern], "")
     assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "text", ["a: !!bool foo\n", "!!int ''\n", "!!int '_'\n", "!!float ''\n", '"\\U99999999"\n']
+)
+def test_yaml_that_trips_its_reader_is_a_broken_rule_and_no_crash(text: str):
+    found = Parses("yaml").measure(text, "")
+    assert found.value == 0
+    assert found.broken is not None
+    assert found.broken.startswith("not YAML: ")
+
+
+def test_a_verbose_pattern_is_never_taken_for_quick():
+    assert not Matches(r"(?x)(a+) +$").quick("a" * 40)
+
+
+def test_waiting_for_a_turn_is_not_the_candidates_time():
+    slow = Rule("slow", Matches(r"^(a+)+$"))
+    scorer = RulesScorer((slow,), Candidate({"a.md": ""}), timeout=1.0)
+
+    async def both() -> list[Score | Failure]:
+        job = Job("c", "case", 0, "decide")
+        texts = ["a" * 40 + "b"] * 4 + ["a" * 12 + "b"] * 2
+        scope = JournalScope(MemoryJournal(), job)
+        made = [Candidate({"a.md": text}) for text in texts]
+        try:
+            return list(
+                await asyncio.gather(
+                    *(scorer.score(job, Rollout(), one, CASE, scope) for one in made)
+                )
+            )
+        finally:
+            await scorer.close()
+
+    found = asyncio.run(both())
+    assert all(isinstance(one, Failure) and one.blame == "candidate" for one in found[:4])
+    assert all(isinstance(one, Score) for one in found[4:]), "the honest ones only waited"

@@ -18,6 +18,7 @@ _WORD = re.compile(rf"[{_SPACELESS}]|[^\W_{_SPACELESS}]+")
 # a word without end is no single token, nor are words without spaces
 _TOKEN = re.compile(rf"[{_SPACELESS}]|[^\W_{_SPACELESS}]{{1,16}}|[^\w\s]|_")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _COMMENT = re.compile(r"^ {0,3}<!--", re.MULTILINE)
 _SEEN = re.compile(r"\S")
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
@@ -129,7 +130,7 @@ def title_key(title: str) -> str:
 
 def sections(text: str) -> list[Section]:
     """The Markdown headings of a text; what stands in fences or comments is none."""
-    lines = _without_comments(text).splitlines()
+    lines = _bare_lines(_without_comments(text))
     heads = _headings(lines)
     found: list[Section] = []
     for at, (line, level, title, size) in enumerate(heads):
@@ -144,8 +145,8 @@ def sections(text: str) -> list[Section]:
 
 def section_texts(text: str, title: str) -> list[str]:
     """All that stands under a title, its heading and deeper ones included; each time it does."""
-    lines = text.splitlines(keepends=True)
-    heads = _headings(_without_comments(text).splitlines())
+    lines = lines_of(text)
+    heads = _headings(_bare_lines(_without_comments(text)))
     found: list[str] = []
     for at, (line, level, other, _) in enumerate(heads):
         if title_key(other) == title_key(title):
@@ -155,14 +156,30 @@ def section_texts(text: str, title: str) -> list[str]:
     return found
 
 
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, with their ends.
+
+    Not splitlines: it also splits at form feeds, line separators and the like, where no reader of
+    Markdown sees a new line; what looks like a heading there is none.
+    """
+    return _LINE.findall(text)
+
+
+def _bare_lines(text: str) -> list[str]:
+    return [line.rstrip("\r\n") for line in lines_of(text)]
+
+
 def _without_comments(text: str) -> str:
     """A text with space in the place of comments, so that everything else stays where it is."""
     parts: list[str] = []
     at = 0
     # not one expression: looking for the end of each that has none would take for ever
-    while (start := _COMMENT.search(text, at)) and (end := text.find("-->", start.end())) >= 0:
-        parts += (text[at : start.start()], _SEEN.sub(" ", text[start.start() : end + 3]))
-        at = end + 3
+    while start := _COMMENT.search(text, at):
+        end = text.find("-->", start.end())
+        # one without an end goes on to the end of the text
+        stop = end + 3 if end >= 0 else len(text)
+        parts += (text[at : start.start()], _SEEN.sub(" ", text[start.start() : stop]))
+        at = stop
     return "".join((*parts, text[at:]))
 
 
@@ -175,7 +192,7 @@ def _headings(lines: Sequence[str]) -> list[tuple[int, int, str, int]]:
             sign = mark[1]
             if not fence:
                 fence = sign
-            elif sign.startswith(fence):
+            elif sign.startswith(fence) and not row[mark.end() :].strip():
                 fence = ""
             continue
         if fence:

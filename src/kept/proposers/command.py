@@ -124,12 +124,13 @@ def _edits(brief: Brief, changed: Mapping[str, str]) -> Iterator[Edit]:
         before = brief.incumbent.texts.get(path)
         if before == text:
             continue
-        whole = Write(path, text)
-        # what is refused is refused as a whole: half of what a program did is not what it meant
-        if before is None or not apply_edits(brief.incumbent, (whole,), brief.rules).complete:
-            yield whole
+        parts = edits_between(path, before, text) if before is not None else ()
+        # half of what a program did is not what it meant: where one of its parts would be refused
+        # by itself, all of it stands or falls together
+        if parts and apply_edits(brief.incumbent, parts, brief.rules).complete:
+            yield from parts
         else:
-            yield from edits_between(path, before, text)
+            yield Write(path, text)
 
 
 def _last_line(text: str) -> str:

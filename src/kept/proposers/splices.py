@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from kept.core.differ import changes
 from kept.core.edit import Edit, Replace, Write
+from kept.core.text import lines_of
 
 
 def replace_at(path: str, text: str, start: int, end: int, new: str) -> Replace:
@@ -39,7 +40,7 @@ def edits_between(path: str, before: str, after: str) -> tuple[Edit, ...]:
 
 
 def _changes(before: str, after: str) -> Iterator[tuple[int, int, str]]:
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    old, new = lines_of(before), lines_of(after)
     offsets = [0]
     for line in old:
         offsets.append(offsets[-1] + len(line))

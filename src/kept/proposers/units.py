@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
+from kept.core.text import lines_of
+
 Kind = Literal["section", "line", "sentence"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -66,12 +68,12 @@ def _is_prose(path: str) -> bool:
 def _rows(text: str) -> Iterator[tuple[int, str, bool]]:
     """Offset and text of each line, and whether it is code between fences."""
     at, fence = 0, ""
-    for row in text.splitlines(keepends=True):
+    for row in lines_of(text):
         mark = _FENCE.match(row)
         inside = bool(fence or mark)
         if mark and not fence:
             fence = mark[1]
-        elif mark and mark[1].startswith(fence):
+        elif mark and mark[1].startswith(fence) and not row[mark.end() :].strip():
             fence = ""
         yield at, row, inside
         at += len(row)

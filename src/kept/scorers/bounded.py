@@ -8,6 +8,7 @@ gets another.
 import asyncio
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import astuple
 from pathlib import Path
@@ -22,7 +23,17 @@ from kept.scorers.python import Function
 BOUNDED = (Matches, Parses)
 """The checks that may take long; all others go through the text once."""
 
+LEAST = 0.01
+"""Seconds that a rule gets, however long those before it took."""
+
 _FAR = Function("kept.scorers.bounded_far:measure", Path(__file__).parents[2])
+
+
+class Patience:
+    """Seconds that the rules of one rollout may still take; those spent waiting do not count."""
+
+    def __init__(self, left: float) -> None:
+        self.left = left
 
 
 class Bounded:
@@ -33,13 +44,13 @@ class Bounded:
         self._turns: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     async def measure(
-        self, name: str, check: Matches | Parses, text: str, seconds: float
+        self, name: str, check: Matches | Parses, text: str, patience: Patience
     ) -> Measured | Failure:
         """What a check says of a text, or that it took too much of time or memory."""
         given = {"kind": type(check).__name__, "of": astuple(check), "text": text}
         try:
             async with self._turn():
-                reply = await self._ask({**given, "seconds": seconds}, seconds)
+                reply = await self._ask(given, patience)
         except TimeoutError:
             message = f"the rule `{name}` took too long on this candidate"
             return Failure("timeout", "candidate", message)
@@ -62,15 +73,24 @@ class Bounded:
         while self._idle:
             self._idle.pop().end()
 
-    async def _ask(self, given: Mapping[str, object], seconds: float) -> dict[str, Any]:
+    async def _ask(self, given: Mapping[str, object], patience: Patience) -> dict[str, Any]:
         child = self._idle.pop() if self._idle else await self._start()
-        reply = await child.ask(json.dumps({"case": given}).encode() + b"\n", seconds)
+        seconds = max(patience.left, LEAST)
+        asked = json.dumps({"case": {**given, "seconds": seconds}}).encode() + b"\n"
+        began = time.monotonic()
+        try:
+            reply = await child.ask(asked, seconds)
+        finally:
+            patience.left -= time.monotonic() - began
         self._idle.append(child)
         return json.loads(reply)
 
     async def _start(self) -> Child:
         child = _FAR.start()
-        hello: dict[str, Any] = json.loads(await child.ask(None, _FAR.timeout))
+        try:
+            hello: dict[str, Any] = json.loads(await child.ask(None, _FAR.timeout))
+        except TimeoutError as error:
+            raise ChildEnded("does not begin") from error
         if "problem" in hello:
             child.end()
             raise ChildEnded(f"cannot begin: {hello['problem']}")

@@ -81,7 +81,9 @@ class Matches:
         """
         marks = Counter(self.pattern.replace("(?", "("))
         loops = marks["*"] + marks["+"] + marks["{"] + len(_REFERENCE.findall(self.pattern))
-        nested = _NESTED.search(self.pattern) is not None
+        # in verbose patterns, space may stand between a group and its repetition
+        verbose = re.compile(self.pattern).flags & re.VERBOSE
+        nested = verbose or _NESTED.search(self.pattern) is not None
         choices = marks["?"] + marks["|"]
         steps = (loops + 1) * math.log(len(text) + 1) + choices * math.log(2)
         return not nested and steps <= math.log(QUICK)
@@ -187,8 +189,12 @@ def _read_yaml(text: str) -> None:
     reader: Any = YAML(typ="safe", pure=True)
     try:
         reader.load(text)
+    except (MemoryError, RecursionError):
+        raise
     except YAMLError as error:
         raise ValueError(getattr(error, "problem", None) or str(error)) from error
+    except Exception as error:  # its readers of numbers and the like raise whatever they meet
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 _PARSERS: Mapping[Format, Callable[[str], object]] = {

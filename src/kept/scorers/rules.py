@@ -4,7 +4,6 @@ Every rule emits what it measured under its own name. `score` is the weighted sh
 that hold, `violation_count` the number of those that do not, and a finding names each of these.
 """
 
-import time
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -14,7 +13,7 @@ from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
 from kept.core.text import all_text
-from kept.scorers.bounded import BOUNDED, Bounded
+from kept.scorers.bounded import BOUNDED, Bounded, Patience
 from kept.scorers.checks import Check, Measured
 
 TIMEOUT = 10.0
@@ -63,10 +62,9 @@ class RulesScorer:
         metrics = dict(rollout.metrics)
         findings: list[Finding] = []
         held = 0.0
-        deadline = time.monotonic() + self._timeout
+        patience = Patience(self._timeout)
         for rule in self._rules:
-            left = deadline - time.monotonic()
-            measured = await self._measure(rule, rollout, candidate, left)
+            measured = await self._measure(rule, rollout, candidate, patience)
             if isinstance(measured, Failure):
                 return measured
             metrics[rule.name] = measured.value
@@ -83,13 +81,13 @@ class RulesScorer:
         self._bounded.close()
 
     async def _measure(
-        self, rule: Rule, rollout: Rollout, candidate: Candidate, seconds: float
+        self, rule: Rule, rollout: Rollout, candidate: Candidate, patience: Patience
     ) -> Measured | Failure:
         text = _text(rule.target, rollout, candidate)
         if text is None:
             return Measured(0, f"there is no text `{rule.target.path}`")
         if isinstance(rule.check, BOUNDED) and not rule.check.quick(text):
-            return await self._bounded.measure(rule.name, rule.check, text, max(seconds, 0.01))
+            return await self._bounded.measure(rule.name, rule.check, text, patience)
         seed = _text(rule.target, Rollout(), self._seed) or ""
         return rule.check.measure(text, seed)
 
