@@ -1,5 +1,6 @@
 import asyncio
 import importlib
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -228,3 +229,18 @@ def test_a_command_in_a_folder_that_is_gone_is_no_candidates_fault(tmp_path: Pat
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.blame) == ("harness", "infrastructure")
     assert "No such file" in failure.message
+
+
+def test_the_warden_of_a_kept_inside_a_command_is_not_taken_for_one_of_its_strays():
+    outer, inner = "7.a1b2c3d4e5f6.1.", "8.ffffffffffff."
+    line = f'ulimit -m {strays.limit(outer)}; exec "$0" -I -S "$1" {inner}'
+    started = ["sh", "-c", line, sys.executable, strays.__file__]
+    with subprocess.Popen(started, stdin=subprocess.PIPE) as warden:
+        until = time.monotonic() + 20
+        while warden.pid in strays.find(outer) and time.monotonic() < until:
+            time.sleep(0.01)
+        found = strays.find(outer)
+        assert warden.stdin is not None
+        warden.stdin.close()
+    assert warden.pid not in found
+    assert warden.returncode == 0

@@ -21,6 +21,9 @@ MARK = "KEPT_SANDBOX"
 _LEAST = 1 << 52
 """KiB of the smallest limit that is a mark."""
 
+_UNMARKED = (_LEAST - 1) * 1024
+"""Bytes of a limit that is no mark, and lower than all of them, so that anyone may set it."""
+
 _COMMANDS = 1 << 24
 """Limits for the commands of one process."""
 
@@ -82,6 +85,9 @@ def descendants(pid: int) -> list[int]:
 
 def watch(mark: str) -> None:
     """Wait until stdin closes, which the end of Kept does; then clear up."""
+    # where Kept itself runs as a command of another Kept, that one's mark was inherited: it would
+    # end this process together with its own Kept, and what it watches over would stay
+    resource.setrlimit(resource.RLIMIT_RSS, (_UNMARKED, _UNMARKED))
     sys.stdin.buffer.read()
     kill_strays(mark)
     # a command that was just being started has its mark by now
