@@ -1,10 +1,19 @@
 """The money of proposers' calls is bounded like that of rollouts."""
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import kept
+from kept.core.budget import Spend
 from kept.core.ports import ModelReply, Scope
-from kept.core.rollout import Usage
+from kept.core.rollout import Failure, Usage
+from kept.engine.purse import Purse
+from tests.engine.worlds import make_plan
+
+
+async def half(candidate: kept.Candidate) -> float:
+    return 0.5
 
 
 def run(home: Path, usd: float, limit: float, width: int) -> kept.Result:
@@ -18,12 +27,9 @@ def run(home: Path, usd: float, limit: float, width: int) -> kept.Result:
         assert isinstance(answer, ModelReply)
         return brief.incumbent.text + answer.text
 
-    async def evaluate(candidate: kept.Candidate) -> float:
-        return 0.5
-
     return kept.optimize(
         "a",
-        evaluate,
+        half,
         proposers=[propose],
         home=home,
         budget=kept.Budget(max_usd=limit, max_iterations=40),
@@ -42,3 +48,36 @@ def test_what_fits_is_called_side_by_side(tmp_path: Path):
     result = run(tmp_path, usd=0.02, limit=2.0, width=8)
     assert result.spend.calls == 40
     assert result.spend.usd <= 2.0
+
+
+def test_a_call_that_fails_teaches_nothing_of_what_calls_cost(tmp_path: Path):
+    async def propose(brief: kept.Brief, scope: Scope) -> str:
+        async def reply() -> ModelReply | Failure:
+            if brief.step == 0:
+                return Failure("server", "infrastructure", "503")
+            await asyncio.sleep(0.01)
+            return ModelReply(f"t{brief.step}", Usage(calls=1, usd=0.9))
+
+        answer = await scope.call({"step": brief.step}, ModelReply, reply)
+        return brief.incumbent.text + str(answer)
+
+    result = kept.optimize(
+        "a",
+        half,
+        proposers=[propose],
+        home=tmp_path,
+        budget=kept.Budget(max_usd=1.0, max_iterations=40),
+        usd_per_rollout=0.01,
+        width=16,
+    )
+    assert result.spend.usd <= 1.0
+
+
+def test_what_a_step_used_is_paid_although_it_was_closed_before_its_reply():
+    plan, _, _ = make_plan(width=1)
+    purse = Purse(replace(plan, budget=kept.Budget(max_usd=9.0)), Spend(), lambda: 0.0)
+    purse.hold(3, Usage(calls=2, usd=0.5))
+    purse.hold(3, Usage(calls=1, usd=0.25))  # asked again, it hears its first reply anew
+    assert purse.money_left() == 8.5
+    assert purse.close(3, 0).usd == 0.5
+    assert purse.money_left() == 8.5

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from kept.core.budget import Spend
 from kept.core.event import Proposed
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Proposer
@@ -23,7 +22,7 @@ from kept.core.rollout import Failure
 from kept.core.state import State
 from kept.engine.evaluate import Evaluator
 from kept.engine.known import Known
-from kept.engine.purse import Halt
+from kept.engine.purse import Halt, spend_on
 from kept.engine.scope import JournalScope
 from kept.engine.till import Till
 from kept.errors import KeptError, RunError
@@ -127,13 +126,7 @@ class Proposing:
                 break
             await self._evaluator.answer([reply], brief.step)
             brief = replace(brief, answers=(*brief.answers, self._answer(reply)))
-        usage = scope.usage
-        spend = Spend(
-            calls=usage.calls,
-            tokens_in=usage.tokens_in,
-            tokens_out=usage.tokens_out,
-            usd=usage.usd,
-        )
+        spend = spend_on(scope.usage)
         if isinstance(reply, Failure):
             reply = ProposerFailed(reply)
         return Proposed(step=brief.step, reply=reply, spend=spend, t=self._clock.time())

@@ -91,8 +91,8 @@ class Purse:
         """What the rollouts that each open step asked for used."""
         self._rollouts = 0
         self._tries = 0
-        self._calls: dict[int, float] = {}
-        """Money that proposers used for steps whose reply is not in yet."""
+        self._calls: dict[int, Usage] = {}
+        """What proposers used for steps whose reply is not in yet."""
 
     @property
     def spent(self) -> Spend:
@@ -142,7 +142,7 @@ class Purse:
             rollouts=self._before.rollouts + sum(meter.rollouts for meter in meters),
             usd=self._before.usd
             + sum(meter.usd for meter in meters)
-            + (sum(self._calls.values()) if self._calls else 0.0),
+            + (sum(used.usd for used in self._calls.values()) if self._calls else 0.0),
         )
 
     @property
@@ -166,6 +166,9 @@ class Purse:
         """What the rollouts of a step used, now that it needs no meter any more."""
         meter = self.meters.pop(step, None)
         spend = meter.spend(moot) if meter is not None else Spend(moot=moot)
+        if step in self._calls:
+            # closed before its proposer replied: what that used is paid all the same
+            spend += spend_on(self._calls.pop(step))
         self._before += spend
         return spend
 
@@ -175,9 +178,11 @@ class Purse:
             self._calls.pop(step, None)
         self._before += spend
 
-    def hold(self, step: int, usd: float) -> None:
+    def hold(self, step: int, used: Usage) -> None:
         """What the calls of a proposer come to so far, while its reply is not in yet."""
-        self._calls[step] = max(usd, self._calls.get(step, 0.0))
+        # a proposer that is asked again begins by hearing the replies it had: that is no less
+        if used.calls >= self._calls.get(step, FREE).calls:
+            self._calls[step] = used
 
     def money_left(self) -> float | None:
         """Beside what is used and what is set aside; None where nothing limits it."""
@@ -185,3 +190,10 @@ class Purse:
             return None
         aside = (self._rollouts + self._tries) * self._worst
         return self._budget.max_usd - self._used().usd - aside
+
+
+def spend_on(calls: Usage) -> Spend:
+    """What calls outside rollouts come to."""
+    return Spend(
+        calls=calls.calls, tokens_in=calls.tokens_in, tokens_out=calls.tokens_out, usd=calls.usd
+    )

@@ -21,8 +21,8 @@ class Pays(Protocol):
         """Wait until a call may be made."""
         ...
 
-    def end(self, usage: Usage) -> None:
-        """A call has ended."""
+    def end(self, usage: Usage | None) -> None:
+        """A call has ended, with a reply that used this much or without one."""
         ...
 
     def count(self, usage: Usage) -> None:
@@ -86,10 +86,10 @@ class JournalScope:
         if self._pays is None:
             return await do()
         await self._pays.begin()
-        used = FREE
+        used: Usage | None = None
         try:
             answer = await do()
-            used = answer.usage
+            used = None if isinstance(answer, Failure) else answer.usage
         finally:
             self._pays.end(used)
         return answer

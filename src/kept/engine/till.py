@@ -34,10 +34,14 @@ class Till:
             await self._ended.wait()
         self._calling += 1
 
-    def end(self, usage: Usage) -> None:
-        """A call was made, or failed, and used this much."""
+    def end(self, usage: Usage | None) -> None:
+        """A call has its reply, which used this much; None where it has none.
+
+        What failed teaches nothing of what a call costs.
+        """
         self._calling -= 1
-        self._dearest = max(self._dearest or 0.0, usage.usd)
+        if usage is not None:
+            self._dearest = max(self._dearest or 0.0, usage.usd)
         self._ended.set()
 
     def of(self, step: int) -> "StepTill":
@@ -56,4 +60,4 @@ class StepTill:
 
     def count(self, usage: Usage) -> None:
         """What the step's calls come to so far."""
-        self._purse.hold(self._step, usage.usd)
+        self._purse.hold(self._step, usage)
