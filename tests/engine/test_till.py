@@ -50,21 +50,28 @@ def test_what_fits_is_called_side_by_side(tmp_path: Path):
     assert result.spend.usd <= 2.0
 
 
-def test_a_call_that_fails_teaches_nothing_of_what_calls_cost(tmp_path: Path):
-    async def propose(brief: kept.Brief, scope: Scope) -> str:
+class Calls:
+    """A proposer whose steps call side by side; the first call fails."""
+
+    name = "calls"
+    serial = False
+
+    async def propose(self, brief: kept.Brief, scope: Scope) -> kept.Proposal:
         async def reply() -> ModelReply | Failure:
             if brief.step == 0:
                 return Failure("server", "infrastructure", "503")
             await asyncio.sleep(0.01)
-            return ModelReply(f"t{brief.step}", Usage(calls=1, usd=0.9))
+            return ModelReply("x", Usage(calls=1, usd=0.9))
 
-        answer = await scope.call({"step": brief.step}, ModelReply, reply)
-        return brief.incumbent.text + str(answer)
+        await scope.call({"step": brief.step}, ModelReply, reply)
+        return kept.Proposal((kept.Append("text", f"{brief.step}\n"),))
 
+
+def test_a_call_that_fails_teaches_nothing_of_what_calls_cost(tmp_path: Path):
     result = kept.optimize(
         "a",
         half,
-        proposers=[propose],
+        proposers=[Calls()],
         home=tmp_path,
         budget=kept.Budget(max_usd=1.0, max_iterations=40),
         usd_per_rollout=0.01,

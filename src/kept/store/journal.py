@@ -82,6 +82,7 @@ class RunJournal:
         self._calls: defaultdict[str, defaultdict[str, list[wire.CallLine]]] = defaultdict(
             lambda: defaultdict(list)
         )
+        self._closed = False
         self._syncing = threading.Lock()
         self._unsynced = threading.Event()
         self._syncer: threading.Thread | None = None
@@ -218,7 +219,7 @@ class RunJournal:
                 finally:
                     for part in (self._spine, self._rollouts, self._steps):
                         part.close()
-                    self._spine.size = -1
+                    self._closed = True
                     self._pack.close()
         finally:
             # whatever the disk says, the run is nobody's any more
@@ -230,7 +231,7 @@ class RunJournal:
             self._unsynced.wait()
             self._unsynced.clear()
             with self._syncing:
-                if self._spine.size < 0:
+                if self._closed:
                     return
                 try:
                     self._sync_now()

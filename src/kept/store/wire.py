@@ -88,7 +88,7 @@ class CallLine(msgspec.Struct, tag="call", tag_field="kind", omit_defaults=True)
     scope: str
     key: str
     reply: msgspec.Raw
-    """The reply itself, or `{"at": address}` when it is large."""
+    """The reply itself or, with `stored`, its address in the pack."""
     failed: bool = False
     stored: bool = False
 
