@@ -25,10 +25,19 @@ sampling: Any = import_module("gepa.strategies.proposal_sampling")
 Batch = tuple[dict[str, str], Sequence[int]]
 
 
-class Adapter:
-    """The evaluator, counting; implements gepa's `GEPAAdapter`."""
+class Reflects:
+    """What every `GEPAAdapter` here has in common: there is nothing to reflect on."""
 
     propose_new_texts = None
+
+    def make_reflective_dataset(
+        self, candidate: dict[str, str], eval_batch: object, components_to_update: list[str]
+    ) -> dict[str, list[dict[str, str]]]:
+        return {name: [{"Feedback": "none"}] for name in components_to_update}
+
+
+class Adapter(Reflects):
+    """The evaluator, counting; implements gepa's `GEPAAdapter`."""
 
     def __init__(self, order: Order) -> None:
         self.calls = 0
@@ -53,11 +62,6 @@ class Adapter:
             outputs = [""] * len(part)
             results.append(gepa.EvaluationBatch(outputs=outputs, scores=part, trajectories=outputs))
         return results
-
-    def make_reflective_dataset(
-        self, candidate: dict[str, str], eval_batch: object, components_to_update: list[str]
-    ) -> dict[str, list[dict[str, str]]]:
-        return {name: [{"Feedback": "none"}] for name in components_to_update}
 
 
 class Quiet:

@@ -5,21 +5,15 @@ cases: 15 to reflect on, 35 to choose by, for it keeps no test set.
 """
 
 from collections.abc import Sequence
-from importlib import import_module
 from itertools import count
-from typing import Any
 
+from bench.arms.gepa import Quiet, Reflects, gepa
 from bench.quality.order import End, Order, obey
 from bench.quality.tasks import CASES, SEED, TRAIN, Trial
 
-# by name, because Kept's environment, where types are checked, does not have it
-gepa: Any = import_module("gepa")
 
-
-class Adapter:
+class Adapter(Reflects):
     """The evaluator; implements gepa's `GEPAAdapter`."""
-
-    propose_new_texts = None
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
@@ -34,18 +28,6 @@ class Adapter:
         scores = [self._trial.roll_out(candidate["text"], case) for case in batch]
         outputs = [""] * len(scores)
         return gepa.EvaluationBatch(outputs=outputs, scores=scores, trajectories=outputs)
-
-    def make_reflective_dataset(
-        self, candidate: dict[str, str], eval_batch: object, components_to_update: list[str]
-    ) -> dict[str, list[dict[str, str]]]:
-        return {name: [{"Feedback": "none"}] for name in components_to_update}
-
-
-class Quiet:
-    """A log that goes nowhere."""
-
-    def log(self, message: str) -> None:
-        """Nothing to do."""
 
 
 def act(trial: Trial, order: Order) -> End:
