@@ -267,3 +267,15 @@ def test_with_cases_a_second_argument_is_the_case_whatever_its_default(tmp_path:
 
     result = kept.optimize("a", passed, ["x", "y"], proposers=["b"], budget=1, home=tmp_path)
     assert result.seed_value == 1.0
+
+
+def test_a_plain_function_may_answer_with_something_to_await(tmp_path: Path):
+    async def later(candidate: kept.Candidate) -> float:
+        await asyncio.sleep(0)
+        return float(len(candidate.text))
+
+    def wrapped(candidate: kept.Candidate) -> object:
+        return later(candidate)
+
+    result = kept.optimize("a", wrapped, proposers=["bb"], budget=1, home=tmp_path)
+    assert (result.seed_value, result.best_value) == (1.0, 2.0)

@@ -88,7 +88,9 @@ class FunctionRunner:
         try:
             if self._threads is None:
                 return await self._function(*args)
-            return await self._threads.call(self._function, *args)
+            answer = await self._threads.call(self._function, *args)
+            # a lambda round an async function, say, is no async function itself
+            return await answer if inspect.isawaitable(answer) else answer
         except Exception:
             raise
         except BaseException as error:
