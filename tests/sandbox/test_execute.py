@@ -237,6 +237,11 @@ def test_the_warden_of_a_kept_inside_a_command_is_not_taken_for_one_of_its_stray
     started = ["sh", "-c", line, sys.executable, strays.__file__]
     with subprocess.Popen(started, stdin=subprocess.PIPE) as warden:
         until = time.monotonic() + 20
+        # before the shell has become the warden it may not have the mark yet, and be found later
+        is_warden = f"{strays.__file__}\0{inner}\0".encode()
+        of_process = Path(f"/proc/{warden.pid}/cmdline")
+        while not of_process.read_bytes().endswith(is_warden) and time.monotonic() < until:
+            time.sleep(0.01)
         while warden.pid in strays.find(outer) and time.monotonic() < until:
             time.sleep(0.01)
         found = strays.find(outer)
