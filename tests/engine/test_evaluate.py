@@ -11,8 +11,9 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.budget import Budget, Spend
 from kept.core.case import Case
+from kept.core.model import ModelReply
 from kept.core.plan import Plan
-from kept.core.ports import ModelReply, Scope
+from kept.core.ports import Scope
 from kept.core.proposal import Ask
 from kept.core.rollout import Failure, Job, Pair, Purpose, Rollout, Usage
 from kept.core.score import Outcome

@@ -8,8 +8,9 @@ import pytest
 
 from kept.core.budget import Budget, StopReason
 from kept.core.event import Proposed, RunStopped
+from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.plan import Plan
-from kept.core.ports import Message, ModelReply, ModelRequest, Proposer, Scope
+from kept.core.ports import Proposer, Scope
 from kept.core.proposal import (
     Ask,
     Brief,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import kept
 from kept.core.budget import Spend
-from kept.core.ports import ModelReply, Scope
+from kept.core.model import ModelReply
+from kept.core.ports import Scope
 from kept.core.rollout import Failure, Usage
 from kept.engine.purse import Purse
 from tests.engine.worlds import make_plan

@@ -10,9 +10,10 @@ from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Case, Cases
 from kept.core.edit import Append, Replace, Write
+from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.objective import Objective
 from kept.core.plan import Plan
-from kept.core.ports import Message, ModelReply, ModelRequest, Scope
+from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
 from kept.core.schedule import RoundRobin, Turns

@@ -8,7 +8,7 @@ from pathlib import Path
 import kept.testing
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.ports import Message, ModelReply, ModelRequest
+from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, Job, Purpose, Rollout
 from kept.engine.scope import JournalScope
 from kept.testing import FakeClock, Faults, MemoryJournal, Pool, ScriptedEvaluator, ScriptedModel

@@ -11,19 +11,8 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.edit import Append
 from kept.core.event import Event
-from kept.core.ports import (
-    Gate,
-    Journal,
-    Model,
-    ModelReply,
-    ModelRequest,
-    Proposer,
-    Runner,
-    Schedule,
-    Scope,
-    Scorer,
-    Sink,
-)
+from kept.core.model import ModelReply, ModelRequest
+from kept.core.ports import Gate, Journal, Model, Proposer, Runner, Schedule, Scope, Scorer, Sink
 from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Turn
 from kept.core.rollout import Failure, Job, Pair, Rollout
 from kept.core.score import Outcome, Score

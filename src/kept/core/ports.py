@@ -3,16 +3,16 @@
 Implementations live in the edges; fakes live in `kept.testing` and pass the same suites.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
 from kept.core.artifact import Candidate
 from kept.core.budget import StopReason
 from kept.core.case import Case
 from kept.core.event import Event
+from kept.core.model import ModelReply, ModelRequest
 from kept.core.proposal import Ask, Brief, ProposerReply, Turn
-from kept.core.rollout import FREE, Failure, Job, Rollout, TraceItem, Usage
+from kept.core.rollout import Failure, Job, Rollout, TraceItem, Usage
 from kept.core.score import Outcome, Score
 from kept.core.state import State
 from kept.core.verdict import Verdict, View
@@ -230,35 +230,6 @@ class Journal(Protocol):
     def sync(self) -> None:
         """Have the disk catch up; may return before it has."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a conversation with a model."""
-
-    role: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
-    """What a model is asked."""
-
-    messages: tuple[Message, ...]
-    temperature: float | None = None
-    max_tokens: int | None = None
-    seed: int | None = None
-    schema: Mapping[str, object] = field(default_factory=dict[str, object])
-    """JSON schema that the reply must satisfy; empty for free text."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelReply:
-    """What a model answered."""
-
-    text: str
-    usage: Usage = FREE
-    finish: str = "stop"
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from kept.core.ports import ModelReply, ModelRequest
+from kept.core.model import ModelReply, ModelRequest
 from kept.core.rollout import Failure, Usage
 
 Line = str | ModelReply | Failure

@@ -4,7 +4,8 @@ import random
 from dataclasses import dataclass
 
 from kept.core.edit import Append
-from kept.core.ports import Message, Model, ModelReply, ModelRequest, Scope
+from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.ports import Model, Scope
 from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Pair
 

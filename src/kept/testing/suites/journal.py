@@ -24,7 +24,8 @@ from kept.core.event import (
     StepClosed,
     StepOpened,
 )
-from kept.core.ports import Journal, ModelReply
+from kept.core.model import ModelReply
+from kept.core.ports import Journal
 from kept.core.proposal import Claim, Measure, Note, Proposal, ProposerFailed, Prove, Skip, Turn
 from kept.core.rollout import Failure, Job, TraceItem, Usage
 from kept.core.score import Evaluation, Finding, Outcome, Tally

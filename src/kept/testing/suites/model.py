@@ -2,7 +2,8 @@
 
 import asyncio
 
-from kept.core.ports import Message, Model, ModelReply, ModelRequest
+from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.ports import Model
 from kept.core.rollout import Failure
 
 
