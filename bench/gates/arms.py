@@ -61,15 +61,15 @@ def race_arms(name: str = RACE) -> list[Arm]:
     if find_spec(name) is None:
         return []
     module: Any = import_module(name)
-    presets: Mapping[str, Gate] = getattr(module, "PRESETS", None) or {"balanced": module.Race()}
+    presets: Mapping[str, Any] = getattr(module, "PRESETS", None) or {"balanced": module.Race()}
     return [
         Arm(
             "race" if preset == "balanced" else f"race {preset}",
             _same(gate),
             claim="test",
             pairs=True,
-            pool=(0.5, 8),
-            reserve=16,
+            pool=(gate.pool_goal, gate.pool_most),
+            reserve=max(gate.promote_passes),
         )
         for preset, gate in presets.items()
     ]

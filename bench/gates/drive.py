@@ -23,12 +23,10 @@ from kept.core.score import Evaluation
 from kept.core.verdict import Side, Verdict, View
 from kept.errors import RunError
 from kept.gates.common import passes
+from kept.recipes.racing import LAST_PART, LAST_RACE
 
 MOST = 20_000
 """Proposals of a run: a gate that decides without looking must end too."""
-
-LATE = 700
-"""Rollouts before the end at which what is in the pool is raced, ripe or not."""
 
 Decide = Callable[[View], Verdict | tuple[Ask, ...]]
 
@@ -105,6 +103,7 @@ class Drive:
         self._limit = ground.budget - (2 * len(self._test) if arm.claim == "test" else 0)
         self._reserve = 2 * arm.reserve * len(self._holdout)
         self._limit -= self._reserve
+        self._last_race = min(2 * LAST_RACE * len(self._holdout), int(ground.budget * LAST_PART))
         self._pools = arm.pool[1] > 0
         self._alone = False
         """Whether proposals are raced one by one, as `kept.core.schedule` would have it."""
@@ -131,16 +130,42 @@ class Drive:
             self._close(challenger, parent, verdict)
             self._note(verdict, number, members)
             number += not members
+        self._limit += self._reserve
+        self._prove_pool()
         self._promote()
         return self._result()
 
     def _ripe(self) -> tuple[int, ...]:
         """What is to be raced as one; nothing while the pool grows."""
         pool = self._state.pool
-        late = self._rollouts >= self._limit - LATE
+        leads = self._state.incumbent is not self._state.best
+        late = leads and self._rollouts >= self._limit - self._last_race
         if not pool or not (late or ripe(pool, *self._arm.pool)):
             return ()
+        return self._best_first()
+
+    def _best_first(self) -> tuple[int, ...]:
+        pool = self._state.pool
         return tuple(miss.step for miss in sorted(pool, key=lambda miss: -miss.estimate))
+
+    def _prove_pool(self) -> None:
+        """While nothing leads, the pool is proven at once, as `core.schedule` would have it."""
+        state = self._state
+        while state.pool and state.incumbent is state.best:
+            parent, members = state.incumbent, self._best_first()
+            challenger = self._ground.merged(parent, members)
+            self._alive[challenger.id] = challenger
+            try:
+                verdict = self._dialogue(
+                    self._gate.decide, challenger, parent, merged=True, proves=True
+                )
+            except OutOfBudget:
+                break
+            self._close(challenger, parent, verdict)
+            promotions = state.ledger.promotions + 1
+            state.ledger = state.ledger._replace(promotions=promotions)
+            kept, gain = verdict.outcome == "keep", verdict.numbers.get("gain", 0.0)
+            state.pool = raced(state.pool, members, kept, gain)
 
     def _note(self, verdict: Verdict, number: int, members: tuple[int, ...]) -> None:
         """What the verdict does to the ledger and to the pool."""
@@ -162,7 +187,6 @@ class Drive:
         state, gate = self._state, self._gate
         if not isinstance(gate, Proves) or state.incumbent is state.best:
             return
-        self._limit += self._reserve
         verdict = self._dialogue(gate.prove, state.incumbent, state.best)
         if verdict.best:
             state.best = state.incumbent

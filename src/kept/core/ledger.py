@@ -11,7 +11,7 @@ from typing import NamedTuple
 FIRST = 0.8
 """Share of α that a run may spend before its first keep."""
 
-PATIENCE = 10
+PATIENCE = 2
 """Tests after which a run without a keep begins to save."""
 
 HASTE = 5
@@ -32,6 +32,11 @@ class Ledger(NamedTuple):
     """Promotions that were asked for."""
     chosen: int = 0
     """Races whose level does not hold for new cases: what leads was chosen among so many."""
+
+    @property
+    def lost(self) -> int:
+        """Tests since the last keep."""
+        return self.tests - max(self.keeps, default=0)
 
     def give(self) -> "Ledger":
         """One more test is given its level."""

@@ -79,7 +79,8 @@ class Pooling:
     def next(self, state: State) -> Turn | StopReason:
         """What the inner schedule wants, unless the pool is ripe."""
         merging = any(step.turn.proposer == MERGE for step in state.open)
-        late = self.late is not None and state.spend.rollouts >= self.late
+        # while nothing leads, the pool is not raced first and proven then, but proven at once
+        late = self.late is not None and state.spend.rollouts >= self.late and _leads(state)
         if not merging and state.pool and (late or ripe(state.pool, self.goal, self.most)):
             return _turn(MERGE, state)
         turn = self.inner.next(state)
@@ -90,8 +91,8 @@ class Pooling:
     def last(self, state: State) -> Turn | None:
         """The rest of the pool, then the proof, then the claim; each once."""
         if state.pool:
-            return _turn(MERGE, state)
-        if state.incumbent not in (state.best, state.tried):
+            return _turn(MERGE, state, proves=not _leads(state))
+        if _leads(state) and state.incumbent != state.tried:
             return _turn(PROVE, state)
         if self.sealed and state.best not in (state.seed, state.claimed):
             return _turn(CLAIM, state)
@@ -119,9 +120,14 @@ def repeats_alike(shown: Evaluation) -> bool | None:
     return all(tally.std <= ALIKE * max(1.0, abs(tally.mean)) for tally in repeated)
 
 
-def _turn(name: str, state: State) -> Turn:
-    races = name == MERGE
-    return Turn(name, "race", state.turns.get(name, 0), races=races)
+def _leads(state: State) -> bool:
+    """Whether anything was kept that is not proven yet."""
+    return state.incumbent != state.best
+
+
+def _turn(name: str, state: State, *, proves: bool = False) -> Turn:
+    races = name == MERGE and not proves
+    return Turn(name, "race", state.turns.get(name, 0), races=races, proves=proves)
 
 
 def budget_stop(budget: Budget, state: State, elapsed: float) -> StopReason | None:

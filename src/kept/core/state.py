@@ -239,7 +239,8 @@ def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
     ledger = state.ledger
     if event.verdict.outcome == "keep" and step.turn.races:
         ledger = ledger.keep(step.ledger.tests + 1)
-    if isinstance(step.reply, Prove) and not _open_question(event):
+    asked = isinstance(step.reply, Prove) or (step.turn.proves and event.candidate is not None)
+    if asked and not _open_question(event):
         ledger = ledger._replace(promotions=ledger.promotions + 1)
     return ledger.chose() if "chosen" in event.verdict.numbers else ledger
 

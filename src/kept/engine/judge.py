@@ -200,6 +200,7 @@ class Judge:
                 cites=proposal.cites,
                 merged=bool(proposal.merges),
                 pools=not ground.turn.races,
+                proves=ground.turn.proves,
                 least=ground.least,
                 ledger=ground.ledger,
                 test=self._test,

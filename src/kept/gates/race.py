@@ -7,11 +7,13 @@ cases nobody has seen. Claim: by how much, on the sealed test. What passes the s
 small to be proven alone is a near miss: several of them are put together and raced as one.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import exp, isfinite, log
 
 from kept.core.ledger import level
 from kept.core.proposal import Ask
+from kept.core.rollout import Purpose
 from kept.core.verdict import Verdict, VerdictCode, View
 from kept.core.words import count
 from kept.gates.bets import evidence
@@ -51,17 +53,24 @@ class Race:
     """A race ends when such a gain has become less likely than none by this much (natural log)."""
     most: int = 24
     """Passes over the deciding cases, at most."""
-    promote_passes: tuple[int, ...] = (8, 16)
+    promote_passes: tuple[int, ...] = (2, 4, 8, 16)
     """When a promotion looks."""
+    doubt: float = 0.7
+    """A promotion ends when what it has seen would be this likely if there were no gain."""
     claim_passes: int = 3
-    pool_goal: float = 0.5
+    pool_goal: float = 1.5
     """What near misses must be worth together to be raced, in standard deviations of one draw."""
-    pool_most: int = 8
+    pool_most: int = 24
     """How many of them are raced whatever they are worth."""
     name: str = "race"
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
-        """Screen it, then race it; a merger of what was screened is raced at once."""
+        """Screen it, then race it; a merger of what was screened is raced at once.
+
+        Or proven, where there will be no later proof: that says more than a race, so none is held.
+        """
+        if view.proves:
+            return self._race_for_best(view)
         if view.train and not view.merged:
             told = self.screen.look(view)
             if told is not None:
@@ -140,6 +149,14 @@ class Race:
             return self.screen.near_miss(view, numbers)
         return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
 
+    def _race_for_best(self, view: View) -> Verdict | tuple[Ask, ...]:
+        told = self.prove(view)
+        if isinstance(told, tuple) or told.code == "indecisive":
+            return told
+        if not told.best:
+            return replace(told, outcome="discard", code="judged")
+        return replace(_kept(view, told.reason, told.numbers, "promote"), best=True)
+
     def _hopeless(self, shown: Gains) -> bool:
         """Whether the gain that is looked for has become unlikely."""
         noise = shown.spread**2 * (1 / shown.answers[0] + 1 / shown.answers[1])
@@ -162,15 +179,19 @@ class Race:
         chosen = max(1, view.ledger.chosen)
         whole = self.promote_alpha / 2 ** (view.ledger.promotions + 1) / chosen
         for passes in self.promote_passes:
-            # the later look sees more, and is given more
-            risk = whole * passes / sum(self.promote_passes)
             pairs = draws(cases, passes * len(cases), tenure)
             sides = ((view.incumbent, pairs), (view.challenger, pairs))
             if asks := missing_asks(sides, "promote"):
                 return asks
-            newest = view.challenger.known["promote"].asked == len(pairs)
-            last = passes == self.promote_passes[-1]
-            if newest and ((proof := self._proof(view, risk)).best or last):
+            if view.challenger.known["promote"].asked > len(pairs):
+                continue  # looked at before
+            still = never_varies(view.incumbent, "promote") and alike(view.challenger, "promote")
+            last = still or passes == max(self.promote_passes)
+            # the later look sees more, and is given more; where repeats are all alike, every later
+            # look would see what this one sees
+            seen = max(self.promote_passes) if last else passes
+            proof = self._proof(view, whole * seen / sum(self.promote_passes))
+            if proof.best or last or proof.numbers.get("p", 1.0) > self.doubt:
                 return proof
         raise AssertionError("the last look decides")
 
@@ -207,9 +228,11 @@ def _odds(chance: float) -> str:
     return f"{chance:,.0f}" if chance >= 10 else f"{chance:.2g}"
 
 
-def _kept(view: View, words: str, numbers: dict[str, float]) -> Verdict:
+def _kept(
+    view: View, words: str, numbers: Mapping[str, float], purpose: Purpose = "decide"
+) -> Verdict:
     """A keep, unless a constraint forbids it."""
-    if broken := broken_constraint(view.challenger.known["decide"], view.objective):
+    if broken := broken_constraint(view.challenger.known[purpose], view.objective):
         return Verdict("discard", f"constraint broken: {broken}", code="constraint")
     return Verdict("keep", words, numbers=numbers)
 
@@ -238,7 +261,7 @@ def looks(cases: int, most: int) -> list[int]:
 
 
 PRESETS = {
-    "fast": Race(most=12, patience=0.5, promote_passes=(6, 12)),
+    "fast": Race(most=12, patience=0.5, promote_passes=(2, 4, 12)),
     "balanced": Race(),
     "careful": Race(alpha=0.02, promote_alpha=0.02, patience=1.2, most=40),
 }

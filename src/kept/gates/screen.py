@@ -8,6 +8,7 @@ incumbent's, which are shared. All figures are in standard deviations of one dra
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from kept.core.ledger import Ledger
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair
 from kept.core.verdict import Verdict, View
@@ -32,18 +33,20 @@ LEAST = 0.04
 class Screen:
     """How much a proposal has to show, and how soon."""
 
-    cited: int = 6
+    cited: int = 3
     """Draws of each case that it cites."""
     most_cited: int = 2
-    steps: tuple[tuple[int, float], ...] = ((10, 0.0), (25, 0.06), (60, 0.12))
-    """Draws, and the gain they must show."""
+    steps: tuple[tuple[int, float], ...] = ((8, 0.1), (16, 0.1), (28, 0.12))
+    """Draws, and the gain they must show. Two of them to begin with, one more for every race lost
+    since the last keep: where much is good, a light screen and a large pool find it for the least;
+    where little is, the pool must be purer."""
     fixes: float = 0.8
     """A gain on the cited cases that earns trust: then less is asked of the others."""
     breaks: float = -0.2
     """A gain on the cited cases below which nothing else is looked at."""
     trust: float = 0.3
     """By how much less."""
-    passes: int = 8
+    passes: int = 4
     """Over the incumbent: what is off in its draws is off for every proposal that meets them."""
     cases: int = 30
     """Of train that are looked at."""
@@ -65,7 +68,7 @@ class Screen:
             return self._once(view, few[: len(cases)])
         bar = draws(cases, self.passes * len(cases), tenure)
         cited = tuple(Pair(c, tenure * TENURE + n) for n in range(self.cited) for c in cites)
-        for mine, floor in self._stages(cited, cases, tenure):
+        for mine, floor in self._stages(cited, cases, view.ledger):
             sides = ((view.incumbent, bar), (view.challenger, mine))
             if asks := missing_asks(sides, "screen"):
                 return asks
@@ -77,13 +80,13 @@ class Screen:
         return self.near_miss(view) if view.pools else None
 
     def _stages(
-        self, cited: tuple[Pair, ...], cases: tuple[str, ...], tenure: int
+        self, cited: tuple[Pair, ...], cases: tuple[str, ...], ledger: Ledger
     ) -> Iterator[tuple[tuple[Pair, ...], float | None]]:
         """Draws so far, and the gain they must show; None where it is the cited cases' alone."""
         if cited:
             yield cited, None
-        for size, floor in self.steps:
-            yield _both(cited, draws(cases, size, tenure)), floor
+        for size, floor in self.steps[: 2 + ledger.lost]:
+            yield _both(cited, draws(cases, size, len(ledger.keeps))), floor
 
     def _look(
         self, view: View, cited: tuple[Pair, ...], floor: float | None, size: int

@@ -14,7 +14,7 @@ from kept.proposers.merge import Merge
 FEWEST = 8
 """Deciding cases without which nothing could be proven for others."""
 
-END_PART, MOST_END = 0.3, 0.5
+END_PART, MOST_END = 0.25, 0.5
 """Share of a rollout budget that the end may take, of an ordinary and of a very small one."""
 
 LEAST_PASSES = 2
@@ -23,7 +23,7 @@ LEAST_PASSES = 2
 LAST_RACE = 14
 """Passes over the deciding cases, of both sides, that are kept for a last race of the pool."""
 
-LAST_PART = 0.15
+LAST_PART = 0.1
 """Share of a rollout budget that they may be at most."""
 
 
@@ -87,7 +87,8 @@ def _affordable(gate: Race, plan: Plan) -> Race:
         passes = int(limit * part / 2 - claims * len(cases.test)) // len(cases.holdout)
         if passes >= LEAST_PASSES:
             passes = min(most, passes)
-            return replace(gate, promote_passes=(max(1, passes // 2), passes), claim_passes=claims)
+            looks = {passes, *(look for look in gate.promote_passes if look <= passes // 2)}
+            return replace(gate, promote_passes=tuple(sorted(looks)), claim_passes=claims)
     few = 2 * (LEAST_PASSES * len(cases.holdout) + len(cases.test))
     raise SetupError(
         f"{limit} rollouts are too few for a race on {len(cases.holdout)} deciding cases",
