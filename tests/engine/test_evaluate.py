@@ -474,7 +474,7 @@ def test_a_runner_that_makes_a_scene_when_cancelled_does_not_upset_the_purse(sce
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await asyncio.sleep(0.01)
-        assert (desk.purse._rollouts, desk.purse._tries) == (0, 0)
+        assert (desk.purse.held, desk.purse._tries) == (0, 0)
 
     made = Difficult(quality=half, hangs=lambda job: True)
     desk = at_a_desk(abandon, made, budget=Budget(max_rollouts=4), workers=2)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
-from kept.core.budget import Spend, StopReason
+from kept.core.budget import NOTHING, Spend, StopReason
 from kept.core.event import (
     Event,
     Proposed,
@@ -23,7 +23,6 @@ from kept.core.pool import MERGE, NearMiss, Pool, raced
 from kept.core.proposal import Claim, ClosedStep, Note, Proposal, Prove, Reply, Skip, Turn
 from kept.core.score import Evaluation
 
-NOTHING = Spend()
 _NONE: Mapping[str, Any] = {}
 
 

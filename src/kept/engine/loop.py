@@ -55,6 +55,7 @@ class Loop:
         self._journal = journal
         self._clock = clock
         self._sinks = sinks
+        self._hearers = [sink.on_rollout for sink in sinks]
         self._opened: dict[int, State] = dict(opened or {})
         """The state each open step was opened in: what its brief is made of."""
         self._known = Known(journal)
@@ -255,7 +256,8 @@ class Loop:
                 if later.reply is not None:
                     self._tasks[later.step].cancel()
                     self._start(later.step)
-        self._forget()
+        if step.step % self._plan.width == 0:
+            self._forget()
 
     def _settle(self, step: OpenStep, candidate: str | None) -> Spend:
         """What a step used, and how much of it to no use."""
@@ -306,5 +308,5 @@ class Loop:
             sink.on_event(event, self.state)
 
     def _heard(self, step: int, job: Job, outcome: Outcome) -> None:
-        for sink in self._sinks:
-            sink.on_rollout(job, outcome)
+        for hear in self._hearers:
+            hear(job, outcome)

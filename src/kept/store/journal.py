@@ -107,7 +107,7 @@ class RunJournal:
             raise self._sync_error
         line = self._clean(wire.encode(event)) + b"\n"
         if isinstance(event, Proposed) or b":null" in line:
-            check_readable(line)
+            check_readable(line, type(event))
         self._pack.flush()
         at = self._spine.write(line)
         if isinstance(event, StepClosed):
@@ -126,7 +126,7 @@ class RunJournal:
         lines = self._scrub.clean_lines(wire.encode_rollouts(rows))
         if b":null" in lines:
             for line in lines.splitlines():
-                check_readable(line)
+                check_readable(line, wire.RolloutLine)
         self._pack.flush()
         self._rollouts.write(lines)
 
@@ -206,7 +206,8 @@ class RunJournal:
         if self._syncer is None:
             self._syncer = threading.Thread(target=self._keep_syncing, daemon=True)
             self._syncer.start()
-        self._unsynced.set()
+        if not self._unsynced.is_set():
+            self._unsynced.set()
 
     def close(self) -> None:
         """Everything on disk, the lock released."""
@@ -249,13 +250,10 @@ class RunJournal:
         return self._pack.put(text.encode("utf-8", "surrogateescape"))
 
 
-def check_readable(line: bytes) -> None:
+def check_readable(line: bytes, kind: type) -> None:
     """Refuse to write what could not be read back: a number that JSON has no word for, say."""
     try:
-        if b'"kind":"rollout"' in line[:20]:
-            wire.decode_line(line)
-        else:
-            wire.decode_event(line)
+        wire.decode(line, kind)
     except ValueError as error:
         raise RunError(
             f"this cannot be written down: {error}",
