@@ -24,6 +24,7 @@ from kept.core.verdict import Verdict, View
 from kept.engine.loop import Loop
 from kept.errors import RunError
 from kept.proposers.function import FunctionProposer
+from kept.scorers.recorded import RecordedScorer
 from kept.testing import (
     Faults,
     MemoryJournal,
@@ -310,6 +311,34 @@ def crashing(*lines: str) -> ScriptedEvaluator:
         return math.nan if bad else POOL.quality(candidate, case)
 
     return ScriptedEvaluator(quality=quality)
+
+
+class Clinging(ScriptedEvaluator):
+    """A runner that cannot be closed."""
+
+    async def close(self) -> None:
+        raise OSError("it will not let go")
+
+
+class Closing(RecordedScorer):
+    """A scorer that remembers whether it was closed."""
+
+    closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def test_how_a_run_ended_is_written_also_where_its_runner_cannot_be_closed():
+    scorer = Closing()
+    plan = plan_of(adding(GOOD), Clinging(quality=POOL.quality))
+    journal = MemoryJournal()
+    with pytest.raises(OSError, match="it will not let go"):
+        asyncio.run(sit(replace(plan, scorer=scorer), journal))
+    last = journal.events[-1]
+    assert isinstance(last, RunStopped)
+    assert last.reason.kind == "iterations"
+    assert scorer.closed
 
 
 def test_a_run_stops_after_too_many_crashes():

@@ -179,6 +179,11 @@ class Journal(Protocol):
     """The record of a run. Whatever was written survives the process."""
 
     @property
+    def events(self) -> Iterable[Event]:
+        """Every event that was written, oldest first."""
+        ...
+
+    @property
     def rollouts_size(self) -> int:
         """Bytes of the rollout file."""
         ...

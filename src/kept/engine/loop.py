@@ -95,9 +95,12 @@ class Loop:
             reason = StopReason("error", what)
             raise
         finally:
-            await self._wind_down(reason)
-            self._tell(RunStopped(reason=reason, t=self._clock.time()))
-            self._journal.sync()
+            try:
+                await self._wind_down(reason)
+            finally:
+                # also where something cannot be closed: how the run ended is known all the same
+                self._tell(RunStopped(reason=reason, t=self._clock.time()))
+                self._journal.sync()
         return self.state
 
     def _take_up(self) -> None:
@@ -287,8 +290,10 @@ class Loop:
             # bounded, as for the workers; what was cut off is asked again by the next sitting
             await asyncio.wait(self._tasks.values(), timeout=LAST)
         await self._evaluator.close()
-        await self._plan.runner.close()
-        await self._plan.scorer.close()
+        try:
+            await self._plan.runner.close()
+        finally:
+            await self._plan.scorer.close()
 
     def _step(self, number: int) -> OpenStep:
         return next(step for step in self.state.open if step.step == number)

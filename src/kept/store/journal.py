@@ -97,6 +97,11 @@ class RunJournal:
                 )
 
     @property
+    def events(self) -> Iterator[Event]:
+        """Every event that was written, oldest first."""
+        return read_events(self._spine.path)
+
+    @property
     def rollouts_size(self) -> int:
         """Bytes of the rollout file."""
         return self._rollouts.size
