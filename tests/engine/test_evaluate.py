@@ -577,6 +577,8 @@ def test_calls_of_a_rollout_that_was_cancelled_are_on_the_bill():
 
     desk = at_a_desk(abandon, Calling(quality=half, seconds=lambda job: 1.0))
     assert (desk.purse.spent.cancelled, desk.purse.spent.usd) == (2, 0.5)
+    used = Usage(calls=1, usd=0.25)
+    assert list(desk.journal.cancelled(0)) == [(0, used)] * 2, "a kill would lose it"
 
 
 def test_pairs_that_were_joined_and_failed_meanwhile_are_paid_for():

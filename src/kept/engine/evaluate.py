@@ -8,20 +8,21 @@ leave nothing running.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from kept.core.budget import StopReason
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.proposal import Ask
 from kept.core.quick import make
-from kept.core.rollout import FREE, Job, Pair
+from kept.core.rollout import FREE, Job, Pair, Usage
 from kept.core.score import Outcome
 from kept.engine.attempt import Attempts
 from kept.engine.known import Known, answered
 from kept.engine.purse import Halt, Purse
 from kept.engine.room import Room
 from kept.engine.work import Order, Queue, Work
-from kept.errors import RunError
+from kept.errors import JournalError, RunError
 
 LAST = 5.0
 """Seconds that cancelled work gets to be gone."""
@@ -347,11 +348,17 @@ class Evaluator:
 
     def _sweep(self) -> None:
         """Cancel the work that nobody waits for."""
+        stopped: list[tuple[int, Job, Usage]] = []
         for work in [w for w in self._works.values() if not w.orders and w.outcome is None]:
             self._put_away(work)
             if work.task is not None:
                 work.task.cancel()
-                self._purse.meter(work.step).cancel(work.scope.usage if work.scope else FREE)
+                used = work.scope.usage if work.scope else FREE
+                self._purse.meter(work.step).cancel(used)
+                stopped.append((work.step, work.job, used))
+        # a disk that is full is told of by the next write that somebody waits for
+        with suppress(JournalError):
+            self._journal.record_cancelled(stopped)
 
 
 def _nobody(step: int, job: Job, outcome: Outcome) -> None:

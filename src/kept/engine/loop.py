@@ -66,6 +66,8 @@ class Loop:
         self._proposing.till = Till(self._purse)
         self._tasks: dict[int, asyncio.Task[Judged]] = {}
         self._began = clock.monotonic()
+        self._moot: dict[str, int] = {}
+        """Rollouts of candidates that were counted as done to no use."""
         self._ending: StopReason | None = None
         """Why only what is to be done at the end may still begin."""
 
@@ -124,6 +126,9 @@ class Loop:
                 elsewhere.add(job.candidate_id)
                 if step in waiting:
                     self._purse.meter(step).add(outcome)
+            for step, usage in self._journal.cancelled(state.open[0].rollouts_at):
+                if step in waiting:
+                    self._purse.meter(step).cancel(usage)
             for waiting_step in state.open:
                 self._purse.pay(waiting_step.spend)
         self._known.elsewhere |= elsewhere
@@ -264,8 +269,13 @@ class Loop:
 
     def _settle(self, step: OpenStep, candidate: str | None) -> Spend:
         """What a step used, and how much of it to no use."""
-        tried = set(self._judge.attempts.pop(step.step, ())) - {candidate}
-        moot = sum(self._known.count(id_) for id_ in tried if id_ != self.state.incumbent)
+        tried = set(self._judge.attempts.pop(step.step, ())) - {candidate, self.state.incumbent}
+        moot = 0
+        for id_ in tried:
+            # two steps may have tried the same: what one wrote off, the other does not again
+            done = self._known.count(id_)
+            moot += done - self._moot.get(id_, 0)
+            self._moot[id_] = done
         return self._purse.close(step.step, moot) + step.spend
 
     def _forget(self) -> None:

@@ -71,9 +71,9 @@ class JournalScope:
         if isinstance(answer, Failure):
             # an outage is no reply: the next sitting asks again
             if answer.blame == "candidate":
-                self._journal.record_call(self.path, key, answer)
+                answer = self._journal.record_call(self.path, key, answer)
             return answer
-        self._journal.record_call(self.path, key, answer)
+        answer = self._journal.record_call(self.path, key, answer)
         self._count(answer.usage)
         return answer
 

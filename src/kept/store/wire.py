@@ -93,6 +93,20 @@ class CallLine(msgspec.Struct, tag="call", tag_field="kind", omit_defaults=True)
     stored: bool = False
 
 
+class CancelledLine(msgspec.Struct, tag="cancelled", tag_field="kind", omit_defaults=True):
+    """One pair that was stopped in flight, and what it had used."""
+
+    step: int
+    candidate: str
+    case: str
+    repeat: int
+    purpose: Purpose
+    usage: Usage = FREE
+
+
+Line = RolloutLine | CallLine | CancelledLine
+
+
 class _Head(msgspec.Struct):
     kind: str
     schema: int = 0
@@ -113,7 +127,7 @@ def _encode_hook(value: object) -> object:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_encode_hook)
-_lines = msgspec.json.Decoder(RolloutLine | CallLine)
+_lines = msgspec.json.Decoder(Line)
 _decoders: dict[type, Callable[[bytes], object]] = {}
 _LONE = b"\\ud"
 """How an escaped surrogate begins."""
@@ -160,7 +174,7 @@ def decode_event(line: bytes) -> Event:
     return decode(line, cls)
 
 
-def decode_line(line: bytes) -> RolloutLine | CallLine:
+def decode_line(line: bytes) -> Line:
     """One line of the rollout file; raises `ValueError` on anything else."""
     try:
         return _lines.decode(line)
@@ -170,7 +184,7 @@ def decode_line(line: bytes) -> RolloutLine | CallLine:
     plain = json.loads(line)
     if isinstance(plain, dict) and "reply" in plain:
         plain["reply"] = msgspec.Raw(json.dumps(plain["reply"]).encode())
-    return msgspec.convert(plain, RolloutLine | CallLine)
+    return msgspec.convert(plain, Line)
 
 
 def encode_rollouts(rows: Iterable[tuple[int, Job, Outcome]]) -> bytes:
