@@ -40,7 +40,7 @@ LAYERS = (
     ),
     Layer(modules=("recipes", "registry", "runs", "adopt")),
     Layer(modules=("report", "adapters", "cli", "web", "testing", "demo", "scaffold")),
-    Layer(modules=("", "api", "__main__")),
+    Layer(modules=("", "api", "calling", "__main__")),
 )
 # Pairs of one open layer that never import each other, in either direction.
 STRANGERS = (("cli", "web"),)
