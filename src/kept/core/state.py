@@ -206,7 +206,7 @@ def _closed(state: State, event: StepClosed) -> State:
         best=best,
         best_step=event.step if best != state.best else state.best_step,
         open=tuple(rest),
-        closed=state.closed.add(_closed_step(step, event, state.fact("cases") == "none")),
+        closed=state.closed.add(_closed_step(step, event, _without_cases(state))),
         judged=_judged(state, event),
         exhausted=state.exhausted | {step.turn.proposer} if spent_out else state.exhausted,
         keeps=state.keeps + kept,
@@ -223,6 +223,11 @@ def _closed(state: State, event: StepClosed) -> State:
         evaluations=_remembered(state, event, {state.seed, incumbent, best}),
         sitting=_heard(state, event.t),
     )
+
+
+def _without_cases(state: State) -> bool:
+    # not by `fact`, which would put numbers of cases into words with every step
+    return state.started is not None and state.started.facts.get("cases") == "none"
 
 
 def _rebased(rest: list[OpenStep], incumbent: str, ledger: Ledger) -> tuple[list[OpenStep], Ledger]:

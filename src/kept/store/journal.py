@@ -22,7 +22,7 @@ from typing import TypeVar
 import msgspec
 
 from kept.core.artifact import Candidate
-from kept.core.event import Event, Proposed, StepClosed
+from kept.core.event import Event, Proposed, StepClosed, StepOpened
 from kept.core.ports import Priced
 from kept.core.rollout import Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
@@ -116,7 +116,9 @@ class RunJournal:
         line = self._clean(wire.encode(event)) + b"\n"
         if isinstance(event, Proposed) or b":null" in line:
             check_readable(line, type(event))
-        self._pack.flush()
+        if not isinstance(event, StepOpened | Proposed):
+            # those two speak of nothing that the pack does not hold already
+            self._pack.flush()
         at = self._spine.write(line)
         if isinstance(event, StepClosed):
             self._rows.append(self._clean(wire.encode(row_of(event, at, len(line)))) + b"\n")
