@@ -1,44 +1,23 @@
-"""`kept.optimize`: the whole loop behind one function."""
+"""`kept.optimize`: the whole loop behind one function.
 
-import asyncio
-import signal
-import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+What a run needs is imported when one is asked for, so that a program which may never ask starts at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.budget import Budget, Spend, StopReason
-from kept.core.case import Cases
-from kept.core.forecast import enough_steps
-from kept.core.objective import Objective, unusable
-from kept.core.plan import Plan
-from kept.core.ports import Gate, Guard, Sink
-from kept.core.schedule import RoundRobin
-from kept.core.state import State
-from kept.core.words import count
-from kept.engine.stopping import no_bounds
-from kept.errors import RunError, SetupError
-from kept.recipes.call import check_call
-from kept.recipes.function import (
-    ProposerLike,
-    artifact_texts,
-    make_cases,
-    make_gate,
-    make_guards,
-    make_proposers,
-    racing,
-    source_of,
-)
-from kept.runners.function import FunctionRunner
-from kept.runs import Ended, Watch, resume, start
-from kept.scorers.recorded import RecordedScorer
-from kept.store.home import Home
-from kept.store.reader import Run
-from kept.store.spent import spend_of
-from kept.store.unmeasured import unmeasured, unmeasured_words
+if TYPE_CHECKING:
+    from kept.core.artifact import Candidate
+    from kept.core.budget import Budget, Spend, StopReason
+    from kept.core.case import Cases
+    from kept.core.ports import Gate, Guard, Sink
+    from kept.core.state import State
+    from kept.recipes.function import ProposerLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +52,8 @@ class Result:
         return "\n".join((f"{change} in {self._tried()}", *warnings, f"run {self.folder}"))
 
     def _tried(self) -> str:
+        from kept.core.words import count
+
         state = self.state
         proposals = sum(not step.verdict.idle for step in state.closed)
         rollouts = count(self.spend.rollouts, "rollout")
@@ -132,9 +113,24 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         resume: id of a run to go on with, or `last`.
         sinks: told of every event.
     """
-    check_call(locals())
-    case_set = make_cases(cases, split, random_seed)
-    made = tuple(make_proposers(artifact_texts(artifact), proposers))
+    given = locals()
+    from kept.calling import run_plan
+    from kept.core.artifact import Artifact, Candidate, Rules
+    from kept.core.budget import Budget
+    from kept.core.forecast import enough_steps
+    from kept.core.objective import Objective
+    from kept.core.plan import Plan
+    from kept.core.schedule import RoundRobin
+    from kept.errors import SetupError
+    from kept.recipes import function as recipe
+    from kept.recipes.call import check_call
+    from kept.runners.function import FunctionRunner
+    from kept.scorers.recorded import RecordedScorer
+    from kept.store.home import Home
+
+    check_call(given)
+    case_set = recipe.make_cases(cases, split, random_seed)
+    made = tuple(recipe.make_proposers(recipe.artifact_texts(artifact), proposers))
     if len({proposer.name for proposer in made}) < len(made):
         raise SetupError("two proposers have one name", hint="give each a `name` of its own")
     if isinstance(budget, Budget) and budget.max_usd is not None and usd_per_rollout is None:
@@ -143,7 +139,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             hint="pass usd_per_rollout=…, the most that one call of evaluate may cost",
         )
     limits = Budget(max_iterations=budget) if isinstance(budget, int) else budget
-    seed = Candidate(artifact_texts(artifact))
+    seed = Candidate(recipe.artifact_texts(artifact))
     plan = Plan(
         recipe="function",
         seed=seed,
@@ -154,14 +150,14 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         objective=Objective(metric, direction, bounds),
         proposers=made,
         schedule=RoundRobin(tuple(proposer.name for proposer in made)),
-        gate=make_gate(gate),
-        guards=make_guards(guards, case_set),
+        gate=recipe.make_gate(gate),
+        guards=recipe.make_guards(guards, case_set),
         budget=limits,
         workers=workers,
         worst_usd=usd_per_rollout or 0.0,
         random_seed=random_seed,
         inputs={
-            "evaluate": source_of(evaluate),
+            "evaluate": recipe.source_of(evaluate),
             "metric, direction or bounds": f"{metric} {direction} {bounds}",
             "gate": _told(gate),
             "proposers": " ".join(proposer.name for proposer in made),
@@ -170,126 +166,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     )
     plan = replace(plan, width=width or enough_steps(plan))
     where = Home(Path(home)) if home else Home.find(Path.cwd())
-    return _run(racing(plan), where, resume, tuple(sinks))
-
-
-def _run(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Result:
-    main = threading.current_thread() is threading.main_thread()
-    if _inside_a_loop():
-        # a notebook, say: the run gets a thread and a loop of its own
-        folder, state = _in_thread(plan, home, name, Watch(sinks))
-    else:
-        folder, state = asyncio.run(_sit(plan, home, name, Watch(sinks, signals=main)))
-    stopped = state.stopped
-    assert stopped is not None, "a sitting that returns has said why it stopped"
-    if stopped.kind == "interrupted":
-        raise KeyboardInterrupt(f"run {folder.name} stopped; go on with resume={folder.name!r}")
-    if stopped.kind == "error":
-        hint = f"`kept show {folder}` tells what happened, with `--step 0 -v` all of it"
-        wrong = unusable(stopped.message)
-        if no_bounds(state) is not None:
-            hint = f"pass bounds=(least, greatest), of which a failure counts as the worst; {hint}"
-        elif wrong is not None:
-            hint = f"{_MENDS[wrong]}; {hint}"
-        raise RunError(stopped.message, hint=hint)
-    # at use: it comes with SQLite
-    from kept.store.index import values
-
-    with Run(folder) as run:
-        best = run.candidate(state.best)
-        warnings = tuple(unmeasured_words(unmeasured(run, state)))
-    seed_value, best_value = values(state)
-    return Result(
-        run=folder.name,
-        folder=folder,
-        seed=plan.seed,
-        best=best,
-        seed_value=seed_value,
-        best_value=best_value,
-        stopped=stopped,
-        state=state,
-        spend=spend_of(folder, state),
-        warnings=warnings,
-    )
-
-
-_MENDS = {
-    "metric": "return it by this name, or name another by metric=…",
-    "bounds": "pass bounds=(least, greatest) that every value is within",
-}
-"""What to do about a measure that cannot be used."""
-
-
-def _inside_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-async def _sit(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
-    if name is None:
-        return await start(plan, home, watch)
-    return await resume(plan, home.find_run(name), watch)
-
-
-def _in_thread(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
-    done: list[Ended | BaseException] = []
-    stops = _Stops()
-    watch = replace(watch, on_start=stops.begin)
-
-    def work() -> None:
-        try:
-            done.append(asyncio.run(_sit(plan, home, name, watch)))
-        except BaseException as error:  # noqa: BLE001 # carried over to the caller's thread
-            done.append(error)
-
-    thread = threading.Thread(target=work, name="kept-run")
-    with _ctrl_c(stops):
-        thread.start()
-        thread.join()
-    if isinstance(done[0], BaseException):
-        raise done[0]
-    return done[0]
-
-
-class _Stops:
-    """Requests to stop a run, which may come before the run can hear them."""
-
-    def __init__(self) -> None:
-        self._stop: Callable[[], None] | None = None
-        self._early = 0
-
-    def begin(self, stop: Callable[[], None]) -> None:
-        """The run can hear now."""
-        self._stop = stop
-        for _ in range(self._early):
-            stop()
-
-    def ask(self) -> None:
-        """Someone wants it to stop."""
-        if self._stop is not None:
-            self._stop()
-        else:
-            self._early += 1
-
-
-@contextmanager
-def _ctrl_c(stops: _Stops) -> Generator[None]:
-    """Have Ctrl-C stop the run in good order, where the event loop around us would swallow it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals go to the main thread
-        return
-
-    def ask(number: int, frame: object) -> None:
-        stops.ask()
-
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return run_plan(recipe.racing(plan), where, resume, tuple(sinks))
 
 
 def _shown(value: float | None) -> str:

@@ -98,7 +98,7 @@ async def _sit(
     watch: Watch,
 ) -> State:
     """One sitting: from its first event to its last."""
-    views = (view(journal.folder, journal) for view in plan.views)
+    views = (view(journal) for view in plan.views)
     sinks = (BestFolder(journal.folder, journal, plan.modes), *views, *watch.sinks)
     journal.append(event)
     state = advance(past.state, event)

@@ -161,7 +161,7 @@ def test_what_cannot_run_exits_with_2_and_a_hint(args: list[str], message: str):
 
 @pytest.mark.parametrize(
     ("run", "score"),
-    [("no-such-command-anywhere", SCORE), (RUN, "echo fine"), ("exit 1", SCORE)],
+    [("exec no-such-command-anywhere", SCORE), (RUN, "echo fine"), ("exit 1", SCORE)],
     ids=["no such command", "no JSON", "not even the seed runs"],
 )
 def test_a_command_that_never_worked_is_mended_and_the_run_begun_anew(

@@ -76,6 +76,3 @@ def test_sums_add_up_field_by_field():
     one = Spend(1, 2, 3, 4, 5, 6, 7, 0.5, 0.25)
     assert one + one == Spend(2, 4, 6, 8, 10, 12, 14, 1.0, 0.5)
     assert one + Spend() == one
-    both = Reservation(2, 1.0) + Reservation(3, 0.5)
-    assert both == Reservation(5, 1.5)
-    assert both - Reservation(3, 0.5) == Reservation(2, 1.0)

@@ -82,7 +82,7 @@ def cut(folder: Path, sizes: tuple[int, ...], to: Path) -> Path:
     return to
 
 
-Rows = list[wire.RolloutLine | wire.CallLine]
+Rows = list[wire.Line]
 
 
 def rows(folder: Path) -> Rows:

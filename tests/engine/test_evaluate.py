@@ -474,7 +474,7 @@ def test_a_runner_that_makes_a_scene_when_cancelled_does_not_upset_the_purse(sce
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await asyncio.sleep(0.01)
-        assert (desk.purse._rollouts, desk.purse._tries) == (0, 0)
+        assert (desk.purse.held, desk.purse._tries) == (0, 0)
 
     made = Difficult(quality=half, hangs=lambda job: True)
     desk = at_a_desk(abandon, made, budget=Budget(max_rollouts=4), workers=2)
@@ -577,6 +577,8 @@ def test_calls_of_a_rollout_that_was_cancelled_are_on_the_bill():
 
     desk = at_a_desk(abandon, Calling(quality=half, seconds=lambda job: 1.0))
     assert (desk.purse.spent.cancelled, desk.purse.spent.usd) == (2, 0.5)
+    used = Usage(calls=1, usd=0.25)
+    assert list(desk.journal.cancelled(0)) == [(0, used)] * 2, "a kill would lose it"
 
 
 def test_pairs_that_were_joined_and_failed_meanwhile_are_paid_for():

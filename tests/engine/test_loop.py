@@ -24,6 +24,7 @@ from kept.core.verdict import Verdict, View
 from kept.engine.loop import Loop
 from kept.errors import RunError
 from kept.proposers.function import FunctionProposer
+from kept.scorers.recorded import RecordedScorer
 from kept.testing import (
     Faults,
     MemoryJournal,
@@ -167,6 +168,15 @@ def test_after_a_keep_later_edits_are_applied_to_the_new_incumbent():
     assert state.spend.moot == 4
 
 
+def test_rollouts_that_two_steps_shared_to_no_use_are_moot_once():
+    plan = plan_of(adding(GOOD, BETTER, BETTER), evaluator())
+    journal = MemoryJournal()
+    state = run(plan, journal)
+    assert [step.verdict.outcome for step in state.closed[:2]] == ["keep", "keep"]
+    shared = [row for row in journal.rollouts if row.job.candidate_id == candidate(BETTER)]
+    assert state.spend.moot == len(shared) == 4
+
+
 def test_a_discard_leaves_later_steps_as_they_are():
     plan = plan_of(adding(HARMFUL, BETTER), evaluator())
     state = run(replace(plan, width=2, budget=Budget(max_iterations=2)))
@@ -187,6 +197,23 @@ def test_work_that_a_keep_makes_moot_is_cancelled():
     assert runner.clock.monotonic() < 10
     assert state.spend.cancelled == 4
     assert state.best == candidate(GOOD, BETTER)
+
+
+def test_what_was_cancelled_before_a_kill_is_on_the_bill_of_the_next_sitting():
+    slow = candidate(BETTER)
+
+    def plan() -> Plan:
+        runner = evaluator(lambda job: 100.0 if job.candidate_id == slow else 1.0)
+        made = plan_of(adding(GOOD, BETTER), runner)
+        return replace(made, width=2, budget=Budget(max_iterations=2))
+
+    journal = MemoryJournal()
+    whole = run(plan(), journal)
+    assert whole.spend.cancelled == 4
+    ends = [n for n, r in enumerate(journal.records) if isinstance(r, StepClosed)]
+    again = run(plan(), journal.reopened(ends[1]))
+    assert again.settled() == whole.settled()
+    assert again.spend.cancelled == 4
 
 
 def test_an_edit_whose_target_an_earlier_keep_took_away_is_stale():
@@ -310,6 +337,34 @@ def crashing(*lines: str) -> ScriptedEvaluator:
         return math.nan if bad else POOL.quality(candidate, case)
 
     return ScriptedEvaluator(quality=quality)
+
+
+class Clinging(ScriptedEvaluator):
+    """A runner that cannot be closed."""
+
+    async def close(self) -> None:
+        raise OSError("it will not let go")
+
+
+class Closing(RecordedScorer):
+    """A scorer that remembers whether it was closed."""
+
+    closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def test_how_a_run_ended_is_written_also_where_its_runner_cannot_be_closed():
+    scorer = Closing()
+    plan = plan_of(adding(GOOD), Clinging(quality=POOL.quality))
+    journal = MemoryJournal()
+    with pytest.raises(OSError, match="it will not let go"):
+        asyncio.run(sit(replace(plan, scorer=scorer), journal))
+    last = journal.events[-1]
+    assert isinstance(last, RunStopped)
+    assert last.reason.kind == "iterations"
+    assert scorer.closed
 
 
 def test_a_run_stops_after_too_many_crashes():

@@ -39,7 +39,7 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
         'sh -c "cd . && python score.py"',
         "python -m score",
         "env GRADER=score.py run",
-        "run <score.py",
+        "cat <score.py",
     ],
 )
 def test_what_a_command_names_is_part_of_the_measure(line: str, tmp_path: Path):

@@ -6,7 +6,7 @@ import pytest
 
 from kept.errors import SpecError
 from kept.recipes.artifact import compile_task
-from kept.recipes.scripts import started_by
+from kept.recipes.scripts import program_of, started_by
 from tests.spec.tasks import TASK, write_task
 
 
@@ -107,3 +107,49 @@ def test_a_part_of_a_composite_scorer_is_looked_at_too(tmp_path: Path):
     scorer = "scorer: {type: composite, parts: [{name: a, scorer: {command: sh a.sh}}]}"
     (found,) = problems(tmp_path, TASK.replace('scorer: {command: "true"}', scorer))
     assert "scorer.parts[0].scorer.command: there is no file `a.sh`" in found
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("codex exec -", "codex"),
+        ("LANG=C 'my tool' x | tee y", "my tool"),
+        ("cat > made.py <<E\nprint(1)\nE\npython made.py", "cat"),
+        ("", None),
+        ("./run.sh", None),
+        ("/opt/tool x", None),
+        ("$TOOL x", None),
+        ("cd sub && tool", None),
+        ("if true; then tool; fi", None),
+        ("[ -f x ] && tool", None),
+        ("{ tool; }", None),
+        ("(tool)", None),
+        ("PATH=/opt/bin:$PATH tool", None),
+        ("run() { python run.py; }; run", None),
+        ("exec tool", None),
+    ],
+)
+def test_only_a_name_that_the_shell_would_look_up_is_a_program(line: str, found: str | None):
+    assert program_of(line) == found
+
+
+def test_programs_that_are_not_on_the_path_are_told_with_their_lines(tmp_path: Path):
+    text = TASK.replace('runner: {command: "true"}', "runner: {command: no-such-runner --fast}")
+    text = text.replace('scorer: {command: "true"}', "scorer: {command: no-such-scorer}")
+    hint = "(hint: install it, or write the path to it)"
+    assert problems(tmp_path, text) == [
+        f"task.yaml:2 runner.command: there is no program `no-such-runner` on the PATH {hint}",
+        f"task.yaml:3 scorer.command: there is no program `no-such-scorer` on the PATH {hint}",
+    ]
+
+
+def test_a_program_is_looked_for_along_the_path_that_the_task_gives(tmp_path: Path):
+    tool = tmp_path / "tools" / "mine"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    text = TASK.replace('runner: {command: "true"}', "runner: {command: mine}")
+    (found,) = problems(tmp_path, text)
+    assert "there is no program `mine`" in found
+    given = text.replace("mine}", f"mine, env: {{PATH: {tool.parent}}}}}")
+    assert problems(tmp_path, given) == []

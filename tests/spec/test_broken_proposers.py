@@ -90,8 +90,8 @@ WITH_CASES = "cases: {file: cases.jsonl}\n"
         ("{kind: demos, file: prompt.md, template: '{input'}", WITH_CASES, None),
         ("{kind: demos, file: prompt.md, template: 'x'}", WITH_CASES, ".template: names no field of the case (hint: write it as in `{input}`)"),
         ("{kind: demos, file: prompt.md, template: '{input.__class__}'}", WITH_CASES, None),
-        ("{kind: command, command: x, cwd: gone}", "", ".cwd: there is no folder `gone`"),
-        ("{kind: command, command: x, network: yes}", "", None),
+        ("{kind: command, command: ls, cwd: gone}", "", ".cwd: there is no folder `gone`"),
+        ("{kind: command, command: ls, network: yes}", "", None),
         ("{kind: variant, files: [x]}", "", None),
         ("{files: [x]}", "", ".kind: missing"),
     ],
@@ -115,7 +115,7 @@ def test_a_broken_case_file_is_not_told_again_by_the_proposers(tmp_path: Path):
 
 def test_proposers_of_every_kind_stand_side_by_side(tmp_path: Path):
     axis = AXIS % "path: 'top_k', type: int, range: [1, 9]"
-    more = f"{axis}, {{kind: prune}}, {DEMOS % 'count: [0, 2]'}, {{kind: command, command: x}}"
+    more = f"{axis}, {{kind: prune}}, {DEMOS % 'count: [0, 2]'}, {{kind: command, command: ls}}"
     path = write(tmp_path, f"{more}, {{kind: prune, files: [prompt.md]}}", WITH_CASES)
     plan = compile_task(path).plan
     names = [proposer.name for proposer in plan.proposers]

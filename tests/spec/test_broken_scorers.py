@@ -36,8 +36,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("{type: judge}", "scorer.type: the text `judge`, where one of `command`, `python`, `rules`, `composite` was expected"),
         ("{type: rule, rules: []}", "scorer.type: the text `rule`, where one of `command`, `python`, `rules`, `composite` was expected (hint: did you mean `rules`?)"),
         ("{type: command}", "scorer.command: missing"),
-        ("{command: x, function: y}", "scorer.function: unknown key (hint: known keys: type, command, cwd, timeout_seconds, parse)"),
-        ("{command: x, cwd: gone}", "scorer.cwd: there is no folder `gone`"),
+        ("{command: ls, function: y}", "scorer.function: unknown key (hint: known keys: type, command, cwd, timeout_seconds, parse)"),
+        ("{command: ls, cwd: gone}", "scorer.cwd: there is no folder `gone`"),
         ("{type: python}", "scorer.function: missing"),
         ("{type: python, function: graders}", "scorer.function: `graders` is not a function; write `module:function`"),
         ("{type: python, function: 'a b:c'}", "scorer.function: `a b:c` is not a function; write `module:function`"),
@@ -71,13 +71,13 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("{type: composite}", "scorer.parts: missing"),
         ("{type: composite, parts: []}", "scorer: there are no parts"),
         ("{type: composite, parts: [{name: a}]}", "scorer.parts[0].scorer: missing"),
-        ("{type: composite, parts: [{name: a b, scorer: {command: x}}]}", "scorer.parts[0].name: `a b` is not a name; write letters, digits, `-` and `_`"),
+        ("{type: composite, parts: [{name: a b, scorer: {command: ls}}]}", "scorer.parts[0].name: `a b` is not a name; write letters, digits, `-` and `_`"),
         ("{type: composite, parts: [{name: a, scorer: {type: python, function: 'graders:bad'}}]}", "scorer.parts[0].scorer.function: the module `graders` has no `bad`"),
-        ("{type: composite, parts: [{name: a, scorer: {command: x, cwd: gone}}]}", "scorer.parts[0].scorer.cwd: there is no folder `gone`"),
+        ("{type: composite, parts: [{name: a, scorer: {command: ls, cwd: gone}}]}", "scorer.parts[0].scorer.cwd: there is no folder `gone`"),
         ("{type: composite, parts: [{name: a, scorer: {type: rules, rules: [{kind: format, format: 1}]}}]}", "scorer.parts[0].scorer.rules[0].format: the number 1, where `json`, `yaml` or `toml` was expected"),
-        ("{type: composite, parts: [{name: a, weight: 0, scorer: {command: x}}]}", "scorer: the weights add up to nothing"),
-        ("{type: composite, parts: [{name: a, scorer: {command: x}}, {name: a, scorer: {command: y}}]}", "scorer: two parts are named `a`"),
-        ("{type: composite, parts: [{name: a, bounds: [1, 1], scorer: {command: x}}]}", "scorer.parts[0]: `bounds` are the same: give what counts as 0 and what as 1"),
+        ("{type: composite, parts: [{name: a, weight: 0, scorer: {command: ls}}]}", "scorer: the weights add up to nothing"),
+        ("{type: composite, parts: [{name: a, scorer: {command: ls}}, {name: a, scorer: {command: cat}}]}", "scorer: two parts are named `a`"),
+        ("{type: composite, parts: [{name: a, bounds: [1, 1], scorer: {command: ls}}]}", "scorer.parts[0]: `bounds` are the same: give what counts as 0 and what as 1"),
     ],
 )  # fmt: skip
 def test_a_broken_scorer_is_named_with_what_is_wrong_about_it(
@@ -101,7 +101,7 @@ def test_a_broken_scorer_is_named_with_what_is_wrong_about_it(
     ("scorer", "metric", "said"),
     [
         (f"{{{RULES}[{{kind: lacks, pattern: x}}]}}", "quality", "the scorer `rules` does not emit `quality` (hint: it emits score, violation_count, lacks)"),
-        ("{type: composite, parts: [{name: a, scorer: {command: x}}]}", "b.score", "the scorer `composite` does not emit `b.score` (hint: it emits score, a.score)"),
+        ("{type: composite, parts: [{name: a, scorer: {command: ls}}]}", "b.score", "the scorer `composite` does not emit `b.score` (hint: it emits score, a.score)"),
     ],
 )  # fmt: skip
 def test_a_metric_that_the_scorer_cannot_emit_is_known_before_a_run(

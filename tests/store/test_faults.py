@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from kept.errors import JournalError, LockedError
 from kept.runs import resume, start
 from kept.store.home import Home
 from kept.store.journal import RunJournal
+from kept.store.lock import Lock, holder
 from kept.store.reader import Run
 from tests.engine.worlds import make_plan
 
@@ -123,6 +125,33 @@ def test_a_second_writer_is_refused_with_the_pid_of_the_first(run: tuple[Path, S
     finally:
         journal.close()
     RunJournal(folder).close()
+
+
+FORKS = """
+import os, sys, time
+from pathlib import Path
+from kept.store.lock import Lock
+lock = Lock(Path(sys.argv[1]))
+child = os.fork()
+if child:
+    print(child, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_child_that_an_evaluator_forked_does_not_keep_the_lock_of_a_killed_run(tmp_path: Path):
+    command = [sys.executable, "-c", FORKS, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert holder(tmp_path) == parent.pid, "the child let go for its parent, too"
+        parent.kill()
+        parent.wait()
+        try:
+            assert os.kill(child, 0) is None, "the child is gone, so this shows nothing"
+            Lock(tmp_path).release()
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_an_empty_journal_says_that_the_run_never_began(tmp_path: Path):

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 import kept
+from kept.core.model import ModelReply
+from kept.core.rollout import Failure, Usage
+from kept.engine.scope import JournalScope
 from kept.settings import secrets
+from kept.store.journal import RunJournal
 from kept.store.scrub import Scrub
 
 
@@ -66,3 +70,22 @@ def test_a_resumed_run_works_on_the_same_text_as_the_first_sitting(
     with pytest.raises(kept.RunError):
         run(None)
     assert run("last").best.text == "Sign as Jane Elizabeth Doe."
+
+
+def test_a_live_run_hears_the_reply_that_its_resume_will_hear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SIGNING_KEY", "hunter22222")
+
+    async def say() -> ModelReply:
+        return ModelReply("sign it with hunter22222", Usage(calls=1))
+
+    def hear() -> ModelReply | Failure:
+        journal = RunJournal(tmp_path / "run")
+        try:
+            journal.tail(0)
+            return asyncio.run(JournalScope(journal, "propose/0").call("how?", ModelReply, say))
+        finally:
+            journal.close()
+
+    assert hear() == hear() == ModelReply("sign it with [secret]", Usage(calls=1))

@@ -11,6 +11,7 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.edit import Append, Replace
+from kept.core.objective import Objective
 from kept.core.ports import Journal, Model, Proposer, Runner, Schedule, Scorer, Sink
 from kept.core.proposal import Ask, Brief, Proposal, ProposerReply
 from kept.core.rollout import Failure, Pair, Rollout
@@ -20,6 +21,8 @@ from kept.proposers.variants import Variant, Variants
 from kept.runners.function import FunctionRunner
 from kept.scorers.recorded import RecordedScorer
 from kept.store.best import BestFolder
+from kept.store.candidates import CandidateFolder
+from kept.store.results import ResultsFile
 from kept.testing import (
     Faults,
     ModelSuite,
@@ -231,3 +234,21 @@ class TestBestFolder(SinkSuite):
 
     def make_sink(self, journal: Journal) -> Sink:
         return BestFolder(self.folder, journal)
+
+
+class TestResultsFile(SinkSuite):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "results.jsonl"
+
+    def make_sink(self, journal: Journal) -> Sink:
+        return ResultsFile(self.path, Objective(), "skip", journal)
+
+
+class TestCandidateFolder(SinkSuite):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+
+    def make_sink(self, journal: Journal) -> Sink:
+        return CandidateFolder(self.folder, journal)

@@ -15,8 +15,10 @@ def note_asked(asked: Asked, asks: Iterable[Ask]) -> Asked:
     for ask in asks:
         key = (ask.candidate, ask.purpose)
         before = asked.get(key, ())
-        seen = set(before)
-        more = tuple(pair for pair in dict.fromkeys(ask.pairs) if pair not in seen)
+        more = tuple(dict.fromkeys(ask.pairs))
+        if before:
+            seen = set(before)
+            more = tuple(pair for pair in more if pair not in seen)
         if more:
             asked[key] = before + more
             fresh[key] = fresh.get(key, ()) + more

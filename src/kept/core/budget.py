@@ -5,7 +5,7 @@ error.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kept.core.words import are, count
 
@@ -68,6 +68,8 @@ class Spend:
 
     def __add__(self, other: "Spend") -> "Spend":
         """Both together."""
+        if other is NOTHING:
+            return self
         return Spend(
             self.rollouts + other.rollouts,
             self.moot + other.moot,
@@ -81,18 +83,14 @@ class Spend:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """The worst case of something about to be started."""
+NOTHING = Spend()
+
+
+class Reservation(NamedTuple):
+    """The worst case of something about to be started, or what was used of what it limits."""
 
     rollouts: int = 0
     usd: float = 0.0
-
-    def __add__(self, other: "Reservation") -> "Reservation":
-        return Reservation(self.rollouts + other.rollouts, self.usd + other.usd)
-
-    def __sub__(self, other: "Reservation") -> "Reservation":
-        return Reservation(self.rollouts - other.rollouts, self.usd - other.usd)
 
 
 def rollouts_within(budget: Budget, worst_usd: float) -> int | None:
@@ -112,7 +110,11 @@ def out_of_time(budget: Budget, elapsed: float) -> StopReason | None:
 
 
 def refusal(
-    budget: Budget, spent: Spend, reserved: Reservation, worst: Reservation, aside: int = 0
+    budget: Budget,
+    spent: Spend | Reservation,
+    reserved: Reservation,
+    worst: Reservation,
+    aside: int = 0,
 ) -> StopReason | None:
     """Why this much more does not fit; None when it does.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kept.core.budget import Spend, StopReason
+from kept.core.budget import NOTHING, Spend, StopReason
 from kept.core.edit import EditReport
 from kept.core.proposal import Reply, Turn
 from kept.core.score import Evaluation
@@ -66,7 +66,7 @@ class Proposed:
 
     step: int
     reply: Reply
-    spend: Spend = field(default_factory=Spend)
+    spend: Spend = NOTHING
     t: float
     kind: Literal["proposed"] = "proposed"
 

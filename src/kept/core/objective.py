@@ -112,7 +112,7 @@ class Objective:
             message = f"the scorer {_NOT_EMITTED} `{self.metric}` (it emitted {emitted})"
             # broken for every candidate, so no candidate is to blame
             return Failure("harness", "infrastructure", message)
-        if not countable(value):
+        if not abs(value) <= LARGEST:  # as `countable` has it, which would be one call more
             return Failure("parse", "candidate", f"`{self.metric}` is {value}, not a finite number")
         if self.bounds is not None and not self.bounds[0] <= value <= self.bounds[1]:
             low, high = self.bounds

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kept.core.artifact import Candidate, Rules
 from kept.core.budget import Budget
@@ -51,8 +50,8 @@ class Plan:
     """What somebody wrote for whoever proposes or judges: `instruction`, `rubric`."""
     modes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Mode bits of artifacts that are files, by path."""
-    views: tuple[Callable[[Path, Journal], Sink], ...] = ()
-    """Files that the spec asks for, each written by a sink made for the folder of the run."""
+    views: tuple[Callable[[Journal], Sink], ...] = ()
+    """Files that the spec asks for, each written by a sink made for the journal of the run."""
 
     def proposer(self, name: str) -> Proposer:
         """The proposer of that name."""

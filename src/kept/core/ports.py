@@ -28,6 +28,7 @@ class Priced(Protocol):
 
 
 R = TypeVar("R", bound=Priced)
+C = TypeVar("C", bound=Priced | Failure)
 
 
 class Scope(Protocol):
@@ -179,6 +180,11 @@ class Journal(Protocol):
     """The record of a run. Whatever was written survives the process."""
 
     @property
+    def events(self) -> Iterable[Event]:
+        """Every event that was written, oldest first."""
+        ...
+
+    @property
     def rollouts_size(self) -> int:
         """Bytes of the rollout file."""
         ...
@@ -195,12 +201,24 @@ class Journal(Protocol):
         """Step, job and outcome of every rollout behind an offset; calls are at hand again."""
         ...
 
+    def record_cancelled(self, rows: Sequence[tuple[int, Job, Usage]]) -> None:
+        """Write what rollouts used that were stopped in flight, each with the step that pays."""
+        ...
+
+    def cancelled(self, start: int) -> Sequence[tuple[int, Usage]]:
+        """Step and usage of every rollout that was stopped in flight, behind an offset."""
+        ...
+
     def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
         """Every recorded outcome of these candidates, oldest first."""
         ...
 
-    def record_call(self, scope: str, key: str, reply: Priced | Failure) -> None:
-        """Write one reply that arrived."""
+    def record_call(self, scope: str, key: str, reply: C) -> C:
+        """Write one reply that arrived; the reply as it was written, and as a resume will hear it.
+
+        Secrets are left out of what is written. A run that worked on them would go another way
+        than its own resume.
+        """
         ...
 
     def calls(self, scope: str, key: str, reply: type[R]) -> Sequence[R | Failure]:

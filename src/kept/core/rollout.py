@@ -82,7 +82,7 @@ class Failure:
 
 
 _NO_METRICS: Mapping[str, float] = {}
-_NO_FILES: Mapping[str, bytes] = {}
+NO_FILES: Mapping[str, bytes] = {}
 
 
 class Rollout(NamedTuple):
@@ -91,7 +91,7 @@ class Rollout(NamedTuple):
     output: str = ""
     metrics: Mapping[str, float] = _NO_METRICS
     """Measures the runner took itself; a scorer adds to them."""
-    files: Mapping[str, bytes] = _NO_FILES
+    files: Mapping[str, bytes] = NO_FILES
     """What the execution left in its output folder."""
     trace: tuple[TraceItem, ...] = ()
     usage: Usage = FREE

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from kept.core.case import IMPLICIT_CASE
 from kept.core.objective import Constraint, Objective, countable
+from kept.core.quick import make
 from kept.core.rollout import FREE, Failure, Pair, Purpose, Usage
 
 K = TypeVar("K")
@@ -167,19 +168,17 @@ def summarize(
     metrics: dict[str, list[float]] = {}
     asked = missing = failed = unscored = 0
     first_failure = ""
-    for (case, repeat), outcome in outcomes:
+    loss_of = objective.loss
+    for (case, repeat), (measured, failure, _, _, _, _, _) in outcomes:
         asked += 1
-        failure = outcome.failure
         if failure is None:
-            loss = objective.loss(outcome.metrics)
-            for name, value in outcome.metrics.items():
+            loss = loss_of(measured)
+            for name, value in measured.items():
                 row = metrics.get(name)
                 if row is None:
                     metrics[name] = [1, value, value * value, 0]
                 else:
-                    row[0] += 1
-                    row[1] += value
-                    row[2] += value * value
+                    row[:3] = row[0] + 1, row[1] + value, row[2] + value * value
         else:
             first_failure = first_failure or _named(case, failure)
             if failure.blame == "infrastructure":
@@ -191,11 +190,16 @@ def summarize(
                 unscored += 1
                 continue
         bad = int(failure is not None)
+        square = loss * loss
         tally = cases.get(case)
         # most cases are met once
-        one_more = Tally(1, loss, loss * loss, bad) if tally is None else tally.plus(loss, bad)
-        cases[case] = one_more
-        _add(repeats, repeat, loss, bad)
+        one = make(Tally, (1, loss, square, bad)) if tally is None else tally.plus(loss, bad)
+        cases[case] = one
+        row = repeats.get(repeat)
+        if row is None:
+            repeats[repeat] = [1, loss, square, bad]
+        else:
+            row[:] = row[0] + 1, row[1] + loss, row[2] + square, row[3] + bad
     mean = None
     if cases and not unscored:
         mean = sum([total / n for n, total, _, _ in cases.values()]) / len(cases)
@@ -229,17 +233,6 @@ def losses_of(outcomes: Iterable[tuple[Pair, Outcome]], objective: Objective) ->
 def _named(case: str, failure: Failure) -> str:
     """What failed, with the case; in a run without cases there is none to name."""
     return failure.message if case == IMPLICIT_CASE.id else f"{case}: {failure.message}"
-
-
-def _add(sums: dict[K, list[float]], key: K, value: float, failed: int) -> None:
-    row = sums.get(key)
-    if row is None:
-        sums[key] = [1, value, value * value, failed]
-        return
-    row[0] += 1
-    row[1] += value
-    row[2] += value * value
-    row[3] += failed
 
 
 def _tallies(sums: dict[K, list[float]]) -> dict[K, Tally]:

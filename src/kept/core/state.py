@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
-from kept.core.budget import Spend, StopReason
+from kept.core.budget import NOTHING, Spend, StopReason
 from kept.core.event import (
     Event,
     Proposed,
@@ -23,7 +23,6 @@ from kept.core.pool import MERGE, NearMiss, Pool, raced
 from kept.core.proposal import Claim, ClosedStep, Note, Proposal, Prove, Reply, Skip, Turn
 from kept.core.score import Evaluation
 
-NOTHING = Spend()
 _NONE: Mapping[str, Any] = {}
 
 
@@ -207,7 +206,7 @@ def _closed(state: State, event: StepClosed) -> State:
         best=best,
         best_step=event.step if best != state.best else state.best_step,
         open=tuple(rest),
-        closed=state.closed.add(_closed_step(step, event, state.fact("cases") == "none")),
+        closed=state.closed.add(_closed_step(step, event, _without_cases(state))),
         judged=_judged(state, event),
         exhausted=state.exhausted | {step.turn.proposer} if spent_out else state.exhausted,
         keeps=state.keeps + kept,
@@ -224,6 +223,11 @@ def _closed(state: State, event: StepClosed) -> State:
         evaluations=_remembered(state, event, {state.seed, incumbent, best}),
         sitting=_heard(state, event.t),
     )
+
+
+def _without_cases(state: State) -> bool:
+    # not by `fact`, which would put numbers of cases into words with every step
+    return state.started is not None and state.started.facts.get("cases") == "none"
 
 
 def _rebased(rest: list[OpenStep], incumbent: str, ledger: Ledger) -> tuple[list[OpenStep], Ledger]:

@@ -1,7 +1,9 @@
 """One rollout: run, score, and try again where that is allowed and may help."""
 
+from kept.core.artifact import Candidate
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
+from kept.core.quick import make
 from kept.core.rollout import FREE, Failure, Usage
 from kept.core.score import Outcome, Score, usable
 from kept.engine.known import Known
@@ -28,6 +30,7 @@ class Attempts:
         self._known = known
         self._purse = purse
         self._clock = clock
+        self._last: Candidate | None = None
         self.closed = False
         """Whether nothing is tried again."""
 
@@ -60,8 +63,12 @@ class Attempts:
         if work.tries == 1:
             work.started = self._clock.monotonic()
         job = work.job
-        candidate = self._known.candidate(job.candidate_id)
-        case = self._cases[job.case_id]
+        id_, case_id, _, _ = job
+        # most often that of the rollout before
+        candidate = self._last
+        if candidate is None or candidate.id != id_:
+            candidate = self._last = self._known.candidate(id_)
+        case = self._cases[case_id]
         work.scope = scope = JournalScope(self._journal, job)
         rollout = work.rollout
         if rollout is None:
@@ -96,4 +103,6 @@ class Attempts:
         seconds = work.ended - work.started
         if isinstance(end, Failure):
             return Outcome({}, end, (), usage, seconds, work.tries, trace)
-        return Outcome(end.metrics, None, end.findings, usage, seconds, work.tries, trace)
+        metrics, findings = end
+        fields = (metrics, None, findings, usage, seconds, work.tries, trace)
+        return make(Outcome, fields)

@@ -8,18 +8,21 @@ leave nothing running.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from kept.core.budget import StopReason
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.proposal import Ask
-from kept.core.rollout import FREE, Job, Pair
+from kept.core.quick import make
+from kept.core.rollout import FREE, Job, Pair, Usage
 from kept.core.score import Outcome
 from kept.engine.attempt import Attempts
 from kept.engine.known import Known, answered
-from kept.engine.purse import Halt, OutOfBudget, Purse
+from kept.engine.purse import Halt, Purse
+from kept.engine.room import Room
 from kept.engine.work import Order, Queue, Work
-from kept.errors import RunError
+from kept.errors import JournalError, RunError
 
 LAST = 5.0
 """Seconds that cancelled work gets to be gone."""
@@ -69,26 +72,14 @@ class Evaluator:
         """Rollouts in a row during which nobody else had a turn."""
         self._growing = False
         self._closed = False
-        self._released = asyncio.Event()
-        self._waiting = 0
-        """Asks that wait for what others hold."""
-        self._first_open = 0
-        self._asked: set[int] = set()
-        """Open steps whose gate has asked."""
-        self._largest = 0
-        """Rollouts that one Order asked for at most."""
+        self._room = Room(purse)
+        self.opened = self._room.opened
         self.listener: Listener = _nobody
 
     @property
     def wanted(self) -> set[str]:
         """Candidates that someone waits for."""
         return {id_ for order in self._orders for id_ in order.candidates}
-
-    def opened(self, first: int) -> None:
-        """Hear which step is now the oldest that is open."""
-        self._first_open = first
-        self._asked = {step for step in self._asked if step >= first}
-        self._released.set()
 
     def try_one_first(self) -> None:
         """Do single rollouts before all others: where nothing works, a few show it."""
@@ -102,12 +93,12 @@ class Evaluator:
             wanted = self._unknown(asks)
             if not wanted:
                 return
-            fresh = sum(job not in self._works for job in wanted)
-            if await self._reserve(fresh, step, last):
+            fresh = len(wanted.keys() - self._works.keys())
+            if await self._room.reserve(fresh, step, last):
                 break
             # while waiting, others may have started, or finished, what is wanted here
         if any(ask.purpose not in ("feedback", "probe") for ask in asks):
-            self._heard_from(step)
+            self._room.heard_from(step)
         await self._wait(self._order(wanted, step, {ask.candidate for ask in asks}))
 
     def _order(self, wanted: Mapping[Job, Pair], step: int, candidates: set[str]) -> Order:
@@ -134,39 +125,6 @@ class Evaluator:
             raise
         finally:
             self._orders.discard(order)
-
-    async def _reserve(self, rollouts: int, step: int, last: bool) -> bool:
-        """Set aside for so many rollouts; where they do not fit now, wait and tell so.
-
-        What others hold may come back: only when nobody holds anything is it certain that they do
-        not fit at all. A step leaves room for its elders that have yet to ask, so that what is left
-        of a budget goes to steps in their order, whoever is quicker.
-        """
-        self._largest = max(self._largest, rollouts)
-        elders = self._silent_elders(step) if self._purse.limited else 0
-        try:
-            leave = elders * self._largest + self._purse.leave(last)
-            self._purse.reserve(rollouts, leave=leave)
-        except OutOfBudget as error:
-            if error.reason.kind == "minutes" or not (self._purse.held or elders):
-                self._heard_from(step)
-                raise
-            self._released.clear()
-            self._waiting += 1
-            try:
-                await self._released.wait()
-            finally:
-                self._waiting -= 1
-            return False
-        return True
-
-    def _heard_from(self, step: int) -> None:
-        """No room needs to be left for this step any more."""
-        self._asked.add(step)
-        self._released.set()
-
-    def _silent_elders(self, step: int) -> int:
-        return sum(elder not in self._asked for elder in range(self._first_open, step))
 
     def outcomes(self, ask: Ask) -> list[tuple[Pair, Outcome]]:
         """What came of an Ask, in the order it was asked."""
@@ -205,7 +163,7 @@ class Evaluator:
             for pair in ask.pairs:
                 known = row.get(pair)
                 if known is None or not answered(known):
-                    found[Job(candidate, pair[0], pair[1], purpose)] = pair
+                    found[make(Job, (candidate, *pair, purpose))] = pair
         return found
 
     def _start_workers(self) -> None:
@@ -260,7 +218,7 @@ class Evaluator:
                 if self._closed:
                     raise
                 # for this pair's sake only: nobody waits for it any more, unless nobody asked
-                if self._works.get(work.job) is work and work.outcome is None:
+                if not work.away and work.outcome is None:
                     self._fail(work, RunError(f"the runner cancelled itself on {work.job.scope}"))
             except Exception as error:  # noqa: BLE001 # handed on to everyone who waits
                 self._fail(work, error)
@@ -271,9 +229,10 @@ class Evaluator:
 
     def _next(self) -> Work | None:
         """What a worker is to do; None when there is nothing, or there are workers enough."""
-        while not self._closed and len(self._workers) <= max(1, self._most):
-            work = self._queue.take()
-            if work is None or self._works.get(work.job) is work:
+        while not self._closed and len(self._workers) <= (self._most or 1):
+            first = self._queue.first
+            work = first.pop() if first else self._queue.take()
+            if work is None or not work.away:
                 return work
         return None
 
@@ -353,9 +312,11 @@ class Evaluator:
 
     def _tell(self, work: Work, step: int, outcome: Outcome) -> None:
         job = work.job
-        self._known.of(job.candidate_id, job.purpose)[work.pair] = outcome
+        candidate, _, _, purpose = job
+        self._known.of(candidate, purpose)[work.pair] = outcome
         self._put_away(work)
-        self._purse.meter(step).add(outcome)
+        meters = self._purse.meters
+        (meters[step] if step in meters else self._purse.meter(step)).add(outcome)
         self.listener(step, job, outcome)
         # what is settled will not be run again; what an outage left open may be, up to the miss
         if work.called and answered(outcome):
@@ -373,11 +334,10 @@ class Evaluator:
 
     def _put_away(self, work: Work) -> None:
         # once: a runner that answers or raises after it was cancelled is put away already
-        if self._works.get(work.job) is work:
+        if not work.away:
+            work.away = True
             del self._works[work.job]
-            self._purse.release(1)
-            if self._waiting:
-                self._released.set()
+            self._room.give_back()
 
     def _abandon(self, order: Order) -> None:
         for work in self._works.values():
@@ -388,11 +348,17 @@ class Evaluator:
 
     def _sweep(self) -> None:
         """Cancel the work that nobody waits for."""
+        stopped: list[tuple[int, Job, Usage]] = []
         for work in [w for w in self._works.values() if not w.orders and w.outcome is None]:
             self._put_away(work)
             if work.task is not None:
                 work.task.cancel()
-                self._purse.meter(work.step).cancel(work.scope.usage if work.scope else FREE)
+                used = work.scope.usage if work.scope else FREE
+                self._purse.meter(work.step).cancel(used)
+                stopped.append((work.step, work.job, used))
+        # a disk that is full is told of by the next write that somebody waits for
+        with suppress(JournalError):
+            self._journal.record_cancelled(stopped)
 
 
 def _nobody(step: int, job: Job, outcome: Outcome) -> None:

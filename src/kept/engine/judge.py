@@ -4,7 +4,7 @@ The guards cost nothing and come first. Then the gate asks for what it needs unt
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kept.core.artifact import Candidate
 from kept.core.asked import Asked, note_asked
@@ -36,8 +36,7 @@ from kept.errors import RunError
 NOTHING = Proposal(())
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
+class Ground(NamedTuple):
     """What a step is judged against."""
 
     incumbent: str
@@ -52,8 +51,7 @@ class Ground:
     turn: Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(NamedTuple):
     """A step that is ready to close."""
 
     candidate: str | None
@@ -155,10 +153,11 @@ class Judge:
 
     def _limits(self, incumbent: Candidate, candidate: Candidate) -> Verdict | None:
         rules = self._plan.rules
-        files = changed_paths(incumbent, candidate)
-        if rules.max_files is not None and len(files) > rules.max_files:
-            reason = f"changes {count(len(files), 'file')}, {rules.max_files} allowed"
-            return Verdict("discard", reason, code="over limit")
+        if rules.max_files is not None:
+            files = len(changed_paths(incumbent, candidate))
+            if files > rules.max_files:
+                reason = f"changes {count(files, 'file')}, {rules.max_files} allowed"
+                return Verdict("discard", reason, code="over limit")
         if rules.max_changed_lines is not None:
             lines = changed_lines(incumbent, candidate)
             if lines > rules.max_changed_lines:
@@ -186,13 +185,11 @@ class Judge:
         asked: Asked = {}
         while True:
             known = {key: self._sum_up(*key, pairs) for key, pairs in asked.items()}
-            challenger, incumbent, best = (
-                self._side(id_, known, asked) for id_ in (*sides, ground.best)
-            )
+            shown = {id_: self._side(id_, known, asked) for id_ in {*sides, ground.best}}
             view = View(
-                challenger=challenger,
-                incumbent=incumbent,
-                best=best,
+                challenger=shown[sides[0]],
+                incumbent=shown[sides[1]],
+                best=shown[ground.best],
                 train=self._train,
                 holdout=self._holdout,
                 objective=self._plan.objective,

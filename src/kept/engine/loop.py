@@ -55,6 +55,7 @@ class Loop:
         self._journal = journal
         self._clock = clock
         self._sinks = sinks
+        self._hearers = [sink.on_rollout for sink in sinks]
         self._opened: dict[int, State] = dict(opened or {})
         """The state each open step was opened in: what its brief is made of."""
         self._known = Known(journal)
@@ -65,6 +66,8 @@ class Loop:
         self._proposing.till = Till(self._purse)
         self._tasks: dict[int, asyncio.Task[Judged]] = {}
         self._began = clock.monotonic()
+        self._moot: dict[str, int] = {}
+        """Rollouts of candidates that were counted as done to no use."""
         self._ending: StopReason | None = None
         """Why only what is to be done at the end may still begin."""
 
@@ -94,9 +97,12 @@ class Loop:
             reason = StopReason("error", what)
             raise
         finally:
-            await self._wind_down(reason)
-            self._tell(RunStopped(reason=reason, t=self._clock.time()))
-            self._journal.sync()
+            try:
+                await self._wind_down(reason)
+            finally:
+                # also where something cannot be closed: how the run ended is known all the same
+                self._tell(RunStopped(reason=reason, t=self._clock.time()))
+                self._journal.sync()
         return self.state
 
     def _take_up(self) -> None:
@@ -120,6 +126,9 @@ class Loop:
                 elsewhere.add(job.candidate_id)
                 if step in waiting:
                     self._purse.meter(step).add(outcome)
+            for step, usage in self._journal.cancelled(state.open[0].rollouts_at):
+                if step in waiting:
+                    self._purse.meter(step).cancel(usage)
             for waiting_step in state.open:
                 self._purse.pay(waiting_step.spend)
         self._known.elsewhere |= elsewhere
@@ -255,12 +264,18 @@ class Loop:
                 if later.reply is not None:
                     self._tasks[later.step].cancel()
                     self._start(later.step)
-        self._forget()
+        if step.step % self._plan.width == 0:
+            self._forget()
 
     def _settle(self, step: OpenStep, candidate: str | None) -> Spend:
         """What a step used, and how much of it to no use."""
-        tried = set(self._judge.attempts.pop(step.step, ())) - {candidate}
-        moot = sum(self._known.count(id_) for id_ in tried if id_ != self.state.incumbent)
+        tried = set(self._judge.attempts.pop(step.step, ())) - {candidate, self.state.incumbent}
+        moot = 0
+        for id_ in tried:
+            # two steps may have tried the same: what one wrote off, the other does not again
+            done = self._known.count(id_)
+            moot += done - self._moot.get(id_, 0)
+            self._moot[id_] = done
         return self._purse.close(step.step, moot) + step.spend
 
     def _forget(self) -> None:
@@ -285,8 +300,10 @@ class Loop:
             # bounded, as for the workers; what was cut off is asked again by the next sitting
             await asyncio.wait(self._tasks.values(), timeout=LAST)
         await self._evaluator.close()
-        await self._plan.runner.close()
-        await self._plan.scorer.close()
+        try:
+            await self._plan.runner.close()
+        finally:
+            await self._plan.scorer.close()
 
     def _step(self, number: int) -> OpenStep:
         return next(step for step in self.state.open if step.step == number)
@@ -306,5 +323,5 @@ class Loop:
             sink.on_event(event, self.state)
 
     def _heard(self, step: int, job: Job, outcome: Outcome) -> None:
-        for sink in self._sinks:
-            sink.on_rollout(job, outcome)
+        for hear in self._hearers:
+            hear(job, outcome)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kept.core.budget import Reservation, Spend, StopReason, out_of_time, refusal
+from kept.core.budget import NOTHING, Reservation, Spend, StopReason, out_of_time, refusal
 from kept.core.plan import Plan
 from kept.core.rollout import FREE, Usage
 from kept.core.score import Outcome
@@ -89,7 +89,8 @@ class Purse:
         self._before = spent
         self.meters: dict[int, Meter] = {}
         """What the rollouts that each open step asked for used."""
-        self._rollouts = 0
+        self.held = 0
+        """Rollouts that are set aside for."""
         self._tries = 0
         self._calls: dict[int, Usage] = {}
         """What proposers used for steps whose reply is not in yet."""
@@ -117,14 +118,14 @@ class Purse:
         if late := out_of_time(self._budget, self._elapsed()):
             raise OutOfBudget(late)
         if self.limited:
-            others = self._rollouts + leave
+            others = self.held + leave
             held = Reservation(others, (others + self._tries) * self._worst)
             worst = Reservation(rollouts, (rollouts + tries) * self._worst)
             aside = min(leave, self._kept_back)
             reason = refusal(self._budget, self._used(), held, worst, aside)
             if reason is not None:
                 raise OutOfBudget(reason)
-        self._rollouts += rollouts
+        self.held += rollouts
         self._tries += tries
 
     def used_up(self) -> StopReason | None:
@@ -135,24 +136,19 @@ class Purse:
         one = Reservation(1, self._worst)
         return refusal(self._budget, self._used(), held, one, self._kept_back)
 
-    def _used(self) -> Spend:
+    def _used(self) -> Reservation:
         """What limits are set on, of all that was used: looked at with every Ask, so no more."""
-        meters = self.meters.values()
-        return Spend(
-            rollouts=self._before.rollouts + sum(meter.rollouts for meter in meters),
-            usd=self._before.usd
-            + sum(meter.usd for meter in meters)
-            + (sum(used.usd for used in self._calls.values()) if self._calls else 0.0),
-        )
-
-    @property
-    def held(self) -> int:
-        """Rollouts that are set aside for."""
-        return self._rollouts
+        rollouts, usd = self._before.rollouts, self._before.usd
+        for meter in self.meters.values():
+            rollouts += meter.rollouts
+            usd += meter.usd
+        for used in self._calls.values():
+            usd += used.usd
+        return Reservation(rollouts, usd)
 
     def release(self, rollouts: int, tries: int = 0) -> None:
         """Give back what was set aside for so many rollouts and further tries."""
-        self._rollouts -= rollouts
+        self.held -= rollouts
         self._tries -= tries
 
     def meter(self, step: int) -> Meter:
@@ -188,12 +184,14 @@ class Purse:
         """Beside what is used and what is set aside; None where nothing limits it."""
         if self._budget.max_usd is None:
             return None
-        aside = (self._rollouts + self._tries) * self._worst
+        aside = (self.held + self._tries) * self._worst
         return self._budget.max_usd - self._used().usd - aside
 
 
 def spend_on(calls: Usage) -> Spend:
     """What calls outside rollouts come to."""
+    if calls is FREE:
+        return NOTHING
     return Spend(
         calls=calls.calls, tokens_in=calls.tokens_in, tokens_out=calls.tokens_out, usd=calls.usd
     )

@@ -33,24 +33,18 @@ class Pays(Protocol):
 class JournalScope:
     """Implements `kept.core.ports.Scope` on a journal."""
 
-    __slots__ = ("_asked", "_journal", "_owner", "_parent", "_pays", "called", "usage")
+    # what is the same for all of them at first stands here: every rollout has one, few make calls
+    usage: Usage = FREE
+    """Of the calls made here and below, in whichever sitting they were made."""
+    called = False
+    """Whether any call was made here or below, even a free one."""
+    _asked: dict[str, int] | None = None
+    _parent: "JournalScope | None" = None
 
-    def __init__(
-        self,
-        journal: Journal,
-        owner: str | Job,
-        parent: "JournalScope | None" = None,
-        pays: "Pays | None" = None,
-    ) -> None:
+    def __init__(self, journal: Journal, owner: str | Job, pays: "Pays | None" = None) -> None:
         self._journal = journal
         self._owner = owner
-        self._parent = parent
         self._pays = pays
-        self._asked: dict[str, int] = {}
-        self.usage: Usage = FREE
-        """Of the calls made here and below, in whichever sitting they were made."""
-        self.called = False
-        """Whether any call was made here or below, even a free one."""
 
     @property
     def path(self) -> str:
@@ -64,8 +58,9 @@ class JournalScope:
         """The journalled reply to the nth equal request, or a new one, journalled on arrival."""
         self._mark()
         key = request_key(request)
-        nth = self._asked.get(key, 0)
-        self._asked[key] = nth + 1
+        asked = self._asked = self._asked or {}
+        nth = asked.get(key, 0)
+        asked[key] = nth + 1
         known = self._journal.calls(self.path, key, reply)
         if nth < len(known):
             answer = known[nth]
@@ -76,9 +71,9 @@ class JournalScope:
         if isinstance(answer, Failure):
             # an outage is no reply: the next sitting asks again
             if answer.blame == "candidate":
-                self._journal.record_call(self.path, key, answer)
+                answer = self._journal.record_call(self.path, key, answer)
             return answer
-        self._journal.record_call(self.path, key, answer)
+        answer = self._journal.record_call(self.path, key, answer)
         self._count(answer.usage)
         return answer
 
@@ -96,7 +91,9 @@ class JournalScope:
 
     def branch(self, name: str) -> "JournalScope":
         """A scope of its own below this one."""
-        return JournalScope(self._journal, f"{self.path}/{name}", self, self._pays)
+        below = JournalScope(self._journal, f"{self.path}/{name}", self._pays)
+        below._parent = self
+        return below
 
     def _mark(self) -> None:
         self.called = True

@@ -38,7 +38,7 @@ def dead_end(state: State, verdict: Verdict) -> StopReason | None:
             f"{partly.unscored} of {partly.asked} rollouts of the seed failed, and "
             f"`{state.fact('metric')}` has no bounds to count them by: {partly.first_failure}",
         )
-    idle = state.closed[-IDLE:]
+    idle = state.closed[-IDLE:] if verdict.code in NOTHING_NEW else ()
     if len(idle) == IDLE and all(step.verdict.code in NOTHING_NEW for step in idle):
         message = f"{IDLE} steps in a row proposed nothing new: {idle[-1].verdict.reason}"
         return StopReason("nothing left to propose", message)

@@ -39,6 +39,8 @@ class Work:
     """Whether others had a turn while it was rolled out; None where nobody watched."""
     outcome: Outcome | None = None
     """Set when it is done, a moment before it is written and told."""
+    away = False
+    """Whether it is nobody's any more: told, failed or cancelled."""
 
     def __init__(self, job: Job, pair: Pair, step: int, order: Order) -> None:
         self.job = job
@@ -66,28 +68,30 @@ class Queue:
     def __init__(self) -> None:
         self._batches: list[tuple[int, int, list[Work]]] = []
         self._count = 0
+        self.first: list[Work] = []
+        """The batch whose turn it is, the next one last."""
 
     def put(self, step: int, works: list[Work]) -> None:
         """Add what one Order brought."""
         works.reverse()  # taken from the end
         heapq.heappush(self._batches, (step, self._count, works))
         self._count += 1
+        self.first = self._batches[0][2]
 
     def take(self) -> Work | None:
         """The next one."""
-        while self._batches:
-            works = self._batches[0][2]
-            if works:
-                return works.pop()
+        while not self.first and self._batches:
             heapq.heappop(self._batches)
-        return None
+            self.first = self._batches[0][2] if self._batches else []
+        return self.first.pop() if self.first else None
 
     def clear(self) -> None:
         """Drop all of it."""
         self._batches.clear()
+        self.first = []
 
     def __len__(self) -> int:
         return sum(len(works) for _, _, works in self._batches)
 
     def __bool__(self) -> bool:
-        return any(works for _, _, works in self._batches)
+        return bool(self.first) or any(works for _, _, works in self._batches)

@@ -5,6 +5,7 @@ nothing to propose.
 """
 
 import inspect
+import resource
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -19,6 +20,9 @@ QUICK = 0.005
 """Seconds within which a function may hold up the event loop."""
 
 
+_REPLIES = (Proposal, Note, Skip, Ask, Failure)
+
+
 class FunctionProposer:
     """Calls a function for every brief."""
 
@@ -27,11 +31,12 @@ class FunctionProposer:
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self._function = function
         self._takes_scope = _wants_scope(function)
+        self._awaits = inspect.iscoroutinefunction(function)
         self.name = name or getattr(function, "__name__", "function")
         # a cache of what was seen, and no memory: it changes where the function runs, not what
         # it answers
-        self._first = True
-        self._slowest = float("inf")
+        self._quick: bool | None = None
+        """None until a call was quick; False for good once one held up the event loop."""
 
     async def _call(self, args: tuple[object, ...]) -> Any:  # noqa: ANN401 # the function's
         """Call a plain function: in a thread, unless it has always been quick.
@@ -39,29 +44,30 @@ class FunctionProposer:
         One that asks a model would hold up every rollout in flight; for one that draws a number, a
         thread costs more than all the rest of its step.
         """
-        if self._slowest > QUICK:
-            return await call_apart(self._timed, *args)
-        return self._timed(*args)
+        if self._quick:
+            return self._timed(*args)
+        return await call_apart(self._timed, *args)
 
     def _timed(self, *args: object) -> Any:  # noqa: ANN401 # the function's
-        began = time.perf_counter()
+        began, worked, waited = time.perf_counter(), time.thread_time(), _waits()
         try:
             return self._function(*args)
         finally:
-            took = time.perf_counter() - began
-            self._slowest = took if self._first else max(self._slowest, took)
-            self._first = False
+            slow = time.perf_counter() - began > QUICK
+            # on a busy machine anything may take long: it must have worked long, or have waited
+            slow = slow and (time.thread_time() - worked > QUICK or _waits() > waited)
+            if self._quick is None:
+                self._quick = None if slow else True
+            elif slow:
+                self._quick = False
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """What the function says, as edits."""
         args = (brief, scope) if self._takes_scope else (brief,)
-        if inspect.iscoroutinefunction(self._function):
-            answer = await self._function(*args)
-        else:
-            answer = await self._call(args)
-            if inspect.isawaitable(answer):
-                answer = await answer
-        if isinstance(answer, Proposal | Note | Skip | Ask | Failure):
+        answer = await (self._function(*args) if self._awaits else self._call(args))
+        if not isinstance(answer, _REPLIES) and inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, _REPLIES):
             return answer
         if answer is None:
             return Skip("nothing to propose")
@@ -77,6 +83,12 @@ class FunctionProposer:
             texts = cast("Mapping[str, str]", answer)
             return Proposal(tuple(Write(path, text) for path, text in texts.items()))
         return _strange(answer)
+
+
+def _waits() -> int:
+    """How often this thread has waited for something; elsewhere than on Linux, any of them."""
+    whose = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+    return resource.getrusage(whose).ru_nvcsw
 
 
 def _wants_scope(function: Callable[..., Any]) -> bool:

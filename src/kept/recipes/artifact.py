@@ -143,8 +143,8 @@ def _budget(task: TaskSpec) -> Budget:
 
 def _views(
     task: TaskSpec, folder: Path, objective: Objective
-) -> tuple[Callable[[Path, Journal], Sink], ...]:
-    made: list[Callable[[Path, Journal], Sink]] = []
+) -> tuple[Callable[[Journal], Sink], ...]:
+    made: list[Callable[[Journal], Sink]] = []
     if task.logging.results_file:
         path = folder / task.logging.results_file
         made.append(partial(ResultsFile, path, objective, task.policy.on_failure))

@@ -1,6 +1,6 @@
-"""Scripts that a command line plainly starts, and that are not there.
+"""Programs and scripts that a command line plainly starts, and that are not there.
 
-Only what the shell would start first and by a path of its own is looked at. A file that the command
+Only what the shell would start first is looked at, and nothing is run. A file that the command
 makes, or that a variable or a pattern names, is none of our business.
 """
 
@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kept.settings import child_environment
 from kept.spec.files import near_file
 from kept.spec.load import said
 from kept.spec.source import Source
@@ -29,6 +30,17 @@ _PYTHON_WITH = ("-W", "-X")
 _SHELL_ALONE = re.compile(r"-[efuvx]+")
 
 
+_SHELLS_OWN = {
+    *(".", ":", "[", "[[", "{", "}", "alias", "bg", "break", "case", "cd", "command"),
+    *("continue", "do", "done", "echo", "elif", "else", "esac", "eval", "exec", "exit"),
+    *("export", "false", "fg", "fi", "for", "function", "if", "in", "jobs", "kill", "let"),
+    *("local", "printf", "pwd", "read", "return", "select", "set", "shift", "source", "test"),
+    *("then", "time", "trap", "true", "type", "ulimit", "umask", "unset", "until", "wait"),
+    "while",
+}
+"""Words that a shell needs no program for."""
+
+
 def check_script(source: Source, loc: Loc) -> None:
     """Report a script that the command of a runner, a scorer or a proposer starts and has not got.
 
@@ -40,11 +52,35 @@ def check_script(source: Source, loc: Loc) -> None:
     folder = source.folder / cwd
     if not folder.is_dir():
         return  # told already
+    _check_program(source, loc, line)
     for name in started_by(line):
         if not _is_there(folder / name):
             place = "the task's folder" if cwd == "." else f"`{cwd}`"
             hint = near_file(folder / name) or f"the command runs in {place}"
             source.report((*loc, "command"), f"there is no file `{name}`", hint)
+
+
+def _check_program(source: Source, loc: Loc, line: str) -> None:
+    """Report a program that is to be found along the PATH, and is not."""
+    program = program_of(line)
+    given = said(source, (*loc, "env", "PATH"), "")
+    along = given if isinstance(given, str) and given else child_environment({})["PATH"]
+    if program is None or "$" in along or shutil.which(program, path=along):
+        return
+    hint = "install it, or write the path to it"
+    source.report((*loc, "command"), f"there is no program `{program}` on the PATH", hint)
+
+
+def program_of(line: str) -> str | None:
+    """The name by which a command line starts a program along the PATH; None if it does not."""
+    first = line.strip().replace("\\\n", " ").partition("\n")[0]
+    words = _first_command(line)
+    if not words or "/" in words[0] or not _plain(words[0]) or words[0] in _SHELLS_OWN:
+        return None
+    # a path of its own, or a function that the line defines itself
+    if "PATH=" in first or re.search(rf"{re.escape(words[0])}\s*\(\s*\)", line):
+        return None
+    return words[0]
 
 
 def started_by(line: str) -> Iterator[str]:

@@ -16,7 +16,8 @@ from typing import Any, cast
 from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.ports import Scope
-from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.core.quick import make
+from kept.core.rollout import FREE, NO_FILES, Failure, Job, Rollout, TraceItem
 from kept.errors import KeptError
 from kept.threads import Threads
 
@@ -82,6 +83,8 @@ class FunctionRunner:
             return failure_of(error)
         except BaseException as error:  # noqa: BLE001 # what must pass is raised again in there
             return failure_of(_tamed(error))
+        if type(answer) is float:
+            return make(Rollout, ("", {self._metric: answer}, NO_FILES, (), FREE))
         return self._rollout(answer)
 
     async def _call(self, args: tuple[object, ...]) -> Any:  # noqa: ANN401 # the function's
@@ -102,8 +105,6 @@ class FunctionRunner:
             self._threads.close()
 
     def _rollout(self, answer: object) -> Rollout | Failure:
-        if type(answer) is float:
-            return Rollout(metrics={self._metric: answer})
         info: object = None
         if isinstance(answer, Failure):
             return answer

@@ -3,6 +3,7 @@
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Scope
+from kept.core.quick import make
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
 
@@ -14,7 +15,7 @@ class RecordedScorer:
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
         """Take them as they are."""
-        return Score(rollout.metrics)
+        return make(Score, (rollout.metrics, ()))
 
     async def close(self) -> None:
         """Nothing was opened."""

@@ -20,14 +20,15 @@ from kept.store.views import View, write_whole
 class CandidateFolder(View):
     """Writes each candidate when its step closes."""
 
-    def __init__(self, path: Path, folder: Path, journal: Journal) -> None:
-        super().__init__(folder, journal)
-        self._path = path / folder.resolve().name
+    def __init__(self, path: Path, journal: Journal) -> None:
+        super().__init__(journal)
+        self._where = path
 
     def begin(self, steps: Iterable[StepRecords]) -> None:
         """Write what is missing; what stands there was moved into place whole."""
-        if self._path.is_dir():
-            for left in self._path.glob(".*"):
+        folder = self._where / self.run
+        if folder.is_dir():
+            for left in folder.glob(".*"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         for step in steps:
             self.closed(step)
@@ -36,8 +37,8 @@ class CandidateFolder(View):
         """Write the diff, and for a keep the files."""
         outcome = step.closed.verdict.outcome
         name = f"{step.closed.step:04}-{outcome}"
-        patch = self._path / f"{name}.diff"
-        kept = self._path / name
+        folder = self._where / self.run
+        patch, kept = folder / f"{name}.diff", folder / name
         if patch.exists() and (outcome != "keep" or kept.exists()):
             return
         sides = self.sides(step)
@@ -45,6 +46,6 @@ class CandidateFolder(View):
             return
         write_whole(patch, diff(*sides).encode("utf-8", "surrogateescape"))
         if outcome == "keep" and not kept.exists():
-            fresh = self._path / f".{name}.{os.getpid()}"
+            fresh = folder / f".{name}.{os.getpid()}"
             write_files(fresh, sides[1])
             fresh.rename(kept)

@@ -1,7 +1,7 @@
 """The journal of one run: the spine of events, the rollout lines, the packs.
 
     journal.jsonl     events; the state is their fold
-    rollouts.jsonl    one line a rollout or call
+    rollouts.jsonl    one line a rollout, finished or stopped in flight, or call
     blobs.pack        traces, large replies, candidates
     steps.idx         the closed steps in short, and where each stands in the spine
 
@@ -22,9 +22,9 @@ from typing import TypeVar
 import msgspec
 
 from kept.core.artifact import Candidate
-from kept.core.event import Event, Proposed, StepClosed
+from kept.core.event import Event, Proposed, StepClosed, StepOpened
 from kept.core.ports import Priced
-from kept.core.rollout import Failure, Job, TraceItem
+from kept.core.rollout import Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
 from kept.errors import JournalError, RunError
 from kept.settings import secrets
@@ -37,6 +37,7 @@ from kept.store.steps import NAME as STEPS
 from kept.store.steps import mend_steps, row_of
 
 R = TypeVar("R", bound=Priced)
+C = TypeVar("C", bound=Priced | Failure)
 
 SYNC_EVERY = 0.1
 """Seconds between two syncs: verdicts that fall between them share one."""
@@ -46,6 +47,8 @@ ROWS = 32
 
 INLINE = 2048
 """Replies up to this many bytes stand in the rollout file itself."""
+
+_CANCELLED = b'{"kind":"cancelled"'
 
 log = logging.getLogger("kept")
 
@@ -97,6 +100,11 @@ class RunJournal:
                 )
 
     @property
+    def events(self) -> Iterator[Event]:
+        """Every event that was written, oldest first."""
+        return read_events(self._spine.path)
+
+    @property
     def rollouts_size(self) -> int:
         """Bytes of the rollout file."""
         return self._rollouts.size
@@ -107,8 +115,10 @@ class RunJournal:
             raise self._sync_error
         line = self._clean(wire.encode(event)) + b"\n"
         if isinstance(event, Proposed) or b":null" in line:
-            check_readable(line)
-        self._pack.flush()
+            check_readable(line, type(event))
+        if not isinstance(event, StepOpened | Proposed):
+            # those two speak of nothing that the pack does not hold already
+            self._pack.flush()
         at = self._spine.write(line)
         if isinstance(event, StepClosed):
             self._rows.append(self._clean(wire.encode(row_of(event, at, len(line)))) + b"\n")
@@ -126,9 +136,19 @@ class RunJournal:
         lines = self._scrub.clean_lines(wire.encode_rollouts(rows))
         if b":null" in lines:
             for line in lines.splitlines():
-                check_readable(line)
+                check_readable(line, wire.RolloutLine)
         self._pack.flush()
         self._rollouts.write(lines)
+
+    def record_cancelled(self, rows: Sequence[tuple[int, Job, Usage]]) -> None:
+        """Write what rollouts used that were stopped in flight."""
+        if rows:
+            lines = [wire.CancelledLine(step, *job, usage) for step, job, usage in rows]
+            self._rollouts.write(b"".join(wire.encode(line) + b"\n" for line in lines))
+
+    def cancelled(self, start: int) -> Sequence[tuple[int, Usage]]:
+        """Step and usage of every rollout that was stopped in flight, behind an offset."""
+        return read_cancelled(self._rollouts.path, start)
 
     def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
         """Every recorded outcome of these candidates, oldest first."""
@@ -141,9 +161,10 @@ class RunJournal:
                 found.append(row.entry())
         return found
 
-    def record_call(self, scope: str, key: str, reply: Priced | Failure) -> None:
-        """Write one reply that arrived."""
-        raw = self._clean(wire.encode(reply))
+    def record_call(self, scope: str, key: str, reply: C) -> C:
+        """Write one reply that arrived; the reply as it was written."""
+        whole = wire.encode(reply)
+        raw = self._clean(whole)
         failed = isinstance(reply, Failure)
         row = wire.CallLine(scope, key, msgspec.Raw(raw), failed)
         self._calls[scope][key].append(row)
@@ -152,6 +173,7 @@ class RunJournal:
             row = wire.CallLine(scope, key, msgspec.Raw(wire.encode(address)), failed, stored=True)
         self._pack.flush()
         self._rollouts.write(wire.encode(row) + b"\n")
+        return reply if raw is whole else wire.decode(raw, type(reply))
 
     def calls(self, scope: str, key: str, reply: type[R]) -> Sequence[R | Failure]:
         """Replies recorded in this scope for this request, oldest first."""
@@ -176,7 +198,7 @@ class RunJournal:
             row = read_line(line, self._rollouts.path)
             if isinstance(row, wire.CallLine):
                 self._calls[row.scope][row.key].append(row)
-            elif row is not None:
+            elif isinstance(row, wire.RolloutLine):
                 found.append((row.step, *row.entry()))
         return found
 
@@ -206,7 +228,8 @@ class RunJournal:
         if self._syncer is None:
             self._syncer = threading.Thread(target=self._keep_syncing, daemon=True)
             self._syncer.start()
-        self._unsynced.set()
+        if not self._unsynced.is_set():
+            self._unsynced.set()
 
     def close(self) -> None:
         """Everything on disk, the lock released."""
@@ -249,13 +272,10 @@ class RunJournal:
         return self._pack.put(text.encode("utf-8", "surrogateescape"))
 
 
-def check_readable(line: bytes) -> None:
+def check_readable(line: bytes, kind: type) -> None:
     """Refuse to write what could not be read back: a number that JSON has no word for, say."""
     try:
-        if b'"kind":"rollout"' in line[:20]:
-            wire.decode_line(line)
-        else:
-            wire.decode_event(line)
+        wire.decode(line, kind)
     except ValueError as error:
         raise RunError(
             f"this cannot be written down: {error}",
@@ -291,7 +311,14 @@ def read_events(path: Path) -> Iterator[Event]:
             ) from error
 
 
-def read_line(line: bytes, path: Path) -> wire.RolloutLine | wire.CallLine | None:
+def read_cancelled(path: Path, start: int) -> list[tuple[int, Usage]]:
+    """Step and usage of every rollout that was stopped in flight, behind an offset."""
+    lines = (line for line in lines_from(path, start) if line.startswith(_CANCELLED))
+    rows = (read_line(line, path) for line in lines)
+    return [(row.step, row.usage) for row in rows if isinstance(row, wire.CancelledLine)]
+
+
+def read_line(line: bytes, path: Path) -> wire.Line | None:
     """A line of the rollout file; a damaged one is named and left out: it is asked for again."""
     try:
         return wire.decode_line(line)

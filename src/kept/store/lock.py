@@ -1,12 +1,15 @@
 """One writer a run.
 
 The lock is the kernel's, so it goes with the process that held it: a file left behind by a killed
-run locks nobody out.
+run locks nobody out. It belongs to the open file, which a fork would share and so keep: a child of
+an evaluator lets go of it at its first breath. A record lock, which no fork shares, would be lost
+as soon as anybody in this process looked whether the run is being written.
 """
 
 import fcntl
 import os
 import time
+import weakref
 from pathlib import Path
 
 from kept.errors import JournalError, LockedError
@@ -35,12 +38,24 @@ class Lock:
             ) from error
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        _held.add(self)
 
     def release(self) -> None:
         """Let the next writer in."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+_held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    for lock in tuple(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def _take(fd: int) -> None:

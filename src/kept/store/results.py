@@ -20,18 +20,15 @@ from kept.store.views import View, write_whole
 class ResultsFile(View):
     """Appends a line for each closed step."""
 
-    def __init__(
-        self, path: Path, objective: Objective, on_failure: str, folder: Path, journal: Journal
-    ) -> None:
-        super().__init__(folder, journal)
+    def __init__(self, path: Path, objective: Objective, on_failure: str, journal: Journal) -> None:
+        super().__init__(journal)
         self._path = path
         self._objective = objective
         self._on_failure = on_failure
 
     def begin(self, steps: Iterable[StepRecords]) -> None:
         """Write the lines of this run anew, behind those of others."""
-        run = self.folder.resolve().name
-        others = [line for line in _lines(self._path) if run_of(line) not in (run, None)]
+        others = [line for line in _lines(self._path) if run_of(line) not in (self.run, None)]
         write_whole(self._path, b"".join([*others, *map(self._line, steps)]))
 
     def closed(self, step: StepRecords) -> None:

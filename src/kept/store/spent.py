@@ -20,4 +20,6 @@ def spend_of(folder: Path, state: State) -> Spend:
         row = read_line(line, path)
         if isinstance(row, wire.RolloutLine) and row.step in open_steps:
             meter.add(row.entry()[1])
+        elif isinstance(row, wire.CancelledLine) and row.step in open_steps:
+            meter.cancel(row.usage)
     return sum((step.spend for step in state.open), state.spend + meter.spend())

@@ -19,7 +19,6 @@ from kept.core.score import Outcome
 from kept.core.stage import StepRecords
 from kept.core.state import State
 from kept.errors import JournalError
-from kept.store.journal import read_events
 
 log = logging.getLogger("kept")
 
@@ -28,7 +27,7 @@ class Records:
     """Puts the records of a step together as they come."""
 
     def __init__(self) -> None:
-        self._started: RunStarted | None = None
+        self.started: RunStarted | None = None
         self._opened: dict[int, StepOpened] = {}
         self._proposed: dict[int, Proposed] = {}
 
@@ -36,16 +35,16 @@ class Records:
         """All records of a step, when this event closes one."""
         match event:
             case RunStarted():
-                self._started = event
+                self.started = event
             case StepOpened():
                 self._opened[event.step] = event
             case Proposed():
                 self._proposed[event.step] = event
             case StepClosed():
-                assert self._started is not None, "the first event is `run_started`"
+                assert self.started is not None, "the first event is `run_started`"
                 opened = self._opened.pop(event.step)
                 return StepRecords(
-                    self._started, opened, self._proposed.pop(event.step, None), event
+                    self.started, opened, self._proposed.pop(event.step, None), event
                 )
             case _:
                 pass
@@ -55,11 +54,16 @@ class Records:
 class View(ABC):
     """A sink that hears of closed steps."""
 
-    def __init__(self, folder: Path, journal: Journal) -> None:
-        self.folder = folder
+    def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self._records = Records()
         self._told = False
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        assert self._records.started is not None, "the first event is `run_started`"
+        return self._records.started.run_id
 
     @abstractmethod
     def begin(self, steps: Iterable[StepRecords]) -> None:
@@ -73,7 +77,7 @@ class View(ABC):
         """Take up the past when a sitting begins, then each step as it closes."""
         try:
             if isinstance(event, RunStarted | RunResumed):
-                past = map(self._records.hear, read_events(self.folder / "journal.jsonl"))
+                past = map(self._records.hear, self.journal.events)
                 self.begin([step for step in past if step is not None])
             elif (step := self._records.hear(event)) is not None:
                 self.closed(step)

@@ -11,11 +11,12 @@ from typing import NamedTuple, TypeVar, cast
 from kept.core.artifact import Candidate
 from kept.core.event import Event
 from kept.core.ports import Priced
-from kept.core.rollout import Failure, Job, TraceItem
+from kept.core.rollout import Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
 from kept.errors import JournalError
 
 R = TypeVar("R", bound=Priced)
+C = TypeVar("C", bound=Priced | Failure)
 
 
 class RolloutRecord(NamedTuple):
@@ -34,7 +35,16 @@ class CallRecord(NamedTuple):
     reply: Priced | Failure
 
 
-Record = Event | RolloutRecord | CallRecord
+class CancelledRecord(NamedTuple):
+    """One pair that was stopped in flight."""
+
+    step: int
+    job: Job
+    usage: Usage
+
+
+Line = RolloutRecord | CallRecord | CancelledRecord
+Record = Event | Line
 
 
 @dataclass(slots=True)
@@ -45,17 +55,17 @@ class MemoryJournal:
     """Everything that was written, in order."""
     _candidates: dict[str, Candidate] = field(default_factory=dict[str, Candidate])
     _values: dict[str, object] = field(default_factory=dict[str, object])
-    _lines: list[RolloutRecord | CallRecord] = field(init=False)
+    _lines: list[Line] = field(init=False)
     _calls: list[CallRecord] = field(init=False, default_factory=list[CallRecord])
     syncs: int = 0
 
     def __post_init__(self) -> None:
-        self._lines = [r for r in self.records if isinstance(r, RolloutRecord | CallRecord)]
+        self._lines = [r for r in self.records if isinstance(r, Line)]
 
     @property
     def events(self) -> list[Event]:
         """The spine."""
-        return [r for r in self.records if not isinstance(r, RolloutRecord | CallRecord)]
+        return [r for r in self.records if not isinstance(r, Line)]
 
     @property
     def rollouts(self) -> list[RolloutRecord]:
@@ -87,16 +97,27 @@ class MemoryJournal:
         self._calls.extend(line for line in lines if isinstance(line, CallRecord))
         return [line for line in lines if isinstance(line, RolloutRecord)]
 
+    def record_cancelled(self, rows: Sequence[tuple[int, Job, Usage]]) -> None:
+        """Write what rollouts used that were stopped in flight."""
+        for row in rows:
+            self._write(CancelledRecord(*row))
+
+    def cancelled(self, start: int) -> Sequence[tuple[int, Usage]]:
+        """Step and usage of every rollout that was stopped in flight, behind an offset."""
+        lines = (line for line in self._lines[start:] if isinstance(line, CancelledRecord))
+        return [(line.step, line.usage) for line in lines]
+
     def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
         """Every recorded outcome of these candidates, oldest first."""
         wanted = set(candidates)
         return [(r.job, r.outcome) for r in self.rollouts if r.job.candidate_id in wanted]
 
-    def record_call(self, scope: str, key: str, reply: Priced | Failure) -> None:
+    def record_call(self, scope: str, key: str, reply: C) -> C:
         """Write one reply that arrived."""
         record = CallRecord(scope, key, reply)
         self._write(record)
         self._calls.append(record)
+        return reply
 
     def calls(self, scope: str, key: str, reply: type[R]) -> Sequence[R | Failure]:
         """Replies recorded in this scope for this request, oldest first."""
@@ -137,6 +158,6 @@ class MemoryJournal:
         """Count it."""
         self.syncs += 1
 
-    def _write(self, line: RolloutRecord | CallRecord) -> None:
+    def _write(self, line: Line) -> None:
         self.records.append(line)
         self._lines.append(line)

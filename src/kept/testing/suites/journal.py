@@ -87,6 +87,19 @@ class JournalSuite:
         assert journal.tail(journal.rollouts_size) == []
         self.release(journal)
 
+    def test_what_was_stopped_in_flight_comes_back_with_its_cost_and_is_no_rollout(self) -> None:
+        """Behind an offset, as the rollouts do."""
+        journal = self.make_journal()
+        journal.record_cancelled([(0, job("a"), Usage())])
+        start = journal.rollouts_size
+        usage = Usage(1, 2, 3, 4, 0.5)
+        journal.record([(1, job("b"), OUTCOMES[0])])
+        journal.record_cancelled([(1, job("b", 1), usage), (2, job("b", 2), Usage())])
+        journal = self.reopen(journal)
+        assert list(journal.cancelled(start)) == [(1, usage), (2, Usage())]
+        assert len(journal.tail(0)) == len(journal.outcomes(["a", "b"])) == 1
+        self.release(journal)
+
     def test_the_outcomes_of_a_candidate_come_back_oldest_first(self) -> None:
         """And nobody else's, be its id the start of another's or a word in some message."""
         journal = self.make_journal()

@@ -1,0 +1,140 @@
+"""A run that a Python program waits for: in its thread or beside it, with Ctrl-C heard."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from kept.api import Result
+from kept.core.objective import unusable
+from kept.core.plan import Plan
+from kept.core.ports import Sink
+from kept.engine.stopping import no_bounds
+from kept.errors import RunError
+from kept.runs import Ended, Watch, resume, start
+from kept.store.home import Home
+from kept.store.reader import Run
+from kept.store.spent import spend_of
+from kept.store.unmeasured import unmeasured, unmeasured_words
+
+
+def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Result:
+    """Run a plan to its end, or go on with the run of that name."""
+    main = threading.current_thread() is threading.main_thread()
+    if _inside_a_loop():
+        # a notebook, say: the run gets a thread and a loop of its own
+        folder, state = _in_thread(plan, home, name, Watch(sinks))
+    else:
+        folder, state = asyncio.run(_sit(plan, home, name, Watch(sinks, signals=main)))
+    stopped = state.stopped
+    assert stopped is not None, "a sitting that returns has said why it stopped"
+    if stopped.kind == "interrupted":
+        raise KeyboardInterrupt(f"run {folder.name} stopped; go on with resume={folder.name!r}")
+    if stopped.kind == "error":
+        hint = f"`kept show {folder}` tells what happened, with `--step 0 -v` all of it"
+        wrong = unusable(stopped.message)
+        if no_bounds(state) is not None:
+            hint = f"pass bounds=(least, greatest), of which a failure counts as the worst; {hint}"
+        elif wrong is not None:
+            hint = f"{_MENDS[wrong]}; {hint}"
+        raise RunError(stopped.message, hint=hint)
+    # at use: it comes with SQLite
+    from kept.store.index import values
+
+    with Run(folder) as run:
+        best = run.candidate(state.best)
+        warnings = tuple(unmeasured_words(unmeasured(run, state)))
+    seed_value, best_value = values(state)
+    return Result(
+        run=folder.name,
+        folder=folder,
+        seed=plan.seed,
+        best=best,
+        seed_value=seed_value,
+        best_value=best_value,
+        stopped=stopped,
+        state=state,
+        spend=spend_of(folder, state),
+        warnings=warnings,
+    )
+
+
+_MENDS = {
+    "metric": "return it by this name, or name another by metric=…",
+    "bounds": "pass bounds=(least, greatest) that every value is within",
+}
+"""What to do about a measure that cannot be used."""
+
+
+def _inside_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _sit(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
+    if name is None:
+        return await start(plan, home, watch)
+    return await resume(plan, home.find_run(name), watch)
+
+
+def _in_thread(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
+    done: list[Ended | BaseException] = []
+    stops = _Stops()
+    watch = replace(watch, on_start=stops.begin)
+
+    def work() -> None:
+        try:
+            done.append(asyncio.run(_sit(plan, home, name, watch)))
+        except BaseException as error:  # noqa: BLE001 # carried over to the caller's thread
+            done.append(error)
+
+    thread = threading.Thread(target=work, name="kept-run")
+    with _ctrl_c(stops):
+        thread.start()
+        thread.join()
+    if isinstance(done[0], BaseException):
+        raise done[0]
+    return done[0]
+
+
+class _Stops:
+    """Requests to stop a run, which may come before the run can hear them."""
+
+    def __init__(self) -> None:
+        self._stop: Callable[[], None] | None = None
+        self._early = 0
+
+    def begin(self, stop: Callable[[], None]) -> None:
+        """The run can hear now."""
+        self._stop = stop
+        for _ in range(self._early):
+            stop()
+
+    def ask(self) -> None:
+        """Someone wants it to stop."""
+        if self._stop is not None:
+            self._stop()
+        else:
+            self._early += 1
+
+
+@contextmanager
+def _ctrl_c(stops: _Stops) -> Generator[None]:
+    """Have Ctrl-C stop the run in good order, where the event loop around us would swallow it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals go to the main thread
+        return
+
+    def ask(number: int, frame: object) -> None:
+        stops.ask()
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,87 @@
+"""A plain function as proposer: whose thread it is called in."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import pytest
+
+from kept.core.proposal import Brief
+from kept.proposers.function import QUICK, FunctionProposer
+from tests.proposers.briefs import ask, make_brief
+
+BRIEF = make_brief({"text": "seed"})
+
+
+def threads_of(work: Callable[[], None], calls: int) -> list[bool]:
+    """Whether each call was made in the thread of the event loop."""
+    here: list[bool] = []
+
+    def propose(brief: Brief) -> None:
+        here.append(threading.current_thread() is threading.main_thread())
+        work()
+
+    proposer = FunctionProposer(propose)
+    for _ in range(calls):
+        ask(proposer, BRIEF)
+    return here
+
+
+def test_a_quick_function_is_called_in_the_thread_of_the_event_loop_after_its_first_call():
+    assert threads_of(lambda: None, 3) == [False, True, True]
+
+
+@pytest.mark.parametrize("how", ["waits", "computes"])
+def test_a_function_that_was_slow_once_is_called_in_threads_from_then_on(how: str):
+    calls: list[int] = []
+
+    def work() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            time.sleep(2 * QUICK) if how == "waits" else spin(2 * QUICK)
+
+    assert threads_of(work, 4) == [False, True, False, False]
+
+
+def spin(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+@contextmanager
+def crowded() -> Generator[None]:
+    """One processor for us and for others that never rest."""
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(mine)})
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+        os.sched_setaffinity(0, mine)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who waited")
+def test_a_function_that_others_kept_from_the_processor_is_not_taken_for_a_slow_one():
+    def stays() -> bool:
+        took: list[float] = []
+
+        def work() -> None:
+            began = time.perf_counter()
+            spin(QUICK / 2 if took else 0.0)
+            took.append(time.perf_counter() - began)
+
+        here = threads_of(work, 20)
+        assert max(took[:-1]) > QUICK, "nobody kept it from the processor, so this shows nothing"
+        return here[-1]
+
+    with crowded():
+        # now and then the kernel has a thread wait for itself, which nobody could tell apart
+        assert any(stays() for _ in range(5))
