@@ -105,8 +105,6 @@ class Drive:
         self._limit -= self._reserve
         self._last_race = min(2 * LAST_RACE * len(self._holdout), int(ground.budget * LAST_PART))
         self._pools = arm.pool[1] > 0
-        self._alone = False
-        """Whether proposals are raced one by one, as `kept.core.schedule` would have it."""
         self._state = State(ground.first, ground.first, ground.first)
         self._alive = {ground.first.id: ground.first}
         self._drawn: dict[tuple[str, Purpose], Drawn] = {}
@@ -120,7 +118,6 @@ class Drive:
         while number < MOST:
             parent = self._parent()
             members = self._ripe()
-            self._alone = self._pools and self._never_varies()
             challenger = self._ground.merged(parent, members or (number,))
             self._alive[challenger.id] = challenger
             try:
@@ -156,9 +153,8 @@ class Drive:
             challenger = self._ground.merged(parent, members)
             self._alive[challenger.id] = challenger
             try:
-                verdict = self._dialogue(
-                    self._gate.decide, challenger, parent, merged=True, proves=True
-                )
+                extra = {"merged": True, "proves": True, "still": self._still()}
+                verdict = self._dialogue(self._gate.decide, challenger, parent, **extra)
             except OutOfBudget:
                 break
             self._close(challenger, parent, verdict)
@@ -170,7 +166,7 @@ class Drive:
     def _note(self, verdict: Verdict, number: int, members: tuple[int, ...]) -> None:
         """What the verdict does to the ledger and to the pool."""
         state, kept = self._state, verdict.outcome == "keep"
-        if members or not self._pools or self._alone:
+        if members or not self._pools:
             state.ledger = state.ledger.give()
             if kept:
                 state.ledger = state.ledger.keep(state.ledger.tests)
@@ -187,17 +183,16 @@ class Drive:
         state, gate = self._state, self._gate
         if not isinstance(gate, Proves) or state.incumbent is state.best:
             return
-        verdict = self._dialogue(gate.prove, state.incumbent, state.best)
+        verdict = self._dialogue(gate.prove, state.incumbent, state.best, still=self._still())
         if verdict.best:
             state.best = state.incumbent
 
-    def _never_varies(self) -> bool:
-        for one in (self._state.incumbent, self._state.seed):
-            shown = (e for (id_, p, _), e in self._sums.items() if (id_, p) == (one.id, "screen"))
-            told = [alike for e in shown if (alike := repeats_alike(e)) is not None]
-            if told:
-                return all(told)
-        return False
+    def _still(self) -> bool:
+        """Whether repeats tell nothing new, as `core.schedule` sees it."""
+        ours = {self._state.incumbent.id, self._state.seed.id}
+        shown = (e for (id_, _, _), e in self._sums.items() if id_ in ours)
+        told = [alike for e in shown if (alike := repeats_alike(e)) is not None]
+        return bool(told) and all(told)
 
     def _parent(self) -> Candidate:
         if self._pool is None:
@@ -209,8 +204,8 @@ class Drive:
         self, challenger: Candidate, incumbent: Candidate, number: int, members: tuple[int, ...]
     ) -> Verdict:
         cites = () if members else self._ground.cites(number)
-        pools = self._pools and not self._alone
-        extra = {"cites": cites, "merged": bool(members), "pools": pools}
+        pools = self._pools and not members
+        extra = {"cites": cites, "merged": bool(members), "pools": pools, "still": self._still()}
         return self._dialogue(self._gate.decide, challenger, incumbent, **extra)
 
     def _dialogue(

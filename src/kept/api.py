@@ -66,7 +66,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     cases: Iterable[Any] | Cases | None = None,
     *,
     proposers: Sequence[ProposerLike] = (),
-    gate: Gate | Literal["strict", "race"] = "strict",
+    gate: Gate | Literal["strict", "race"] | None = None,
     guards: Sequence[Guard] | None = None,
     budget: Budget | int = 50,
     metric: str = "score",
@@ -94,7 +94,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             which is tried again and never counts as a score.
         cases: what to evaluate on; any values, or `Cases` that are split already.
         proposers: functions of the brief that return a new text, texts to try, or `Proposer`s.
-        gate: decides what is kept.
+        gate: decides what is kept; unless it is given, `race` where there are cases and rollouts
+            enough for one, else `strict`.
         guards: refuse a candidate before anything is evaluated; by default the one against text
             copied from holdout and test cases.
         budget: limits; a number is a number of steps.
@@ -122,6 +123,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     from kept.core.plan import Plan
     from kept.core.schedule import RoundRobin
     from kept.errors import SetupError
+    from kept.gates import Strict
     from kept.recipes import function as recipe
     from kept.recipes.call import check_call
     from kept.runners.function import FunctionRunner
@@ -150,7 +152,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         objective=Objective(metric, direction, bounds),
         proposers=made,
         schedule=RoundRobin(tuple(proposer.name for proposer in made)),
-        gate=recipe.make_gate(gate),
+        gate=Strict(),
         guards=recipe.make_guards(guards, case_set),
         budget=limits,
         workers=workers,
@@ -164,6 +166,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             "random_seed": str(random_seed),
         },
     )
+    plan = recipe.with_gate(plan, gate)
     plan = replace(plan, width=width or enough_steps(plan))
     where = Home(Path(home)) if home else Home.find(Path.cwd())
     return run_plan(recipe.racing(plan), where, resume, tuple(sinks))

@@ -142,6 +142,7 @@ def test_the_most_it_can_take_is_what_the_budget_and_the_timeouts_allow(here: Pa
         "cases={file: cases.jsonl, split: '0:10:0'}",
         "runner.timeout_seconds=20",
         "scorer.timeout_seconds=10",
+        "gate=strict",
         "workers=5",
         "width=2",
     )
@@ -228,9 +229,9 @@ def test_the_settings_of_a_race_are_told_without_brackets(here: Path):
     assert called.code == 0, called.stderr
     lines = called.stdout.splitlines()
     (screen,) = (line for line in lines if line.startswith("           screen: "))
-    assert "steps 10 at 0.0 then 25 at 0.06" in screen
+    assert "steps 8 at 0.1 then 16 at 0.12" in screen
     gate = lines[lines.index(screen) - 1]
-    assert "promote_passes 8 then 16" in gate
+    assert "promote_passes 2 then 4 then 8 then 16" in gate
     assert not set(gate + screen) & set("{}[]()'")
 
 

@@ -31,7 +31,9 @@ def test_what_a_blocking_evaluator_finished_is_written_before_the_next_one_begin
         finished += 1
         return 0.5
 
-    kept.optimize("a", evaluate, CASES, proposers=["b"], home=tmp_path, workers=4, budget=1)
+    kept.optimize(
+        "a", evaluate, CASES, proposers=["b"], gate="strict", home=tmp_path, workers=4, budget=1
+    )
     assert len(behind) == 16
     assert set(behind) == {0}, "a kill would lose what was paid for"
 
@@ -70,6 +72,7 @@ def test_a_runner_that_swallowed_a_cancellation_does_not_hang_the_run(tmp_path: 
                 evaluate,
                 CASES,
                 proposers=[propose],
+                gate="strict",
                 home=tmp_path,
                 width=3,
                 workers=4,

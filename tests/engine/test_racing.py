@@ -161,7 +161,7 @@ def test_a_limit_on_steps_ends_with_the_pool_raced_and_the_proof(tmp_path: Path)
 
 
 def test_levels_are_given_out_once(tmp_path: Path):
-    state = run(tmp_path, good=0.3).state
+    state = run(tmp_path, good=0.3, gate=Race(pool_most=5)).state
     levels = [s.verdict.numbers["alpha"] for s in state.closed if "alpha" in s.verdict.numbers]
     assert len(set(levels)) == len(levels) > 1
     assert sum(levels) <= 0.05 * (1 + state.keeps)
@@ -293,7 +293,7 @@ class Outage(CountingRunner):
 
 def test_an_outage_during_the_proof_leaves_it_to_be_asked_again():
     plan, _, _ = make_race(1, 16, 2)
-    state = asyncio.run(sit(replace(plan, runner=Outage(190), retries=0), FakeClock()))
+    state = asyncio.run(sit(replace(plan, runner=Outage(100), retries=0), FakeClock()))
     proofs = [step.verdict.code for step in state.closed if step.turn.proposer == PROVE]
     assert proofs[0] == "indecisive"
     assert proofs[-1] in ("promoted", "not promoted")

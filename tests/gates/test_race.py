@@ -156,12 +156,15 @@ def test_an_evaluator_that_never_varies_is_asked_once():
 
 
 def test_without_noise_enough_cases_decide():
-    def outcome(draw: Draw) -> Outcome:
-        at = int(draw.pair.case[1:])
-        return scored(1.0 if at > 9 or (draw.owner == CHALLENGER and at < 6) else 0.0)
+    def verdict(better: int) -> str:
+        def outcome(draw: Draw) -> Outcome:
+            at = int(draw.pair.case[1:])
+            return scored(1.0 if at > 9 or (draw.owner == CHALLENGER and at < better) else 0.0)
 
-    verdict = hear(Race(), Matter(outcome=outcome, train=(), holdout=HOLDOUT)).verdict
-    assert verdict.outcome == "keep"
+        return hear(Race(), Matter(outcome=outcome, train=(), holdout=HOLDOUT)).verdict.outcome
+
+    assert verdict(8) == "keep"
+    assert verdict(6) == "discard", "one of many proposals has a level of its own to pass"
     assert sign_test([1.0] * 6 + [0.0] * 14) == (6, 0, 1 / 64)
     assert sign_test([]) == (0, 0, 1.0)
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from kept import Append, Brief, Budget, Candidate, Proposal, optimize, read_run
+from kept.gates.race import Race
 from kept.report.document import as_json
 from kept.report.page import markdown
 
 CASES = [{"id": f"c{n}", "question": f"what is {n * 7919 % 1000}?"} for n in range(60)]
 
 
-@pytest.fixture(scope="module")
-def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_race(home: Path, gate: Race) -> Path:
     """A race in which two kinds of edits help, and others do nothing."""
     chance = random.Random(7)
 
@@ -25,19 +25,33 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         words = ("good 0", "good 1", f"idle {brief.step}")
         return Proposal((Append("text", f"{words[brief.step % 3]}\n"),))
 
-    home = tmp_path_factory.mktemp("race")
     optimize(
         "begin\n",
         evaluate,
         CASES,
         proposers=[propose],
-        gate="race",
+        gate=gate,
         bounds=(0, 1),
         budget=Budget(max_rollouts=5000, max_iterations=12),
         home=home,
     )
     (folder,) = (home / "runs").iterdir()
     return folder
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_race(tmp_path_factory.mktemp("race"), Race(pool_most=2))
+
+
+def test_what_was_proven_without_a_race_is_told_as_kept(tmp_path: Path):
+    with read_run(run_race(tmp_path, Race())) as run:
+        page, told = markdown(run), as_json(run)
+    assert "| better on these cases, beyond noise? | 30 holdout | not asked apart |" in page
+    assert "| better for cases like these? | 30 holdout, new draws | proven: +0." in page
+    assert (told["race"]["raced"], told["race"]["won"], told["race"]["kept"]) == (0, 0, 1)
+    (row,) = (row for row in told["closed"] if row["verdict"] == "keep")
+    assert row["value"] > 0.2
 
 
 def test_it_leads_with_the_claim_and_says_what_was_asked_of_which_cases(run_folder: Path):

@@ -24,6 +24,7 @@ def one_case_fails(home: Path, cases: list[str] | None = None) -> kept.Result:
         score,
         kept.Cases(train=(), holdout=holdout),
         proposers=["seed 1", "seed 12"],
+        gate="strict",
         bounds=(0, 1),
         home=home,
     )
@@ -54,7 +55,7 @@ def test_a_case_that_infrastructure_always_lost_is_told_as_left_out(tmp_path: Pa
 
     holdout = tuple(kept.Case(case, case) for case in [*CASES, FAILS])
     cases = kept.Cases(train=(), holdout=holdout)
-    result = kept.optimize("seed", down, cases, proposers=["seed 1"], home=tmp_path)
+    result = kept.optimize("seed", down, cases, proposers=["seed 1"], gate="strict", home=tmp_path)
     assert result.warnings == (
         f"case `{FAILS}` failed for the seed and every candidate (2 rollouts left out): "
         "no such table",

@@ -31,6 +31,8 @@ class Turn:
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     races: bool = True
     """Whether the step may end in a keep by itself; else it can only become a near miss."""
+    still: bool = False
+    """Whether no repeat has told anything new so far: the evaluator seems to have no noise."""
     proves: bool = False
     """Whether a keep must hold for new cases at once: nothing leads, and this is the end."""
 

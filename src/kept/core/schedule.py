@@ -84,9 +84,9 @@ class Pooling:
         if not merging and state.pool and (late or ripe(state.pool, self.goal, self.most)):
             return _turn(MERGE, state)
         turn = self.inner.next(state)
-        if isinstance(turn, StopReason) or not self.pools:
+        if isinstance(turn, StopReason):
             return turn
-        return replace(turn, races=_never_varies(state))
+        return replace(turn, races=not self.pools, still=_still(state))
 
     def last(self, state: State) -> Turn | None:
         """The rest of the pool, then the proof, then the claim; each once."""
@@ -99,17 +99,11 @@ class Pooling:
         return None
 
 
-def _never_varies(state: State) -> bool:
-    """Whether repeats tell nothing new: then proposals are raced one by one, which costs little.
-
-    By the incumbent's draws, or the seed's while those of the incumbent are too few to tell.
-    """
-    for id_ in (state.incumbent, state.seed):
-        shown = next((e for e in state.evaluations.get(id_, ()) if e.purpose == "screen"), None)
-        told = None if shown is None else repeats_alike(shown)
-        if told is not None:
-            return told
-    return False
+def _still(state: State) -> bool:
+    """Whether repeats tell nothing new, by all that is known of the incumbent and the seed."""
+    shown = [e for id_ in (state.incumbent, state.seed) for e in state.evaluations.get(id_, ())]
+    told = [alike for e in shown if (alike := repeats_alike(e)) is not None]
+    return bool(told) and all(told)
 
 
 def repeats_alike(shown: Evaluation) -> bool | None:
@@ -127,7 +121,8 @@ def _leads(state: State) -> bool:
 
 def _turn(name: str, state: State, *, proves: bool = False) -> Turn:
     races = name == MERGE and not proves
-    return Turn(name, "race", state.turns.get(name, 0), races=races, proves=proves)
+    number = state.turns.get(name, 0)
+    return Turn(name, "race", number, races=races, proves=proves, still=_still(state))
 
 
 def budget_stop(budget: Budget, state: State, elapsed: float) -> StopReason | None:

@@ -268,6 +268,9 @@ def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:
     if verdict.code == "near miss":
         estimate = verdict.numbers.get("estimate", 0.0)
         return (*state.pool, NearMiss(event.step, estimate, _screened(event)))
+    if verdict.code == "unaffordable" and not step.turn.proves and state.incumbent == state.best:
+        # there was no money for a race, but there is some for the proof of what nothing leads
+        return state.pool
     if isinstance(step.reply, Proposal) and step.reply.merges:
         gain = verdict.numbers.get("gain", 0.0)
         return raced(state.pool, step.reply.merges, verdict.outcome == "keep", gain)
@@ -291,7 +294,7 @@ def _judged(state: State, event: StepClosed) -> Seen:
 
 def _closed_step(step: OpenStep, event: StepClosed, alone: bool) -> ClosedStep:
     """What a step came to; `alone` where there is one case, which everyone may see."""
-    decided = [e for e in event.evaluations if e.candidate == event.candidate]
+    mine = {e.purpose: e.loss for e in event.evaluations if e.candidate == event.candidate}
     verdict = event.verdict
     if verdict.private and not alone:
         # the state is what briefs are made of, and a deciding case is not for proposers
@@ -304,7 +307,7 @@ def _closed_step(step: OpenStep, event: StepClosed, alone: bool) -> ClosedStep:
         proposal=step.reply if isinstance(step.reply, Proposal) else None,
         reports=event.reports,
         verdict=verdict,
-        loss=next((e.loss for e in decided if e.purpose in ("decide", "measure")), None),
+        loss=next((mine[p] for p in ("decide", "measure", "promote") if p in mine), None),
     )
 
 

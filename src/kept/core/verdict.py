@@ -120,6 +120,8 @@ class View:
     """Whether it puts together what other steps proposed."""
     pools: bool = False
     """Whether near misses are put together later: what is promising need not be tested alone."""
+    still: bool = False
+    """Whether no repeat has told anything new so far: then one draw a case is enough."""
     proves: bool = False
     """Whether it is to be kept only if it is proven for new cases: there will be no later proof."""
     least: float | None = None

@@ -197,6 +197,7 @@ class Judge:
                 cites=proposal.cites,
                 merged=bool(proposal.merges),
                 pools=not ground.turn.races,
+                still=ground.turn.still,
                 proves=ground.turn.proves,
                 least=ground.least,
                 ledger=ground.ledger,

@@ -14,6 +14,11 @@ TENURE = 1000
 """Repeats of one incumbent's time: the draws that made it win are never its bar."""
 
 
+def tenure_of(view: View) -> int:
+    """Whose draws they are, counted by keeps; without noise all are alike, and none made it win."""
+    return 0 if view.still else len(view.ledger.keeps)
+
+
 @lru_cache(maxsize=256)
 def shuffled(cases: tuple[str, ...]) -> tuple[str, ...]:
     """Cases in an order that has nothing to do with what they are."""

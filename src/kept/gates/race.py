@@ -27,6 +27,7 @@ from kept.gates.pairing import (
     missing_asks,
     never_varies,
     shuffled,
+    tenure_of,
 )
 from kept.gates.screen import Screen
 
@@ -58,9 +59,9 @@ class Race:
     doubt: float = 0.7
     """A promotion ends when what it has seen would be this likely if there were no gain."""
     claim_passes: int = 3
-    pool_goal: float = 1.5
+    pool_goal: float = 1.25
     """What near misses must be worth together to be raced, in standard deviations of one draw."""
-    pool_most: int = 24
+    pool_most: int = 20
     """How many of them are raced whatever they are worth."""
     name: str = "race"
 
@@ -79,11 +80,11 @@ class Race:
 
     def _race(self, view: View) -> Verdict | tuple[Ask, ...]:
         cases = shuffled(view.holdout)
-        tenure = len(view.ledger.keeps)
+        tenure = tenure_of(view)
         for size in looks(len(cases), self.most):
             mine = draws(cases, size, tenure)
             theirs = draws(cases, max(size, min(2, self.most) * len(cases)), tenure)
-            if size < len(cases):
+            if view.still or size < len(cases):
                 theirs = mine
             asks = missing_asks(((view.incumbent, theirs), (view.challenger, mine)), "decide")
             if asks:
@@ -121,7 +122,8 @@ class Race:
             return _kept(view, f"better: {words}", numbers)
         if self._hopeless(shown):
             return Verdict("discard", f"not better: {words}", numbers=numbers)
-        if whole and never_varies(view.incumbent, "decide") and alike(view.challenger, "decide"):
+        still = view.still or never_varies(view.incumbent, "decide")
+        if whole and still and all(alike(s, "decide") for s in (view.incumbent, view.challenger)):
             return self._without_noise(view, numbers)
         if whole and size >= self.most * len(view.holdout):
             return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
@@ -133,20 +135,16 @@ class Race:
         A gain on these cases is then a fact; the question is whether it is more than a few lucky
         cases. A merger is asked at the whole of α, for the promotion has the last word. A single
         proposal, of which there are many, is asked at its own level, and what is then proven is
-        proven for new cases as well; what is not may still be worth a race with others.
+        proven for new cases as well.
         """
-        alone = bool(view.train) and not view.merged
         better, worse, chance = sign_test(case_gains(view, "decide", view.incumbent))
-        risk = numbers["alpha"] if alone else self.alpha
+        risk = self.alpha if view.merged else numbers["alpha"]
         numbers = {**numbers, "p": chance, "alpha": risk}
-        if alone:
+        if not view.merged:
             del numbers["chosen"]
         words = f"{better} cases better, {worse} worse, no noise (sign test, p = {chance:.2g})"
         if chance <= risk and numbers["gain"] > 0:
             return _kept(view, f"better: {words}", numbers)
-        if alone:
-            # by what train cases show alone: what these cases show must not choose what they judge
-            return self.screen.near_miss(view, numbers)
         return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
 
     def _race_for_best(self, view: View) -> Verdict | tuple[Ask, ...]:
@@ -154,7 +152,8 @@ class Race:
         if isinstance(told, tuple) or told.code == "indecisive":
             return told
         if not told.best:
-            return replace(told, outcome="discard", code="judged")
+            reason = told.reason.removeprefix("leading, ")
+            return replace(told, outcome="discard", reason=reason, code="judged")
         return replace(_kept(view, told.reason, told.numbers, "promote"), best=True)
 
     def _hopeless(self, shown: Gains) -> bool:
@@ -178,14 +177,15 @@ class Race:
         cases, tenure = shuffled(view.holdout), view.ledger.promotions
         chosen = max(1, view.ledger.chosen)
         whole = self.promote_alpha / 2 ** (view.ledger.promotions + 1) / chosen
-        for passes in self.promote_passes:
+        for passes in (1,) if view.still else self.promote_passes:
             pairs = draws(cases, passes * len(cases), tenure)
             sides = ((view.incumbent, pairs), (view.challenger, pairs))
             if asks := missing_asks(sides, "promote"):
                 return asks
             if view.challenger.known["promote"].asked > len(pairs):
                 continue  # looked at before
-            still = never_varies(view.incumbent, "promote") and alike(view.challenger, "promote")
+            still = view.still or never_varies(view.incumbent, "promote")
+            still = still and alike(view.challenger, "promote")
             last = still or passes == max(self.promote_passes)
             # the later look sees more, and is given more; where repeats are all alike, every later
             # look would see what this one sees
@@ -209,7 +209,8 @@ class Race:
 
     def claim(self, view: View) -> Verdict | tuple[Ask, ...]:
         """By how much the best (here the challenger) beats the seed (the incumbent)."""
-        pairs = draws(view.test, self.claim_passes * len(view.test), 0)
+        passes = 1 if view.still else self.claim_passes
+        pairs = draws(view.test, passes * len(view.test), 0)
         sides = ((view.incumbent, pairs), (view.challenger, pairs))
         if asks := missing_asks(sides, "test"):
             return asks

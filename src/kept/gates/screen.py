@@ -5,10 +5,9 @@ only drop. It looks at the cases that the proposal cites, then at a few draws of
 incumbent's, which are shared. All figures are in standard deviations of one draw.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kept.core.ledger import Ledger
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair
 from kept.core.verdict import Verdict, View
@@ -23,7 +22,14 @@ from kept.gates.pairing import (
     missing_asks,
     never_varies,
     shuffled,
+    tenure_of,
 )
+
+GLANCE = 4
+"""Cases that a proposal meets first where there is no noise."""
+
+CHECKED = 3
+"""Cases that are still asked twice then: it may have been luck that no repeat differed."""
 
 LEAST = 0.04
 """What anything that passed is taken to be worth: it may fix what few cases show."""
@@ -36,7 +42,7 @@ class Screen:
     cited: int = 3
     """Draws of each case that it cites."""
     most_cited: int = 2
-    steps: tuple[tuple[int, float], ...] = ((8, 0.1), (16, 0.1), (28, 0.12))
+    steps: tuple[tuple[int, float], ...] = ((8, 0.1), (16, 0.12), (28, 0.15), (60, 0.15))
     """Draws, and the gain they must show. Two of them to begin with, one more for every race lost
     since the last keep: where much is good, a light screen and a large pool find it for the least;
     where little is, the pool must be purer."""
@@ -55,20 +61,26 @@ class Screen:
 
     def look(self, view: View) -> Verdict | tuple[Ask, ...] | None:
         """A verdict, what must be known first, or None: worth a race."""
-        tenure = len(view.ledger.keeps)
+        tenure = tenure_of(view)
         cites = tuple(case for case in dict.fromkeys(view.cites) if case in view.train)[
             : self.most_cited
         ]
         cases = (*cites, *(case for case in shuffled(view.train) if case not in cites))
         cases = cases[: max(self.cases, len(cites))]
-        few = draws(cases, min(2, self.passes) * len(cases), tenure)
+        twice = len(cases) if not view.still else min(CHECKED, len(cases))
+        few = draws(cases, len(cases) + (twice if self.passes > 1 else 0), tenure)
         if asks := missing_asks(((view.incumbent, few),), "screen"):
             return asks
-        if never_varies(view.incumbent, "screen") and alike(view.challenger, "screen"):
+        sure = (
+            alike(view.incumbent, "screen")
+            if view.still
+            else never_varies(view.incumbent, "screen")
+        )
+        if sure and alike(view.challenger, "screen"):
             return self._once(view, few[: len(cases)])
         bar = draws(cases, self.passes * len(cases), tenure)
         cited = tuple(Pair(c, tenure * TENURE + n) for n in range(self.cited) for c in cites)
-        for mine, floor in self._stages(cited, cases, view.ledger):
+        for mine, floor in self._stages(cited, cases, view):
             sides = ((view.incumbent, bar), (view.challenger, mine))
             if asks := missing_asks(sides, "screen"):
                 return asks
@@ -77,16 +89,16 @@ class Screen:
             told = self._look(view, cited, floor, len(mine))
             if told is not None or not gains(view, "screen").answers[1]:
                 return told
-        return self.near_miss(view) if view.pools else None
+        return self._near_miss(view) if view.pools else None
 
     def _stages(
-        self, cited: tuple[Pair, ...], cases: tuple[str, ...], ledger: Ledger
+        self, cited: tuple[Pair, ...], cases: tuple[str, ...], view: View
     ) -> Iterator[tuple[tuple[Pair, ...], float | None]]:
         """Draws so far, and the gain they must show; None where it is the cited cases' alone."""
         if cited:
             yield cited, None
-        for size, floor in self.steps[: 2 + ledger.lost]:
-            yield _both(cited, draws(cases, size, len(ledger.keeps))), floor
+        for size, floor in self.steps[: 2 + view.ledger.lost]:
+            yield _both(cited, draws(cases, size, tenure_of(view))), floor
 
     def _look(
         self, view: View, cited: tuple[Pair, ...], floor: float | None, size: int
@@ -107,17 +119,23 @@ class Screen:
         return None if enough else _drop(shown.mean, size, "to learn from")
 
     def _once(self, view: View, pairs: tuple[Pair, ...]) -> Verdict | tuple[Ask, ...] | None:
-        """Of an evaluator that never varies: every case once, and any gain will do."""
-        if asks := missing_asks(((view.challenger, pairs),), "screen"):
-            return asks
-        if verdict := not_comparable(
-            view.challenger.known["screen"], view.incumbent.known["screen"]
-        ):
-            return verdict
-        shown = gains(view, "screen")
-        if shown.mean <= 0:
-            return _drop(shown.mean, len(pairs), "to learn from")
-        return self.near_miss(view) if view.pools else None
+        """Of an evaluator that never varies: every case once, and any gain will do.
+
+        What loses on the first few is not looked at further.
+        """
+        for size in (min(GLANCE, len(pairs)), len(pairs)):
+            if asks := missing_asks(((view.challenger, pairs[:size]),), "screen"):
+                return asks
+            if view.challenger.known["screen"].asked > size:
+                continue  # looked at before
+            if verdict := not_comparable(
+                view.challenger.known["screen"], view.incumbent.known["screen"]
+            ):
+                return verdict
+            mean = gains(view, "screen").mean
+            if mean < 0 or (mean == 0 and size == len(pairs)):
+                return _drop(mean, size, "to learn from")
+        return self._near_miss(view) if view.pools else None
 
     def most_asked(self, train: int) -> int:
         """Rollouts of both sides that a screen comes to at most."""
@@ -134,14 +152,14 @@ class Screen:
         found = [bar[case] - loss for case, loss in mine.items() if case in bar]
         return sum(found) / len(found) if found else 0.0
 
-    def near_miss(self, view: View, more: Mapping[str, float] | None = None) -> Verdict:
+    def _near_miss(self, view: View) -> Verdict:
         """Worth a race together with others, by what train cases show."""
         shown = gains(view, "screen")
         noise = 1 / shown.answers[0] + 1 / shown.answers[1]
         prior = self.typical**2
         estimate = shown.mean / (shown.spread or 1.0) * prior / (prior + noise)
         reason = f"a near miss: {shown.mean:+.3f} on train cases; it waits in the pool for a race"
-        numbers = {"screen_gain": shown.mean, "estimate": max(LEAST, estimate), **(more or {})}
+        numbers = {"screen_gain": shown.mean, "estimate": max(LEAST, estimate)}
         return Verdict("discard", reason, code="near miss", numbers=numbers)
 
 

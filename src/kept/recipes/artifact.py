@@ -12,7 +12,7 @@ from kept.core.case import too_few
 from kept.core.forecast import enough_steps
 from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.plan import Plan
-from kept.core.ports import Journal, Sink
+from kept.core.ports import Gate, Journal, Sink
 from kept.core.schedule import RoundRobin
 from kept.gates import Strict
 from kept.gates.race import PRESETS
@@ -24,7 +24,7 @@ from kept.recipes.identity import inputs_of
 from kept.recipes.measure import exposed
 from kept.recipes.proposing import Tools
 from kept.recipes.protecting import make_protected
-from kept.recipes.racing import with_race
+from kept.recipes.racing import default_gate, with_race
 from kept.recipes.reading import ReadTask, read_task
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.runners.command import CommandRunner
@@ -86,12 +86,11 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
         modes=bits,
         proposers=proposers,
         schedule=RoundRobin(tuple(proposer.name for proposer in proposers)),
-        gate=PRESETS[task.race or "balanced"] if task.gate == "race" else Strict(),
+        gate=Strict(),
         guards=make_guards(task.guards, files.cases, files.proposing.kinds),
         budget=_budget(task),
         worst_usd=task.budget.usd_per_rollout or 0.0,
         workers=workers,
-        inputs=inputs_of(source, task, files),
         facts={
             "spec": str(source.path.resolve()),
             **_recorded(overrides),
@@ -107,9 +106,19 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
         views=_views(task, source.folder, objective),
         worst_seconds=runner.timeout + scorer_seconds(task.scorer),
     )
+    gate = _gate(task, plan)
+    plan = replace(plan, gate=gate, inputs=inputs_of(source, task, files, gate.name))
     plan = replace(plan, width=task.width or enough_steps(plan))
     exposes = exposed(source, task, files.texts, confined.inside.hidden)
     return Compiled(plan, (*confined.warnings(), *exposes))
+
+
+def _gate(task: TaskSpec, plan: Plan) -> Gate:
+    """The gate that is named, by its own name or by what only one of them has."""
+    if task.gate == "race" or task.race:
+        return PRESETS[task.race or "balanced"]
+    strict = task.gate or task.policy.model_fields_set & {"keep_if", "tie_breakers"}
+    return Strict() if strict else default_gate(plan)
 
 
 def _objective(task: TaskSpec) -> Objective:

@@ -87,6 +87,7 @@ _CHECKS: tuple[_Check, ...] = (
         lambda value: value in ("strict", "race") or isinstance(value, Gate),
         "`gate` is {}, not a gate",
         'give "strict", "race", or a gate such as kept.Sigma()',
+        optional=True,
     ),
     _Check(
         "guards",

@@ -5,6 +5,7 @@ import inspect
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -22,8 +23,10 @@ from kept.core.ports import Gate, Guard, Proposer, Proving
 from kept.core.words import count
 from kept.errors import SetupError
 from kept.gates import Strict
+from kept.gates.race import PRESETS
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
+from kept.recipes.racing import default_gate, with_race
 
 log = logging.getLogger("kept")
 
@@ -137,22 +140,19 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
         )
 
 
-def make_gate(gate: Gate | Literal["strict", "race"]) -> Gate:
-    """The gate that a word means."""
-    if gate == "race":
-        # at use: most runs do without it and the statistics behind it
-        from kept.gates.race import Race
-
-        return Race()
-    return Strict() if isinstance(gate, str) else gate
+def with_gate(plan: Plan, gate: Gate | Literal["strict", "race"] | None) -> Plan:
+    """The plan with the gate that a word means; of none, the race where it can be held."""
+    if gate is None:
+        return replace(plan, gate=default_gate(plan))
+    if isinstance(gate, str):
+        gate = PRESETS["balanced"] if gate == "race" else Strict()
+    return replace(plan, gate=gate)
 
 
 def racing(plan: Plan) -> Plan:
     """The plan, with what a race needs besides its gate if it is one."""
     if not isinstance(plan.gate, Proving):
         return plan
-    from kept.recipes.racing import with_race
-
     return with_race(plan)
 
 

@@ -13,15 +13,18 @@ from kept.spec.task import TaskSpec
 
 _NO_MEANING: Mapping[str, Any] = {
     **dict.fromkeys(("id", "description", "budget", "logging", "workers", "width"), True),
-    "policy": {"on_failure"},
+    **dict.fromkeys(("gate", "race"), True),
+    "policy": {"on_failure", "keep_if"},
 }
-"""What a resume may change: it alters how long a run goes on, or how fast, but no verdict."""
+"""What a resume may change: it alters how long a run goes on, or how fast, but no verdict. What the
+gate is follows from more than its key, and stands for itself."""
 
 
-def inputs_of(source: Source, task: TaskSpec, files: TaskFiles) -> dict[str, str]:
+def inputs_of(source: Source, task: TaskSpec, files: TaskFiles, gate: str) -> dict[str, str]:
     """A hash for each thing that a run depends on, by the name that a person knows it by."""
     return {
         "spec": hash_of(_meaning(task)),
+        "gate": hash_of([gate, task.race if gate == "race" else None]),
         **_companions(files),
         **measure_files(source, task, files.texts),
     }

@@ -5,9 +5,11 @@ from math import ceil
 
 from kept.core.budget import rollouts_within
 from kept.core.plan import Plan
+from kept.core.ports import Gate
 from kept.core.schedule import Pooling, RoundRobin
 from kept.errors import SetupError
-from kept.gates.race import Race
+from kept.gates import Strict
+from kept.gates.race import PRESETS, Race
 from kept.proposers.measured import MEASURED
 from kept.proposers.merge import Merge
 
@@ -27,18 +29,21 @@ LAST_PART = 0.1
 """Share of a rollout budget that they may be at most."""
 
 
+def default_gate(plan: Plan) -> Gate:
+    """The race, where cases and rollouts are enough for one; else `strict`."""
+    try:
+        _fitted(PRESETS["balanced"], plan)
+    except SetupError:
+        return Strict()
+    return PRESETS["balanced"]
+
+
 def with_race(plan: Plan) -> Plan:
     """The plan, racing if its gate is the race; else as it was."""
     gate, schedule = plan.gate, plan.schedule
     if not isinstance(gate, Race) or not isinstance(schedule, RoundRobin):
         return plan
-    if len(plan.cases.holdout) < FEWEST:
-        there = len(plan.cases.holdout)
-        raise SetupError(
-            f"a race needs {FEWEST} deciding cases or more, and there are {there}",
-            hint="give more cases, or use the gate `strict`",
-        )
-    gate = _affordable(gate, plan)
+    gate = _fitted(gate, plan)
     own = (Merge(plan.locate), *MEASURED)
     for name in {proposer.name for proposer in plan.proposers} & {one.name for one in own}:
         raise SetupError(
@@ -77,8 +82,14 @@ def _limit(plan: Plan) -> int | None:
     return rollouts_within(plan.budget, plan.worst_usd)
 
 
-def _affordable(gate: Race, plan: Plan) -> Race:
+def _fitted(gate: Race, plan: Plan) -> Race:
     """The gate with an end that leaves most of a small budget to what comes before it."""
+    if len(plan.cases.holdout) < FEWEST:
+        there = len(plan.cases.holdout)
+        raise SetupError(
+            f"a race needs {FEWEST} deciding cases or more, and there are {there}",
+            hint="give more cases, or use the gate `strict`",
+        )
     limit = _limit(plan)
     if limit is None or _reserve(gate, plan) <= limit * END_PART:
         return gate

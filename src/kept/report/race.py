@@ -16,7 +16,10 @@ class Raced:
     near: int
     """Of them, those worth a race together with others."""
     raced: int
+    won: int
+    """Races that ended in a keep."""
     kept: int
+    """Keeps, those among them that were proven at once, without a race before."""
     risked: float
     """Chance of error that the races were allowed, in sum."""
     proofs: tuple[str, ...]
@@ -34,8 +37,9 @@ def raced(told: Summary) -> Raced | None:
         sum(row.code == "near miss" for row in screened),
         len(races),
         sum(row.kept for row in races),
+        sum(row.kept for row in told.steps),
         sum(row.numbers["alpha"] for row in races),
-        tuple(row.reason for row in told.steps if row.code in ("promoted", "not promoted")),
+        tuple(row.reason for row in told.steps if "alpha_promote" in row.numbers),
     )
 
 
@@ -50,13 +54,11 @@ def questions(told: Summary) -> Iterator[tuple[str, str, str]]:
         near = count(found.near, "near miss", "near misses")
         heard = f"{count(found.screened, 'proposal')}: {dropped} dropped, {near}"
         yield "worth paying for?", f"{cases.get('train', 0)} train", heard
-    heard = f"{count(found.raced, 'race')}: {found.kept} kept"
-    risked = f", {found.risked:.2g} of error risked in all" if found.raced else ""
-    yield (
-        "better on these cases, beyond noise?",
-        f"{cases.get('holdout', 0)} holdout",
-        heard + risked,
-    )
+    heard = "not asked apart"
+    if found.raced:
+        risked = f"{found.risked:.2g} of error risked in all"
+        heard = f"{count(found.raced, 'race')}: {found.won} kept, {risked}"
+    yield "better on these cases, beyond noise?", f"{cases.get('holdout', 0)} holdout", heard
     proofs = "; ".join(found.proofs) or _no_proof(told)
     yield "better for cases like these?", f"{cases.get('holdout', 0)} holdout, new draws", proofs
     if cases.get("test"):

@@ -237,7 +237,8 @@ class TaskSpec(Model):
     proposers: (
         Annotated[tuple[ProposerSpec, ...], Field(strict=False), AfterValidator(some)] | None
     ) = None
-    gate: Literal["strict", "race"] = "strict"
+    gate: Literal["strict", "race"] | None = None
+    """Unless it says, `race` where there are cases enough, and `strict` elsewhere."""
     race: Literal["fast", "balanced", "careful"] | None = None
     """How much a race spends on being sure; `balanced` if it does not say."""
     guards: GuardsSpec = GuardsSpec()
