@@ -26,6 +26,11 @@ def model() -> str | None:
     return os.environ.get("KEPT_MODEL") or None
 
 
+def variable(name: str) -> str | None:
+    """What the environment holds for a name that a spec or a provider gives; None for nothing."""
+    return os.environ.get(name) or None
+
+
 def program() -> str:
     """What to type for Kept: `kept` where the shell finds it, else the path it was called by."""
     # at use: it is slow to import, and few programs tell anybody what to type
