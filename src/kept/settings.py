@@ -26,6 +26,17 @@ def model() -> str | None:
     return os.environ.get("KEPT_MODEL") or None
 
 
+def cache_home() -> Path:
+    """Where what can be fetched again is kept: `KEPT_CACHE`, or Kept's part of the user's cache."""
+    named = os.environ.get("KEPT_CACHE")
+    if named:
+        return Path(named).expanduser()
+    user = os.environ.get("XDG_CACHE_HOME")
+    # the standard says that a relative one is to be ignored
+    base = Path(user) if user and Path(user).is_absolute() else Path("~/.cache").expanduser()
+    return base / "kept"
+
+
 def variable(name: str) -> str | None:
     """What the environment holds for a name that a spec or a provider gives; None for nothing."""
     return os.environ.get(name) or None

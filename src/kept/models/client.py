@@ -94,8 +94,6 @@ class HttpModel:
                 if kind == "harness" and self._habits.learn(trouble.failure.message):
                     tries -= 1
                     continue
-                if kind == "rate_limit":
-                    limiter.too_fast(trouble.after)
                 wait = _wait(tries, trouble.after)
                 if not trouble.again or tries >= self.config.tries or wait > MOST_PATIENCE:
                     return trouble.final(tries)
@@ -105,13 +103,17 @@ class HttpModel:
         body = self._body(request)
         headers = await self._headers()
         guessed = len(body) // 4 + 256
-        used: int | None = None
-        await limiter.begin(guessed)
+        began = await limiter.begin(guessed)
         try:
             heard = await self._hear(headers, body)
-            used = heard.taken.tokens_in + heard.taken.tokens_out
-        finally:
-            limiter.end(guessed, used)
+        except BaseException as error:
+            limiter.end()
+            if isinstance(error, Trouble):
+                error.hide(headers.values())
+                if error.failure.kind == "rate_limit":
+                    limiter.too_fast(began, error.after)
+            raise
+        limiter.end(guessed, heard.taken.tokens_in + heard.taken.tokens_out)
         limiter.went_well()
         return heard
 

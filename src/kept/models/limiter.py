@@ -54,8 +54,8 @@ class Limiter:
         self._requests = _stricter(self._requests, requests)
         self._tokens = _stricter(self._tokens, tokens)
 
-    async def begin(self, tokens: int) -> None:
-        """Wait until a call of about so many tokens may be made."""
+    async def begin(self, tokens: int) -> float:
+        """Wait until a call of about so many tokens may be made; when that is."""
         while self.in_flight >= self.window:
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -73,6 +73,7 @@ class Limiter:
         except BaseException:
             self.end()
             raise
+        return time.monotonic()
 
     async def _pace(self, tokens: int) -> None:
         wait = self._requests.wait(1) if self._requests else 0.0
@@ -96,15 +97,20 @@ class Limiter:
             self.window += 1 / self.window
             self._wake()
 
-    def too_fast(self, after: float | None) -> None:
-        """A 429: fewer at once, and nobody before it is time."""
+    def too_fast(self, began: float, after: float | None) -> None:
+        """A 429 to a call that began then, and has ended: fewer at once, nobody before it is time.
+
+        Those in flight together are refused together: the first of them halves the window, and the
+        others show how many the provider still serves.
+        """
         now = time.monotonic()
         if after:
             self._quiet_until = max(self._quiet_until, now + after)
-        # those in flight together are refused together, which is one reason to slow down, not many
-        if now - self._halved > 1.0 or self.window == START:
+        if began > self._halved:
             self._halved = now
-            self.window = max(1.0, min(self.window, self.in_flight) / 2)
+            self.window = max(1.0, min(self.window, self.in_flight + 1) / 2)
+        else:
+            self.window = max(1.0, min(self.window, self.in_flight))
 
     def _wake(self) -> None:
         free = self.window - self.in_flight

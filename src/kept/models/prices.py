@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from kept.models.config import ModelConfig, Price
-from kept.models.providers import PROVIDERS, is_ours
+from kept.models.providers import PROVIDERS, address, is_ours
 from kept.models.speech import Taken
 
 MILLION = 1_000_000
@@ -73,7 +73,7 @@ def rates_of(config: ModelConfig) -> Rates | None:
     listed = PROVIDERS[config.provider].prices
     if listed:
         return _listed(listed, config.model)
-    return FREE_OF_CHARGE if is_ours(config.base_url) else None
+    return FREE_OF_CHARGE if is_ours(address(config)) else None
 
 
 def declared(price: Price) -> Rates:

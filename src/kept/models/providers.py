@@ -124,9 +124,14 @@ def located(config: ModelConfig) -> ModelConfig:
     lack = missing(config)
     if lack is not None:
         raise SetupError(f"cannot ask `{config.name}`: {lack}")
+    return replace(config, base_url=address(config))
+
+
+def address(config: ModelConfig) -> str | None:
+    """Where a model is: as the config, the environment or the provider says; None for nowhere."""
     provider = PROVIDERS[config.provider]
     found = config.base_url or settings.variable(provider.url_variable or "") or provider.base_url
-    return replace(config, base_url=expand(found).rstrip("/") if found else None)
+    return expand(found).rstrip("/") if found else None
 
 
 def key_of(config: ModelConfig) -> str | None:

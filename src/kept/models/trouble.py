@@ -14,7 +14,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
@@ -23,6 +23,11 @@ from kept.core.rollout import Failure, FailureKind, Usage
 
 LONGEST = 600
 """Characters of a provider's message that are told."""
+
+SHORTEST = 8
+"""Characters of a secret: what is shorter stands in many a word."""
+
+MARK = "[secret]"
 
 _OVERFLOW = re.compile(
     r"context[ _-]?(length|window|size)|maximum context|prompt is too long|input is too long|"
@@ -51,6 +56,15 @@ class Trouble(Exception):
         self.again = again
         self.after = after
         """Seconds that the provider wants to be left alone."""
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Take out what was sent in confidence: a provider may quote it."""
+        message, detail = self.failure.message, self.failure.detail
+        for secret in secrets:
+            for form in (secret, secret.removeprefix("Bearer ")):
+                if len(form) >= SHORTEST:
+                    message, detail = message.replace(form, MARK), detail.replace(form, MARK)
+        self.failure = replace(self.failure, message=message, detail=detail)
 
     def final(self, tries: int) -> Failure:
         """The failure, when it was tried so often and is not tried again."""
@@ -131,7 +145,7 @@ def _told(raw: bytes) -> tuple[str, str]:
 
 def _plain(text: str) -> str:
     """A provider's words, short and without what looks like a key."""
-    return _KEY.sub("[secret]", text)[:LONGEST]
+    return _KEY.sub(MARK, text)[:LONGEST]
 
 
 def _after(headers: Mapping[str, str]) -> float | None:

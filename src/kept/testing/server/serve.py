@@ -1,6 +1,7 @@
 """The server itself: a thread of its own, so that any program may talk to it."""
 
 import asyncio
+import ssl
 import threading
 from typing import Any, Self
 
@@ -35,6 +36,7 @@ class ModelServer:
         faults: Faults = (),
         latency: float = 0.0,
         port: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.latency = latency
         """Seconds before anything is answered."""
@@ -43,6 +45,7 @@ class ModelServer:
         self.most_at_once = 0
         """Requests that were under way at the same time, at most."""
         self.port = port
+        self._tls = tls
         self._script = Script(replies, faults)
         self._at_once = 0
         self._loop = asyncio.new_event_loop()
@@ -53,7 +56,7 @@ class ModelServer:
     @property
     def url(self) -> str:
         """Where it is, without the version: what Anthropic's clients are told."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self.port}"
 
     @property
     def v1(self) -> str:
@@ -93,7 +96,7 @@ class ModelServer:
             app, access_log=None, shutdown_timeout=0.05, handler_cancellation=True
         )
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", self.port, backlog=1024)
+        site = web.TCPSite(runner, "127.0.0.1", self.port, backlog=1024, ssl_context=self._tls)
         await site.start()
         self.port = runner.addresses[0][1]
         self._ready.set()
