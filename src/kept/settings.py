@@ -42,6 +42,19 @@ def variable(name: str) -> str | None:
     return os.environ.get(name) or None
 
 
+def proxy_for(url: str) -> str | None:
+    """The proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name for an address, if they do."""
+    # at use: it is slow to import, and few programs talk to anybody
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    where = urlsplit(url)
+    proxies = getproxies()
+    if proxy_bypass(where.netloc):
+        return None
+    return proxies.get(where.scheme)
+
+
 def program() -> str:
     """What to type for Kept: `kept` where the shell finds it, else the path it was called by."""
     # at use: it is slow to import, and few programs tell anybody what to type

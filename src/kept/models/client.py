@@ -18,7 +18,7 @@ from kept.core.model import ModelReply, ModelRequest
 from kept.core.rollout import Failure, Usage
 from kept.errors import SetupError
 from kept.models.chat import Chat
-from kept.models.config import ModelConfig, with_defaults
+from kept.models.config import SHAPES, ModelConfig
 from kept.models.entra import Entra
 from kept.models.http import Endpoint, events, post
 from kept.models.limiter import Limiter, limiter_of
@@ -28,7 +28,7 @@ from kept.models.providers import PROVIDERS, key_of, located
 from kept.models.speech import Habits, Heard, Speech
 from kept.models.structured import instructed
 from kept.models.trouble import Trouble, passing, refused
-from kept.settings import variable
+from kept.settings import proxy_for, variable
 
 FIRST_WAIT = 0.5
 """Seconds before the second try; doubles with each further one, up to the longest."""
@@ -56,6 +56,8 @@ class HttpModel:
         # servers that only speak like OpenAI mostly know the older name
         self._habits = Habits(old_limit=not provider.prices)
         self._entra = entra or Entra()
+        self._defaults: dict[str, Any] = {name: getattr(config, name) for name in SHAPES}
+        self._defaults["max_tokens"] = config.max_tokens or MOST_TOKENS.get(config.provider)
         self._endpoint = Endpoint(
             config.name,
             _url(config),
@@ -63,6 +65,7 @@ class HttpModel:
             config.api_key or provider.key_variable or "its `api_key`",
             config.timeout,
             config.stall,
+            proxy_for(_url(config)),
         )
 
     def worst_usd(self, request: ModelRequest) -> float | None:
@@ -132,10 +135,12 @@ class HttpModel:
         return heard
 
     def _filled(self, request: ModelRequest) -> ModelRequest:
-        filled = replace(request, **with_defaults(self.config, _given(request)))  # pyright: ignore[reportArgumentType] # fields of the same name and type
-        if filled.max_tokens is None:
-            filled = replace(filled, max_tokens=MOST_TOKENS.get(self.config.provider))
-        return filled
+        open_ones = {
+            name: value
+            for name, value in self._defaults.items()
+            if value is not None and getattr(request, name) is None
+        }
+        return replace(request, **open_ones) if open_ones else request
 
     def _body(self, request: ModelRequest) -> bytes:
         if request.schema and not self._habits.schema:
@@ -172,13 +177,6 @@ class HttpModel:
 def make(config: ModelConfig) -> HttpModel:
     """A model of a config; a `SetupError` where it lacks a key or an address."""
     return HttpModel(located(config))
-
-
-def _given(request: ModelRequest) -> dict[str, object]:
-    return {
-        name: getattr(request, name)
-        for name in ("temperature", "top_p", "max_tokens", "seed", "effort")
-    }
 
 
 def _told(whole: dict[str, Any]) -> str:

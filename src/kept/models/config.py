@@ -1,7 +1,6 @@
 """Which model is meant, where it is, and how it is asked."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +9,9 @@ from kept.core.model import Effort
 
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """A variable of the environment inside a text, as `${NAME}`."""
+
+SHAPES = ("temperature", "top_p", "max_tokens", "seed", "effort")
+"""What shapes a reply, and a config may say for requests that do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +70,3 @@ def expand(text: str) -> str:
 def unset(text: str) -> list[str]:
     """The variables that a text needs and the environment has not."""
     return [name for name in REFERENCE.findall(text) if settings.variable(name) is None]
-
-
-def with_defaults(config: ModelConfig, given: Mapping[str, object]) -> dict[str, object]:
-    """What a request leaves open, from the config."""
-    ours = {
-        name: getattr(config, name)
-        for name in ("temperature", "top_p", "max_tokens", "seed", "effort")
-    }
-    return {name: value for name, value in ours.items() if given.get(name) is None}

@@ -36,6 +36,7 @@ class Endpoint:
     """The name of where the key comes from, for messages."""
     timeout: float
     stall: float
+    proxy: str | None = None
 
 
 async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
@@ -92,6 +93,7 @@ class _Exchange:
                 data=self._body,
                 headers=self._headers,
                 timeout=timeout,
+                proxy=endpoint.proxy,
                 allow_redirects=False,
             )
             if response.status != 200:
@@ -171,8 +173,9 @@ async def _live() -> _Life:
     from aiohttp import ClientSession, TCPConnector
 
     loop = asyncio.get_running_loop()
-    # how many calls there are at once is for the limiter to say
-    session = ClientSession(connector=TCPConnector(limit=0), trust_env=True)
+    # how many calls there are at once is for the limiter to say; `trust_env` would look for
+    # proxies, and for passwords in ~/.netrc, in a thread for every call
+    session = ClientSession(connector=TCPConnector(limit=0))
     try:
         yield session
     finally:

@@ -17,8 +17,10 @@ from kept.spec.source import Source
 
 def configs(models: ModelsSpec, folder: Path) -> dict[Role, ModelConfig]:
     """The config of each role that has a model; a `SetupError` where KEPT_MODEL names none."""
-    specs = {role: cast("ModelSpec | None", getattr(models, role)) for role in ROLES}
-    found = {role: spec.config(folder) for role, spec in specs.items() if spec is not None}
+    specs: dict[Role, ModelSpec | None] = {role: getattr(models, role) for role in ROLES}
+    found: dict[Role, ModelConfig] = {
+        role: spec.config(folder) for role, spec in specs.items() if spec is not None
+    }
     named = settings.model()
     if models.optimizer is None and named is not None:
         found["optimizer"] = replace(config_of(named), folder=folder)
