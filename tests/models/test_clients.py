@@ -15,7 +15,7 @@ from kept.models.client import HttpModel, _url
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.testing import ModelSuite
-from kept.testing.server import Fault, ModelServer
+from kept.testing.server import Fault, ModelServer, Seen
 from tests.models.worlds import ASK, CLIENTS, KEY, client, config, model
 
 LOOK = ToolOffer("look", "looks something up", {"type": "object", "properties": {"q": {}}})
@@ -150,6 +150,16 @@ def test_a_server_that_knows_the_older_name_of_the_limit_is_told_by_that():
     with ModelServer(["y"], faults=[Fault("status", 400, message)]) as server:
         assert isinstance(complete(model("openai", server)), ModelReply)
         assert server.log[1].body["max_tokens"] == 50
+
+
+def test_a_server_that_knows_no_name_of_the_limit_is_not_asked_for_ever():
+    def unknown(seen: Seen) -> Fault:
+        name = "max_tokens" if "max_tokens" in seen.body else "max_completion_tokens"
+        return Fault("status", 400, f"Unknown parameter: {name}")
+
+    with ModelServer(unknown) as server:
+        assert isinstance(complete(model("openai", server)), Failure)
+        assert len(server.log) == 2
 
 
 def test_a_long_beginning_is_marked_for_the_cache_of_anthropic():

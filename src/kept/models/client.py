@@ -114,7 +114,9 @@ class HttpModel:
             if isinstance(error, Trouble):
                 error.hide(headers.values())
                 if error.failure.kind == "rate_limit":
-                    limiter.too_fast(began, error.after)
+                    # who wants too much patience is given up, and nobody else waits for that
+                    patient = error.after is not None and error.after <= MOST_PATIENCE
+                    limiter.too_fast(began, error.after if patient else None)
             raise
         limiter.end(guessed, heard.taken.tokens_in + heard.taken.tokens_out)
         limiter.went_well()

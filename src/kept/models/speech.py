@@ -40,6 +40,8 @@ class Habits:
     """Whether it can be held to a JSON schema."""
     old_limit: bool = False
     """Whether the longest reply is called `max_tokens`, and not `max_completion_tokens`."""
+    switched: bool = False
+    """Whether that was learnt."""
 
     def learn(self, message: str) -> bool:
         """Whether an error says that something is not known, and may be done without."""
@@ -47,13 +49,12 @@ class Habits:
         if self.schema and any(word in text for word in _SCHEMA_WORDS):
             self.schema = False
             return True
-        if "max_completion_tokens" in text or "max_tokens" in text:
-            if _unknown(text, "max_completion_tokens") and not self.old_limit:
-                self.old_limit = True
-                return True
-            if _unknown(text, "max_tokens") and self.old_limit:
-                self.old_limit = False
-                return True
+        used = "max_tokens" if self.old_limit else "max_completion_tokens"
+        if not self.switched and _unknown(text, used):
+            # once: a server that knows neither name would be asked for ever
+            self.switched = True
+            self.old_limit = not self.old_limit
+            return True
         return False
 
 

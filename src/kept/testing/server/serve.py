@@ -25,6 +25,9 @@ _ENDS: tuple[tuple[str, Wire], ...] = (
 MOST_BYTES = 64 << 20
 """Of a request."""
 
+TURN = 0.01
+"""Seconds in which the event loop does what is due: sockets are closed in the turn after next."""
+
 
 class ModelServer:
     """A provider of models on loopback, between `with ModelServer(...) as server:` and its end."""
@@ -101,7 +104,11 @@ class ModelServer:
         self.port = runner.addresses[0][1]
         self._ready.set()
         await self._stop.wait()
+        # whoever is at the door is let in before all are sent away, or would be left standing there
+        await site.stop()
+        await asyncio.sleep(TURN)
         await runner.cleanup()
+        await asyncio.sleep(TURN)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/")
