@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from kept.core.model import Message, ModelRequest
 from kept.core.ports import Model, Scope
 from kept.core.proposal import Proposal, ProposerReply
 from kept.core.rollout import Failure
+from kept.errors import RunError
 from kept.models.asking import ask
 from kept.models.cache import CachedModel, CallCache
 from kept.testing.server import Fault, ModelServer, Seen
@@ -23,8 +25,10 @@ def quoting(seen: Seen) -> Fault:
 
 
 def parrot(seen: Seen) -> str | Fault:
-    """Half the time, an error that quotes the key."""
-    return quoting(seen) if seen.number % 2 else f"line {seen.number}"
+    """Half the time an error, and in the end one that stays; all of them quote the key."""
+    if seen.number >= 12:
+        return quoting(seen)
+    return replace(quoting(seen), status=500) if seen.number % 2 else f"line {seen.number}"
 
 
 async def half(candidate: kept.Candidate) -> float:
@@ -51,19 +55,21 @@ def test_a_planted_key_is_in_no_file_of_a_run(
     caplog.set_level(logging.DEBUG)
     with ModelServer(parrot) as server:
         cache = CallCache(tmp_path / "calls.db")
-        made = CachedModel(client(which, server), cache)
-        result = kept.optimize(
-            "a",
-            half,
-            proposers=[Asker(made)],
-            home=tmp_path / "home",
-            budget=kept.Budget(max_iterations=8),
-            width=2,
-        )
+        made = CachedModel(client(which, server, tries=1), cache)
+        with pytest.raises(RunError) as raised:
+            kept.optimize(
+                "a",
+                half,
+                proposers=[Asker(made)],
+                home=tmp_path / "home",
+                budget=kept.Budget(max_iterations=40),
+                width=1,
+            )
         cache.close()
         assert any(KEY in value for value in server.log[0].headers.values()), "it was sent"
-        assert len(server.log) >= 8
-    assert result.run
+        assert len(server.log) == 13
+    assert "[secret]" in str(raised.value)
+    assert KEY not in str(raised.value)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 5
     assert [path for path in files if KEY.encode() in path.read_bytes()] == []

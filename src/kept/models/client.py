@@ -62,7 +62,7 @@ class HttpModel:
             config.name,
             _url(config),
             {"content-type": "application/json"},
-            config.api_key or provider.key_variable or "its `api_key`",
+            (config.api_key or "").strip("${}") or provider.key_variable or "its `api_key`",
             config.timeout,
             config.stall,
             proxy_for(_url(config)),

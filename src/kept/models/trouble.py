@@ -79,9 +79,9 @@ def passing(
     return Trouble(Failure(kind, "infrastructure", message, detail), again=True, after=after)
 
 
-def lasting(message: str, hint: str = "", kind: FailureKind = "harness") -> Trouble:
+def lasting(message: str, mend: str = "", kind: FailureKind = "harness") -> Trouble:
     """Something that stays wrong until a person mends it."""
-    text = f"{message}\n\nhint: {hint}" if hint else message
+    text = f"{message}; {mend}" if mend else message
     return Trouble(Failure(kind, "infrastructure", text), again=False)
 
 
