@@ -224,6 +224,13 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch):
     assert server.log[0].headers["host"] == "model.invalid"
 
 
+def test_an_address_that_needs_no_proxy_is_called_directly(monkeypatch: pytest.MonkeyPatch):
+    with ModelServer(["directly"]) as server:
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        assert isinstance(complete(model("openai", server, tries=1)), ModelReply)
+
+
 def test_a_model_is_had_by_its_name(monkeypatch: pytest.MonkeyPatch):
     with ModelServer(["y"]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.v1)

@@ -71,6 +71,10 @@ def compiled(folder: Path, models: str, base: str = TASK) -> Compiled:
             "models.target: `api_version` goes with `provider: azure_openai`",
         ),
         (
+            "{target: {provider: anthropic, model: x, seed: 1}}",
+            "models.target: Anthropic takes no `seed`",
+        ),
+        (
             "{target: {provider: openai, model: x, price: {input: 1}}}",
             "models.target.price.output: missing",
         ),

@@ -49,12 +49,8 @@ class Till:
         if worst_usd == 0:
             return True
         if self._dearest is None and (worst_usd is None or self._unknown):
-            # nothing is known of what is under way, or of what is to begin
-            return (
-                room > self._aside
-                and not self._unknown
-                and (worst_usd is None) == (not self._known)
-            )
+            # nothing is known of what is under way, or of what is to begin: it goes alone
+            return room > 0 and not self._known + self._unknown
         each = self._dearest or 0.0
         needed = self._aside + self._unknown * each + (each if worst_usd is None else worst_usd)
         return room > 0 and room + HAIR >= needed

@@ -71,10 +71,12 @@ class ModelSpec(Model):
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """A version is Azure's."""
-        version, provider = said.get("api_version"), said.get("provider", "azure_openai")
-        if version is not None and provider != "azure_openai":
+        """What a provider has no use for."""
+        provider = said.get("provider")
+        if said.get("api_version") is not None and provider not in (None, "azure_openai"):
             yield "`api_version` goes with `provider: azure_openai`"
+        if said.get("seed") is not None and provider == "anthropic":
+            yield "Anthropic takes no `seed`"
 
     def config(self, folder: Path) -> ModelConfig:
         """The same for those who call it; paths begin in a folder."""
