@@ -74,6 +74,7 @@ TABLE = (
     row("cut", Fault("cut"), ("network", OURS, TRIES), "connection"),
     row("a page", Fault("wrong_type"), ("server", OURS, TRIES), "text/html"),
     row("nothing", Fault("empty"), ("server", OURS, TRIES), "nothing"),
+    row("gives up", Fault("gives_up"), ("server", OURS, TRIES), "gave up in the middle"),
     row("huge", Fault("huge", size=70_000), ("limit", OURS, 1), "more than"),
 )
 

@@ -78,6 +78,15 @@ def test_a_reply_is_priced_and_never_above_its_worst_case(provider: str):
     assert reply.usage.usd <= worst < 0.001
 
 
+def test_a_reply_of_a_server_that_counts_nothing_costs_the_most_that_it_can():
+    with ModelServer([ModelReply("yes", Usage(calls=1))]) as server:
+        made = model("openai_compatible", server, price=Price(input=1, output=10))
+        reply = asyncio.run(made.complete(ASK))
+    assert isinstance(reply, ModelReply)
+    assert reply.usage.usd == made.worst_usd(ASK)
+    assert reply.usage.usd > 0.0005
+
+
 def test_a_picture_counts_in_the_worst_case_whatever_its_size():
     made = HttpModel(ModelConfig(provider="openai", model="m", price=Price(input=1, output=1)))
     plain = made.worst_usd(ModelRequest((Message("user", "x"),)))

@@ -8,6 +8,7 @@ makes sense and says so (`Failure.tried`), so that the engine, which tries rollo
 import asyncio
 import random
 import time
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -89,7 +90,7 @@ class HttpModel:
         while True:
             tries += 1
             try:
-                return self._priced(await self._once(filled, limiter))
+                return self._priced(await self._once(filled, limiter), filled)
             except SetupError as error:
                 return Failure("harness", "infrastructure", str(error), tried=True)
             except Trouble as trouble:
@@ -124,7 +125,8 @@ class HttpModel:
 
     async def _hear(self, headers: dict[str, str], body: bytes) -> Heard:
         if self.config.stream:
-            whole = await self._speech.gather(events(self._endpoint, headers, body))
+            async with aclosing(events(self._endpoint, headers, body)) as told:
+                whole = await self._speech.gather(told)
         else:
             whole = await post(self._endpoint, headers, body)
         if whole is None:
@@ -164,9 +166,12 @@ class HttpModel:
             key = await self._entra.token(self._endpoint.url, time.time())
         return {"authorization": f"Bearer {key}"} if key else {}
 
-    def _priced(self, heard: Heard) -> ModelReply | Failure:
+    def _priced(self, heard: Heard, request: ModelRequest) -> ModelReply | Failure:
         taken = heard.taken
         usd = self.rates.usd(taken) if self.rates else 0.0
+        if self.rates and not taken.tokens_in + taken.tokens_out:
+            # a server that counts nothing: nobody knows more than the most that it can have been
+            usd = self.worst_usd(request) or 0.0
         usage = Usage(1, taken.tokens_in, taken.tokens_out, taken.cached, usd)
         if heard.refusal:
             return refused(f"`{self.name}` refused", heard.refusal, usage)

@@ -5,7 +5,7 @@ names are trusted. Redirects are not followed: a key goes nowhere but where it w
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -51,7 +51,7 @@ async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> d
 
 async def events(
     endpoint: Endpoint, headers: Mapping[str, str], body: bytes
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any]]:
     """The JSON of each event that answers; raises `Trouble`, also when nothing comes for long."""
     async with _Exchange(endpoint, headers, body, endpoint.stall) as response:
         left, count = b"", 0

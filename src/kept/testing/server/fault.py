@@ -10,6 +10,7 @@ FaultKind = Literal[
     "stall",  # the beginning of the reply, then nothing for `seconds`
     "cut",  # half the reply, then the connection is gone
     "truncated",  # half the reply, as if that were all
+    "gives_up",  # half the stream, then an error, since it is too late for a status
     "wrong_type",  # a page for people
     "empty",  # a reply in good order that holds nothing
     "huge",  # `size` bytes

@@ -56,7 +56,15 @@ class Speaker:
             if self.seen.streamed:
                 return await self._send(wire.empty_stream(self.seen))
             return self._json(json.dumps(wire.empty(self.seen)).encode())
+        if fault.kind == "gives_up":
+            return await self._send(self._given_up(fault, self._parts(reply)))
         return await self._broken(fault, self._parts(reply))
+
+    def _given_up(self, fault: Fault, parts: list[bytes]) -> list[bytes]:
+        told = json.dumps(_WIRES[self.seen.wire].error(fault.message, 500, fault.code)).encode()
+        if not self.seen.streamed:
+            return [told]
+        return [*parts[: len(parts) // 2], b"event: error\ndata: " + told + b"\n\n"]
 
     async def _broken(self, fault: Fault, parts: list[bytes]) -> web.StreamResponse:
         whole = b"".join(parts)
