@@ -30,6 +30,8 @@ class Order:
     """Where runs are kept; empty is nowhere, for the arms that can do without."""
     proposals: int = 1
     """Proposals an iteration, for a peer that takes several."""
+    url: str = ""
+    """Where a server of models is, for those who call one."""
     reflects: bool = False
     """Whether a peer's proposer is a model that gets a prompt; else it is a plain function."""
 

@@ -46,7 +46,8 @@ def test_the_version_is_told():
 UNUSED = (
     *("kept.sandbox", "kept.workspace", "kept.spec", "kept.locate", "kept.report", "kept.cli"),
     *("kept.core.text", "kept.core.copying", "kept.gates.race", "kept.recipes.racing"),
-    *("pydantic", "ruamel", "click", "rich", "optuna", "numpy", "aiohttp"),
+    *("kept.models", "aiohttp", "genai_prices", "jsonschema_rs", "json_repair"),
+    *("pydantic", "ruamel", "click", "rich", "optuna", "numpy"),
 )
 """What only tasks with commands, cases, races or a terminal need."""
 

@@ -26,6 +26,35 @@ def model() -> str | None:
     return os.environ.get("KEPT_MODEL") or None
 
 
+def cache_home() -> Path:
+    """Where what can be fetched again is kept: `KEPT_CACHE`, or Kept's part of the user's cache."""
+    named = os.environ.get("KEPT_CACHE")
+    if named:
+        return Path(named).expanduser()
+    user = os.environ.get("XDG_CACHE_HOME")
+    # the standard says that a relative one is to be ignored
+    base = Path(user) if user and Path(user).is_absolute() else Path("~/.cache").expanduser()
+    return base / "kept"
+
+
+def variable(name: str) -> str | None:
+    """What the environment holds for a name that a spec or a provider gives; None for nothing."""
+    return os.environ.get(name) or None
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name for an address, if they do."""
+    # at use: it is slow to import, and few programs talk to anybody
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    where = urlsplit(url)
+    proxies = getproxies()
+    if proxy_bypass(where.netloc):
+        return None
+    return proxies.get(where.scheme)
+
+
 def program() -> str:
     """What to type for Kept: `kept` where the shell finds it, else the path it was called by."""
     # at use: it is slow to import, and few programs tell anybody what to type

@@ -39,6 +39,15 @@ def test_the_start_bench_finds_no_use_of_the_network(tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_the_models_bench_measures_every_arm(tmp_path: Path):
+    shown = run_bench("bench.models", "--quick", "--no-openai", "--out", str(tmp_path))
+    for arm in ("kept", "kept, streamed", "kept, messages of Anthropic", "bare aiohttp"):
+        assert f"| {arm} " in shown
+    found = json.loads((tmp_path / "models.json").read_text(encoding="utf-8"))
+    assert found["readings"]["16 in flight"]["kept"][0]["rollouts"] > 16
+
+
+@pytest.mark.slow
 @pytest.mark.sandbox
 def test_the_walls_bench_runs_a_command_in_every_way(tmp_path: Path):
     shown = run_bench("bench.walls", "--repeats", "1", "--out", str(tmp_path))

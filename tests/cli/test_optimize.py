@@ -115,6 +115,14 @@ def test_workers_is_a_value_of_the_spec_too(here: Path):
     assert Run(folder).state.fact("workers") == "3"
 
 
+def test_max_usd_is_a_value_of_the_spec_too_and_is_kept_to(here: Path):
+    write_task(here)
+    price = ("--set", "budget.usd_per_rollout=0.1")
+    told = kept("optimize", "task.yaml", "--max-usd", "0.25", *price, "--json").json
+    assert told["stopped"]["kind"] == "usd"
+    assert told["spend"]["usd"] <= 0.25
+
+
 @pytest.mark.parametrize(("flags", "code"), [([], 0), (["--fail-if-no-gain"], 1)])
 def test_no_gain_is_an_error_only_when_asked_for(here: Path, flags: list[str], code: int):
     write_task(here, texts={"worse": "nothing\n"})

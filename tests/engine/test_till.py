@@ -1,15 +1,20 @@
 """The money of proposers' calls is bounded like that of rollouts."""
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import kept
 from kept.core.budget import Spend
 from kept.core.model import ModelReply
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Usage
-from kept.engine.purse import Purse
+from kept.engine.purse import OutOfBudget, Purse
+from kept.engine.till import Till
 from tests.engine.worlds import make_plan
 
 
@@ -89,3 +94,55 @@ def test_what_a_step_used_is_paid_although_it_was_closed_before_its_reply():
     assert purse.money_left() == 8.5
     assert purse.close(3, 0).usd == 0.5
     assert purse.money_left() == 8.5
+
+
+def till_with(limit: float) -> Till:
+    plan, _, _ = make_plan(width=1)
+    limited = replace(plan, budget=kept.Budget(max_usd=limit))
+    return Till(Purse(limited, Spend(), lambda: 0.0))
+
+
+async def waits(call: Coroutine[Any, Any, None]) -> bool:
+    """Whether a call does not begin by itself."""
+    try:
+        await asyncio.wait_for(call, 0.01)
+    except TimeoutError:
+        return True
+    return False
+
+
+def test_calls_with_a_worst_case_begin_as_long_as_all_of_them_fit():
+    async def story() -> None:
+        till = till_with(1.0)
+        assert not any([await waits(till.begin(0.25)) for _ in range(4)])
+        assert await waits(till.begin(0.25))
+        till.end(0.25, Usage(calls=1, usd=0.01))
+        assert not await waits(till.begin(0.25))
+
+    asyncio.run(story())
+
+
+def test_a_call_of_which_nobody_knows_the_cost_goes_alone_until_one_is_known():
+    async def story() -> None:
+        till = till_with(1.0)
+        assert not await waits(till.begin(None))
+        assert await waits(till.begin(None))
+        assert await waits(till.begin(0.1))
+        till.end(None, Usage(calls=1, usd=0.4))
+        assert not await waits(till.begin(None))
+        assert not await waits(till.begin(None))
+        assert await waits(till.begin(0.3))
+        assert not await waits(till.begin(0.2))
+
+    asyncio.run(story())
+
+
+def test_a_call_that_costs_nothing_needs_no_money():
+    async def story() -> None:
+        till = till_with(0.0)
+        assert not await waits(till.begin(0.0))
+        till.end(0.0, Usage(calls=1))
+        with pytest.raises(OutOfBudget, match=r"up to \$0.1000 does not fit"):
+            await till.begin(0.1)
+
+    asyncio.run(story())

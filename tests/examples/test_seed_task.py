@@ -88,8 +88,8 @@ def test_direct_edit_without_a_model_is_told_with_what_to_do(
     monkeypatch.setenv("KEPT_MODEL", "some/model")
     with pytest.raises(SpecError, match=r"`direct_edit` by `some/model`.*hint: give `proposers`"):
         compile_task(task)
-    with pytest.raises(SpecError, match="`direct_edit` by `other`"):
-        compile_task(task, ["models.optimizer=other"])
+    with pytest.raises(SpecError, match="`direct_edit` by `openai/other`"):
+        compile_task(task, ["models.optimizer=openai/other"])
 
 
 @pytest.mark.slow

@@ -63,6 +63,9 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "runner", _command(told["runner"])
     yield "scorer", _command(told["scorer"])
     yield "sandbox", "; ".join(_sandbox(told["sandbox"], told["runner"]["env"]))
+    for n, (role, facts) in enumerate(told["models"].items()):
+        replies = ", replies kept for other runs" if facts["cache"] else ""
+        yield "" if n else "models", f"{role}: {facts['model']}{replies}"
     yield "proposers", ", ".join(told["proposers"])
     for name, labels in told["variants"].items():
         yield "", f"{name}: {_variants(labels)}"

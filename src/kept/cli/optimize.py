@@ -5,7 +5,14 @@ from pathlib import Path
 import click
 
 from kept.cli.command import Command
-from kept.cli.options import gain_option, json_option, quiet_option, set_option, workers_option
+from kept.cli.options import (
+    gain_option,
+    json_option,
+    money_option,
+    quiet_option,
+    set_option,
+    workers_option,
+)
 
 
 @click.command(
@@ -18,6 +25,7 @@ from kept.cli.options import gain_option, json_option, quiet_option, set_option,
 @click.argument("spec", type=click.Path(path_type=Path))
 @set_option
 @workers_option
+@money_option
 @json_option
 @gain_option
 @quiet_option
@@ -25,6 +33,7 @@ def optimize(
     spec: Path,
     settings: tuple[str, ...],
     workers: int | None,
+    max_usd: float | None,
     as_json: bool,
     fail_if_no_gain: bool,
     quiet: bool,
@@ -34,13 +43,14 @@ def optimize(
     Proposes changes, runs and scores each, and keeps a change only when the gate says that it is
     better. The files that SPEC names are not touched: the best ones are in the run's own folder.
     """
-    return _optimize(spec, settings, workers, as_json, fail_if_no_gain, quiet)
+    return _optimize(spec, _limited(settings, workers, max_usd), as_json, fail_if_no_gain, quiet)
 
 
 @click.command(cls=Command, examples=("kept loop task.yaml", "kept loop task.yaml --workers 4"))
 @click.argument("task", type=click.Path(path_type=Path))
 @set_option
 @workers_option
+@money_option
 @json_option
 @gain_option
 @quiet_option
@@ -48,6 +58,7 @@ def loop(
     task: Path,
     settings: tuple[str, ...],
     workers: int | None,
+    max_usd: float | None,
     as_json: bool,
     fail_if_no_gain: bool,
     quiet: bool,
@@ -56,13 +67,19 @@ def loop(
 
     The same as `kept optimize TASK`.
     """
-    return _optimize(task, settings, workers, as_json, fail_if_no_gain, quiet)
+    return _optimize(task, _limited(settings, workers, max_usd), as_json, fail_if_no_gain, quiet)
+
+
+def _limited(
+    settings: tuple[str, ...], workers: int | None, max_usd: float | None
+) -> tuple[str, ...]:
+    settings += (f"workers={workers}",) if workers else ()
+    return settings + (() if max_usd is None else (f"budget.max_usd={max_usd}",))
 
 
 def _optimize(
     spec: Path,
     settings: tuple[str, ...],
-    workers: int | None,
     as_json: bool,
     fail_if_no_gain: bool,
     quiet: bool,
@@ -72,7 +89,6 @@ def _optimize(
     from kept.registry import find_spec
     from kept.store.home import Home
 
-    settings += (f"workers={workers}",) if workers else ()
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     plan = compiled(spec, settings)
     return start_run(plan, Home.find(find_spec(spec).parent), how)

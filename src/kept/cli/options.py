@@ -55,6 +55,16 @@ def workers_option(function: F) -> F:
     )(function)
 
 
+def money_option(function: F) -> F:
+    """`--max-usd`: how much it may cost."""
+    return click.option(
+        "--max-usd",
+        type=click.FloatRange(min=0),
+        metavar="USD",
+        help="Stop before this is spent; by default what the spec says.",
+    )(function)
+
+
 def step_option(function: F) -> F:
     """`--step`: one step of the run."""
     return click.option(

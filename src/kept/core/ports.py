@@ -40,9 +40,18 @@ class Scope(Protocol):
     """
 
     async def call(
-        self, request: object, reply: type[R], do: Callable[[], Awaitable[R | Failure]]
+        self,
+        request: object,
+        reply: type[R],
+        do: Callable[[], Awaitable[R | Failure]],
+        worst_usd: float | None = None,
     ) -> R | Failure:
-        """The reply to this request: the journalled one, or a new one, journalled on arrival."""
+        """The reply to this request: the journalled one, or a new one, journalled on arrival.
+
+        Where money is limited, a new one is asked for only when the most it can cost is left; where
+        nobody can tell that, the dearest one so far stands for it. What a failure used is counted
+        here, and no longer with the failure.
+        """
         ...
 
     def branch(self, name: str) -> "Scope":

@@ -74,11 +74,13 @@ class Failure:
     detail: str = ""
     usage: Usage = FREE
     """What was used up before it failed."""
+    tried: bool = False
+    """Whether whoever was nearest has tried again already, as often as makes sense."""
 
     @property
     def retryable(self) -> bool:
         """Whether another try may end differently: an outage passes, a broken harness does not."""
-        return self.blame == "infrastructure" and self.kind != "harness"
+        return self.blame == "infrastructure" and self.kind != "harness" and not self.tried
 
 
 _NO_METRICS: Mapping[str, float] = {}

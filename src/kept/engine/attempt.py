@@ -9,6 +9,7 @@ from kept.core.score import Outcome, Score, usable
 from kept.engine.known import Known
 from kept.engine.purse import OutOfBudget, Purse
 from kept.engine.scope import JournalScope
+from kept.engine.till import Till
 from kept.engine.work import Work
 
 BACKOFF = 0.5
@@ -31,6 +32,9 @@ class Attempts:
         self._purse = purse
         self._clock = clock
         self._last: Candidate | None = None
+        self._by_call = purse.by_call
+        self.till = Till(purse)
+        """Where the money for calls comes from: also for those of proposers."""
         self.closed = False
         """Whether nothing is tried again."""
 
@@ -69,7 +73,8 @@ class Attempts:
         if candidate is None or candidate.id != id_:
             candidate = self._last = self._known.candidate(id_)
         case = self._cases[case_id]
-        work.scope = scope = JournalScope(self._journal, job)
+        pays = self.till.within(job) if self._by_call else None
+        work.scope = scope = JournalScope(self._journal, job, pays)
         rollout = work.rollout
         if rollout is None:
             rollout = await self._runner.run(job, candidate, case, scope)

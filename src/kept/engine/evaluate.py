@@ -55,7 +55,7 @@ class Evaluator:
         self._journal = journal
         self._known = known
         self._purse = purse
-        self._attempts = Attempts(plan, journal, known, purse, clock)
+        self.attempts = Attempts(plan, journal, known, purse, clock)
         self._queue = Queue()
         self._works: dict[Job, Work] = {}
         self._done: list[Work] = []
@@ -106,8 +106,7 @@ class Evaluator:
         order = Order(len(wanted), step, candidates)
         new: list[Work] = []
         for job, pair in wanted.items():
-            work = self._works.get(job)
-            if work is not None:
+            if (work := self._works.get(job)) is not None:
                 work.orders.append(order)
             else:
                 work = self._works[job] = Work(job, pair, step, order)
@@ -133,7 +132,7 @@ class Evaluator:
 
     def pause(self) -> None:
         """Start nothing more; what is in flight goes on."""
-        self._closed = self._attempts.closed = True
+        self._closed = self.attempts.closed = True
 
     async def drain(self, seconds: float) -> None:
         """Wait a bounded time for what is in flight; workers end when paused."""
@@ -208,9 +207,9 @@ class Evaluator:
                 work.yielded = False
                 asyncio.get_running_loop().call_soon(work.let_others)
             try:
-                outcome = await self._attempts.once(work)
+                outcome = await self.attempts.once(work)
                 if outcome.failure is not None and outcome.failure.retryable:
-                    outcome = await self._attempts.again(work, outcome)
+                    outcome = await self.attempts.again(work, outcome)
                 if self._finish(work, outcome):
                     # a runner that never waits would keep everyone else, and Ctrl-C, from theirs
                     await asyncio.sleep(0)
@@ -317,6 +316,8 @@ class Evaluator:
         self._put_away(work)
         meters = self._purse.meters
         (meters[step] if step in meters else self._purse.meter(step)).add(outcome)
+        if work.called:
+            self._purse.done(job)
         self.listener(step, job, outcome)
         # what is settled will not be run again; what an outage left open may be, up to the miss
         if work.called and answered(outcome):
@@ -327,6 +328,8 @@ class Evaluator:
                 order.future.set_result(None)
 
     def _fail(self, work: Work, error: Exception) -> None:
+        if (scope := work.scope) is not None and scope.called and self._works.get(work.job) is work:
+            self._purse.cancel(work.payer, work.job, scope.usage)
         self._put_away(work)
         for order in work.orders:
             if not order.future.done():
@@ -354,7 +357,7 @@ class Evaluator:
             if work.task is not None:
                 work.task.cancel()
                 used = work.scope.usage if work.scope else FREE
-                self._purse.meter(work.step).cancel(used)
+                self._purse.cancel(work.step, work.job, used)
                 stopped.append((work.step, work.job, used))
         # a disk that is full is told of by the next write that somebody waits for
         with suppress(JournalError):

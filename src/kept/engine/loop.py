@@ -27,7 +27,6 @@ from kept.engine.known import Known
 from kept.engine.propose import Proposing
 from kept.engine.purse import Halt, Purse
 from kept.engine.stopping import dead_end, true_end
-from kept.engine.till import Till
 from kept.errors import KeptError
 
 GRACE = 30.0
@@ -63,7 +62,7 @@ class Loop:
         self._evaluator = Evaluator(plan, journal, self._known, self._purse, clock)
         self._judge = Judge(plan, self._known, self._evaluator)
         self._proposing = Proposing(plan, journal, self._known, self._evaluator, clock)
-        self._proposing.till = Till(self._purse)
+        self._proposing.till = self._evaluator.attempts.till
         self._tasks: dict[int, asyncio.Task[Judged]] = {}
         self._began = clock.monotonic()
         self._moot: dict[str, int] = {}

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from kept.core.budget import StopReason
 from kept.core.event import Proposed
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Proposer
@@ -128,6 +129,10 @@ class Proposing:
             brief = replace(brief, answers=(*brief.answers, self._answer(reply)))
         spend = spend_on(scope.usage)
         if isinstance(reply, Failure):
+            if reply.kind == "harness" and reply.tried:
+                # a wrong key, say: the step stays open, and a resume goes on with it once mended
+                words = f"the proposer `{proposer.name}` cannot work: {reply.message}"
+                raise Halt(StopReason("error", words))
             reply = ProposerFailed(reply)
         return Proposed(step=brief.step, reply=reply, spend=spend, t=self._clock.time())
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from kept.core.budget import NOTHING, Reservation, Spend, StopReason, out_of_time, refusal
 from kept.core.plan import Plan
-from kept.core.rollout import FREE, Usage
+from kept.core.rollout import FREE, Job, Usage
 from kept.core.score import Outcome
 
 
@@ -92,8 +92,8 @@ class Purse:
         self.held = 0
         """Rollouts that are set aside for."""
         self._tries = 0
-        self._calls: dict[int, Usage] = {}
-        """What proposers used for steps whose reply is not in yet."""
+        self._calls: dict[int | Job, Usage] = {}
+        """What proposers used for steps whose reply is not in yet, and rollouts that go on."""
 
     @property
     def spent(self) -> Spend:
@@ -174,11 +174,25 @@ class Purse:
             self._calls.pop(step, None)
         self._before += spend
 
-    def hold(self, step: int, used: Usage) -> None:
-        """What the calls of a proposer come to so far, while its reply is not in yet."""
-        # a proposer that is asked again begins by hearing the replies it had: that is no less
-        if used.calls >= self._calls.get(step, FREE).calls:
-            self._calls[step] = used
+    def hold(self, who: int | Job, used: Usage) -> None:
+        """What the calls of a step's proposer or of a rollout come to, while it is not done."""
+        # who begins again begins by hearing the replies that there were: that is no less
+        if used.calls >= self._calls.get(who, FREE).calls:
+            self._calls[who] = used
+
+    def done(self, job: Job) -> None:
+        """A rollout is counted by its meter now."""
+        self._calls.pop(job, None)
+
+    def cancel(self, step: int, job: Job, used: Usage) -> None:
+        """Count a rollout that came to nothing, after calls that are to be paid for."""
+        self.meter(step).cancel(used)
+        self.done(job)
+
+    @property
+    def by_call(self) -> bool:
+        """Whether rollouts pay for each call: money is limited, and none is set aside for them."""
+        return self._budget.max_usd is not None and not self._worst
 
     def money_left(self) -> float | None:
         """Beside what is used and what is set aside; None where nothing limits it."""

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
@@ -17,12 +17,12 @@ R = TypeVar("R", bound=Priced)
 class Pays(Protocol):
     """Where the money for calls comes from."""
 
-    async def begin(self) -> None:
-        """Wait until a call may be made."""
+    async def begin(self, worst_usd: float | None) -> None:
+        """Wait until a call that costs no more than this may be made; None if nobody can tell."""
         ...
 
-    def end(self, usage: Usage | None) -> None:
-        """A call has ended, with a reply that used this much or without one."""
+    def end(self, worst_usd: float | None, usage: Usage | None) -> None:
+        """Such a call has ended, with a reply that used this much or without one."""
         ...
 
     def count(self, usage: Usage) -> None:
@@ -53,7 +53,11 @@ class JournalScope:
         return self._owner if isinstance(self._owner, str) else self._owner.scope
 
     async def call(
-        self, request: object, reply: type[R], do: Callable[[], Awaitable[R | Failure]]
+        self,
+        request: object,
+        reply: type[R],
+        do: Callable[[], Awaitable[R | Failure]],
+        worst_usd: float | None = None,
     ) -> R | Failure:
         """The journalled reply to the nth equal request, or a new one, journalled on arrival."""
         self._mark()
@@ -63,30 +67,34 @@ class JournalScope:
         asked[key] = nth + 1
         known = self._journal.calls(self.path, key, reply)
         if nth < len(known):
-            answer = known[nth]
-            if not isinstance(answer, Failure):
-                self._count(answer.usage)
-            return answer
-        answer = await self._do(do)
-        if isinstance(answer, Failure):
-            # an outage is no reply: the next sitting asks again
-            if answer.blame == "candidate":
-                answer = self._journal.record_call(self.path, key, answer)
-            return answer
-        answer = self._journal.record_call(self.path, key, answer)
-        self._count(answer.usage)
-        return answer
+            return self._counted(known[nth])
+        answer = await self._do(do, worst_usd)
+        # an outage is no reply: the next sitting asks again
+        if not isinstance(answer, Failure) or answer.blame == "candidate":
+            answer = self._journal.record_call(self.path, key, answer)
+        return self._counted(answer)
 
-    async def _do(self, do: Callable[[], Awaitable[R | Failure]]) -> R | Failure:
+    async def _do(
+        self, do: Callable[[], Awaitable[R | Failure]], worst_usd: float | None
+    ) -> R | Failure:
         if self._pays is None:
             return await do()
-        await self._pays.begin()
+        await self._pays.begin(worst_usd)
         used: Usage | None = None
         try:
             answer = await do()
-            used = None if isinstance(answer, Failure) else answer.usage
+            used = None if isinstance(answer, Failure) and answer.usage == FREE else answer.usage
         finally:
-            self._pays.end(used)
+            self._pays.end(worst_usd, used)
+        return answer
+
+    def _counted(self, answer: R | Failure) -> R | Failure:
+        """What was answered; a failure without what it used, which else is counted twice."""
+        if not isinstance(answer, Failure):
+            self._count(answer.usage)
+        elif answer.usage != FREE:
+            self._count(answer.usage)
+            return replace(answer, usage=FREE)
         return answer
 
     def branch(self, name: str) -> "JournalScope":

@@ -1,52 +1,81 @@
-"""Money of calls that proposers make: asked for before each call, counted with each reply.
+"""Money of calls to models: asked for before each call, counted with each reply.
 
-What a call will cost is not known before it is made. Where there is a limit of money, the dearest
-call so far stands for the next one; before the first reply is in, one call is made at a time.
+Where whoever calls knows the most that a call can cost, that much is set aside while it is made.
+Else the dearest call so far stands for the next one, and before the first reply is in, one call is
+made at a time.
 """
 
 import asyncio
 
 from kept.core.budget import StopReason
-from kept.core.rollout import Usage
+from kept.core.rollout import Job, Usage
 from kept.engine.purse import OutOfBudget, Purse
+
+HAIR = 1e-9
+"""Sums of cents in floating point must not refuse the last fitting call."""
 
 
 class Till:
-    """What the calls of all proposers of a run go through."""
+    """What calls of proposers go through, and those of rollouts that have no price."""
 
     def __init__(self, purse: Purse) -> None:
         self._purse = purse
         self._dearest: float | None = None
-        self._calling = 0
+        self._aside = 0.0
+        """The worst cases of the calls under way that have one."""
+        self._known = 0
+        self._unknown = 0
+        """Calls under way, by whether their worst case is known."""
         self._ended = asyncio.Event()
 
-    async def begin(self) -> None:
+    async def begin(self, worst_usd: float | None) -> None:
         """Wait until a call fits; raises `OutOfBudget` where it never will."""
         while (room := self._purse.money_left()) is not None:
-            each = self._dearest
-            many = self._calling + 1
-            if room > 0 and (many == 1 if each is None else room + 1e-9 >= each * many):
+            if self._fits(worst_usd, room):
                 break
-            if not self._calling:
-                words = f"another call of about ${each or 0:.4f} does not fit: ${room:.4f} is left"
+            if not self._known + self._unknown:
+                each = worst_usd if worst_usd is not None else self._dearest or 0.0
+                words = f"another call of up to ${each:.4f} does not fit: ${room:.4f} is left"
                 raise OutOfBudget(StopReason("usd", words))
             self._ended.clear()
             await self._ended.wait()
-        self._calling += 1
+        if worst_usd is None:
+            self._unknown += 1
+        else:
+            self._known += 1
+            self._aside += worst_usd
 
-    def end(self, usage: Usage | None) -> None:
-        """A call has its reply, which used this much; None where it has none.
+    def _fits(self, worst_usd: float | None, room: float) -> bool:
+        if worst_usd == 0:
+            return True
+        if self._dearest is None and (worst_usd is None or self._unknown):
+            # nothing is known of what is under way, or of what is to begin: it goes alone
+            return room > 0 and not self._known + self._unknown
+        each = self._dearest or 0.0
+        needed = self._aside + self._unknown * each + (each if worst_usd is None else worst_usd)
+        return room > 0 and room + HAIR >= needed
+
+    def end(self, worst_usd: float | None, usage: Usage | None) -> None:
+        """Such a call has its reply, which used this much; None where it has none.
 
         What failed teaches nothing of what a call costs.
         """
-        self._calling -= 1
-        if usage is not None:
+        if worst_usd is None:
+            self._unknown -= 1
+        else:
+            self._known -= 1
+            self._aside = self._aside - worst_usd if self._known else 0.0
+        if usage is not None and worst_usd is None:
             self._dearest = max(self._dearest or 0.0, usage.usd)
         self._ended.set()
 
     def of(self, step: int) -> "StepTill":
-        """The same for one step."""
+        """The same for the proposer of one step."""
         return StepTill(self, self._purse, step)
+
+    def within(self, job: Job) -> "RolloutTill":
+        """The same for one rollout."""
+        return RolloutTill(self, self._purse, job)
 
 
 class StepTill:
@@ -61,3 +90,17 @@ class StepTill:
     def count(self, usage: Usage) -> None:
         """What the step's calls come to so far."""
         self._purse.hold(self._step, usage)
+
+
+class RolloutTill:
+    """What the calls of one rollout go through."""
+
+    def __init__(self, till: Till, purse: Purse, job: Job) -> None:
+        self.begin = till.begin
+        self.end = till.end
+        self._purse = purse
+        self._job = job
+
+    def count(self, usage: Usage) -> None:
+        """What the rollout's calls come to so far."""
+        self._purse.hold(self._job, usage)

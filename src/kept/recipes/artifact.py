@@ -26,6 +26,7 @@ from kept.recipes.proposing import Tools
 from kept.recipes.protecting import make_protected
 from kept.recipes.racing import default_gate, with_race
 from kept.recipes.reading import ReadTask, read_task
+from kept.recipes.roles import told
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.runners.command import CommandRunner
 from kept.sandbox import Command
@@ -65,6 +66,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
     proposers = files.proposing.make(Tools(scratch, confined.runner))
     workers = task.workers or _processors()
     objective = _objective(task)
+    models, about_models = told(task.models, source.folder)
     plan = Plan(
         recipe="artifact",
         seed=seed,
@@ -101,6 +103,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
             "runner": {**task.runner.model_dump(), "env": list(task.runner.env)},
             "scorer": task.scorer.model_dump(exclude_defaults=True),
             "sandbox": confined.facts(),
+            "models": models,
         },
         guidance=files.guidance,
         views=_views(task, source.folder, objective),
@@ -110,7 +113,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
     plan = replace(plan, gate=gate, inputs=inputs_of(source, task, files, gate.name))
     plan = replace(plan, width=task.width or enough_steps(plan))
     exposes = exposed(source, task, files.texts, confined.inside.hidden)
-    return Compiled(plan, (*confined.warnings(), *exposes))
+    return Compiled(plan, (*confined.warnings(), *exposes, *about_models))
 
 
 def _gate(task: TaskSpec, plan: Plan) -> Gate:

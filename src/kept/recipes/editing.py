@@ -2,8 +2,9 @@
 
 from kept.settings import model
 from kept.spec.load import section
+from kept.spec.models import ModelsSpec
 from kept.spec.source import Source
-from kept.spec.task import ModelsSpec, MutationSpec
+from kept.spec.task import MutationSpec
 
 _INSTEAD = "give `proposers`, as in --set 'proposers=[{kind: variants, files: [alternatives/*]}]'"
 
@@ -17,7 +18,8 @@ def check_proposers(source: Source) -> None:
         source.report(("proposers",), "missing", "without one nothing is ever proposed")
         return
     models = section(source, ("models",), ModelsSpec)
-    named = (models.optimizer if models else None) or model()
+    spec = models.optimizer if models else None
+    named = f"{spec.provider}/{spec.model}" if spec else model()
     if named is None:
         hint = "name one in `models.optimizer` or in KEPT_MODEL, or give `proposers`"
         source.report(("mutation", "mode"), "`direct_edit` needs a model that edits", hint)

@@ -41,6 +41,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         "runner": facts.get("runner"),
         "scorer": facts.get("scorer"),
         "sandbox": facts.get("sandbox"),
+        "models": facts.get("models", {}),
         "objective": {
             "metric": objective.metric,
             "direction": objective.direction,

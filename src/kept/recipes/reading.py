@@ -13,6 +13,7 @@ from kept.recipes.editing import check_proposers
 from kept.recipes.guards import check_guards
 from kept.recipes.proposing import Proposing, read_proposers
 from kept.recipes.protecting import check_protected
+from kept.recipes.roles import check_models
 from kept.recipes.scorers import check_scorer
 from kept.recipes.scripts import check_script
 from kept.spec.cases import read_cases
@@ -71,6 +72,7 @@ def read_files(source: Source, proposes: bool) -> TaskFiles:
     check_scorer(source, texts)
     check_guards(source, texts)
     check_sandbox(source)
+    check_models(source)
     found = read_cases(source)
     guidance = read_guidance(source, texts)
     proposing = read_proposers(source, editable, found)

@@ -16,6 +16,7 @@ from kept.core.objective import Direction, Operator
 from kept.sandbox import TIMEOUT
 from kept.spec.base import Count, Finite, Model, Seconds, Text, Texts, no_nul, some
 from kept.spec.guards import GuardsSpec
+from kept.spec.models import ModelsSpec
 from kept.spec.proposers import ProposerSpec
 from kept.spec.sandbox import SandboxSpec
 from kept.spec.scorers import ScorerSpec
@@ -103,13 +104,6 @@ class MutationSpec(Model):
     """Lines removed plus lines added by one candidate."""
     protect: Annotated[tuple[ProtectSpec, ...], Field(strict=False)] = ()
     """What of the artifacts stays as it is."""
-
-
-class ModelsSpec(Model):
-    """Which models do what."""
-
-    optimizer: Text | None = None
-    """Edits the artifacts; by default the one that KEPT_MODEL names."""
 
 
 class RunnerSpec(Model):

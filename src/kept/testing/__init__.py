@@ -4,12 +4,12 @@ The fakes pass the same suites as the real things. Nothing here needs pytest; a 
 whose `test_` methods pytest finds in a subclass.
 """
 
+from kept.models.scripted import ScriptedModel
 from kept.testing.clock import FakeClock
 from kept.testing.dialogue import Heard, Matter, hear
 from kept.testing.evaluator import Faults, ScriptedEvaluator
 from kept.testing.gates import AcceptAll, RejectAll
 from kept.testing.journal import MemoryJournal
-from kept.testing.model import ScriptedModel
 from kept.testing.pool import Pool
 from kept.testing.proposer import ScriptedProposer
 from kept.testing.sink import RecordingSink

@@ -5,6 +5,7 @@ import asyncio
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.ports import Model
 from kept.core.rollout import Failure
+from kept.models.pricing import worst_usd
 
 
 class ModelSuite:
@@ -33,6 +34,14 @@ class ModelSuite:
         assert reply.usage.calls >= 1, "a reply counts as a call"
         assert reply.usage.usd >= 0, "nobody is paid for asking"
         assert reply.finish, "a reply says why it ended"
+
+    def test_a_reply_costs_no_more_than_was_said_before(self) -> None:
+        """Where the model can tell: that much is set aside for it."""
+        model = self.make_model()
+        reply = asyncio.run(model.complete(self.request()))
+        worst = worst_usd(model, self.request())
+        if worst is not None:
+            assert reply.usage.usd <= worst, f"${reply.usage.usd}, and ${worst} was the most"
 
     def test_what_goes_wrong_is_a_failure_with_a_culprit(self) -> None:
         """Never an exception and never an empty reply."""

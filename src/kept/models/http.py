@@ -1,0 +1,186 @@
+"""JSON over HTTP: one question, one answer, whole or in pieces.
+
+Proxies of the environment are used (`HTTPS_PROXY`, `NO_PROXY`), and certificates that SSL_CERT_FILE
+names are trusted. Redirects are not followed: a key goes nowhere but where it was meant to go.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from kept.models.trouble import Trouble, lasting, of_error, of_status, passing
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+MOST_BYTES = 32 << 20
+"""Of one reply: nothing that a model says is longer."""
+
+CONNECT = 20.0
+"""Seconds until a connection stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where questions go, and what goes with each of them."""
+
+    name: str
+    """Of the model, for messages."""
+    url: str
+    headers: Mapping[str, str]
+    key: str
+    """The name of where the key comes from, for messages."""
+    timeout: float
+    stall: float
+    proxy: str | None = None
+
+
+async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    """The JSON that answers; raises `Trouble`."""
+    async with _Exchange(endpoint, headers, body, endpoint.timeout) as response:
+        raw = bytearray()
+        while piece := await response.content.readany():
+            raw += piece
+            _bound(endpoint, len(raw))
+        return _decoded(endpoint, bytes(raw))
+
+
+async def events(
+    endpoint: Endpoint, headers: Mapping[str, str], body: bytes
+) -> AsyncGenerator[dict[str, Any]]:
+    """The JSON of each event that answers; raises `Trouble`, also when nothing comes for long."""
+    async with _Exchange(endpoint, headers, body, endpoint.stall) as response:
+        left, count = b"", 0
+        while piece := await response.content.readany():
+            count += len(piece)
+            _bound(endpoint, count)
+            *lines, left = (left + piece).split(b"\n")
+            for line in lines:
+                # the name of an event stands in its data too, so the other lines say nothing new
+                if line.startswith(b"data:"):
+                    data = line[5:].strip()
+                    if data and data != b"[DONE]":
+                        yield _decoded(endpoint, data)
+
+
+class _Exchange:
+    """A request and its response, with everything that can go wrong as `Trouble`."""
+
+    def __init__(
+        self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes, silence: float
+    ) -> None:
+        self._endpoint = endpoint
+        self._headers = {**endpoint.headers, **headers}
+        self._body = body
+        self._silence = silence
+        self._response: ClientResponse | None = None
+
+    async def __aenter__(self) -> "ClientResponse":
+        from aiohttp import ClientTimeout
+
+        endpoint = self._endpoint
+        timeout = ClientTimeout(
+            total=endpoint.timeout, sock_connect=CONNECT, sock_read=self._silence
+        )
+        try:
+            session = await _session()
+            response = self._response = await session.post(
+                endpoint.url,
+                data=self._body,
+                headers=self._headers,
+                timeout=timeout,
+                proxy=endpoint.proxy,
+                allow_redirects=False,
+            )
+            if response.status != 200:
+                raw = await response.content.read(1 << 16)
+                raise of_status(
+                    endpoint.name, response.status, _lower(response.headers), raw, endpoint.key
+                )
+            kind = response.content_type
+            if kind not in ("application/json", "text/event-stream"):
+                raise passing(
+                    "server", f"`{endpoint.name}` answered with {kind}, which is not JSON"
+                )
+        except BaseException as error:
+            raise self._trouble(error) from error
+        return response
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if self._response is not None:
+            # a reply that was not read to its end takes its connection with it
+            self._response.release() if error is None else self._response.close()
+        if error is not None:
+            found = self._trouble(error)
+            if found is not error:
+                raise found from error
+
+    def _trouble(self, error: BaseException) -> BaseException:
+        from aiohttp import ClientError
+
+        if self._response is not None:
+            self._response.close()
+        if isinstance(error, ClientError | TimeoutError | OSError):
+            return of_error(self._endpoint.name, error)
+        return error
+
+
+def _bound(endpoint: Endpoint, size: int) -> None:
+    if size > MOST_BYTES:
+        what = f"`{endpoint.name}` answered with more than {MOST_BYTES >> 20} MiB"
+        raise lasting(what, kind="limit")
+
+
+def _decoded(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(raw, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        shown = raw[:200].decode("utf-8", "replace")
+        what = f"`{endpoint.name}` answered with JSON that is broken or cut off"
+        raise passing("server", what, shown) from error
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+_Life = AsyncGenerator["ClientSession", None]
+_SESSIONS: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_Life, "ClientSession"]] = (
+    WeakKeyDictionary()
+)
+
+
+async def _session() -> "ClientSession":
+    """The one session of this event loop; whoever runs the loop closes it by ending the loop."""
+    loop = asyncio.get_running_loop()
+    held = _SESSIONS.get(loop)
+    if held is None:
+        life = _live()
+        # the first step of a generator never waits here, so nobody can come in between
+        held = _SESSIONS[loop] = (life, await anext(life))
+    return held[1]
+
+
+async def _live() -> _Life:
+    """A session until the event loop shuts its generators down, as `asyncio.run` does at its end.
+
+    The port of a model has no `close`, which every runner and proposer would have to hand on.
+    """
+    from aiohttp import ClientSession, TCPConnector
+
+    loop = asyncio.get_running_loop()
+    # how many calls there are at once is for the limiter to say; `trust_env` would look for
+    # proxies, and for passwords in ~/.netrc, in a thread for every call
+    session = ClientSession(connector=TCPConnector(limit=0))
+    try:
+        yield session
+    finally:
+        _SESSIONS.pop(loop, None)
+        await session.close()
+
+
+__all__ = ["Endpoint", "Trouble", "events", "post"]

@@ -1,0 +1,108 @@
+"""What tokens cost, from the data of `genai-prices` that came with it: nothing is fetched.
+
+A model that is not in the list, and has no declared price, has none: no figure is invented.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from kept.models.config import ModelConfig, Price
+from kept.models.providers import PROVIDERS, address, is_ours
+from kept.models.speech import Taken
+
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """US dollars a token; from some length of the request on, another."""
+
+    usd: float
+    tiers: tuple[tuple[int, float], ...] = ()
+    """From more tokens than this in the request, for all of them; the longest last."""
+
+    def at(self, tokens_in: int) -> float:
+        """For a request of this length."""
+        found = self.usd
+        for start, usd in self.tiers:
+            if tokens_in > start:
+                found = usd
+        return found
+
+    @property
+    def most(self) -> float:
+        """Whatever the length."""
+        return max((self.usd, *(usd for _, usd in self.tiers)))
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What one model's tokens cost."""
+
+    input: Rate
+    output: Rate
+    cached: Rate
+    written: Rate
+
+    def usd(self, taken: Taken) -> float:
+        """Of a reply."""
+        size = taken.tokens_in
+        fresh = size - taken.cached - taken.written
+        return (
+            fresh * self.input.at(size)
+            + taken.cached * self.cached.at(size)
+            + taken.written * self.written.at(size)
+            + taken.tokens_out * self.output.at(size)
+        )
+
+    def worst(self, tokens_in: int, tokens_out: int) -> float:
+        """Of a request that is no longer, and whose reply is no longer, than this."""
+        dearest = max(self.input.most, self.cached.most, self.written.most)
+        return tokens_in * dearest + tokens_out * self.output.most
+
+
+_NOTHING = Rate(0.0)
+FREE_OF_CHARGE = Rates(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
+
+
+def rates_of(config: ModelConfig) -> Rates | None:
+    """What a model costs: as declared, as listed, nothing on this machine; None if unknown."""
+    if config.price is not None:
+        return declared(config.price)
+    listed = PROVIDERS[config.provider].prices
+    if listed:
+        return _listed(listed, config.model)
+    return FREE_OF_CHARGE if is_ours(address(config)) else None
+
+
+def declared(price: Price) -> Rates:
+    """A price that somebody wrote down."""
+    cached = price.input if price.cached is None else price.cached
+    given = Rate(price.input / MILLION), Rate(price.output / MILLION)
+    return Rates(*given, Rate(cached / MILLION), given[0])
+
+
+@lru_cache(maxsize=256)
+def _listed(provider: str, model: str) -> Rates | None:
+    # at use: it takes 0.4 s to import
+    from genai_prices import Usage, calc_price
+
+    try:
+        found = calc_price(Usage(input_tokens=1, output_tokens=1), model, provider_id=provider)
+    except LookupError:
+        return None
+    price = found.model_price
+    plain = _rate(price.input_mtok), _rate(price.output_mtok)
+    if plain[0] is None or plain[1] is None:
+        return None
+    cached, written = _rate(price.cache_read_mtok), _rate(price.cache_write_mtok)
+    return Rates(plain[0], plain[1], cached or plain[0], written or plain[0])
+
+
+def _rate(price: Any) -> Rate | None:  # noqa: ANN401 # a Decimal or its TieredPrices
+    if price is None:
+        return None
+    tiers: list[Any] = list(getattr(price, "tiers", ()))
+    base = float(getattr(price, "base", price)) / MILLION
+    return Rate(base, tuple((tier.start, float(tier.price) / MILLION) for tier in tiers))

@@ -1,0 +1,46 @@
+"""Which model does what in a run."""
+
+from typing import Literal, get_args
+
+from kept.core.ports import Model
+from kept.models.cache import CachedModel, CallCache
+from kept.models.config import ModelConfig
+from kept.models.connect import connect
+from kept.models.prices import rates_of
+from kept.models.providers import address
+from kept.settings import cache_home
+
+Role = Literal["optimizer", "target", "critic", "applier", "judge", "manager", "worker"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+ENDLESS = ("openai_compatible", "ollama")
+"""Providers that are told no length of a reply unless somebody says one."""
+
+
+def connect_role(role: Role, config: ModelConfig) -> Model:
+    """The model of a role, with its cache; a `SetupError` where it lacks something."""
+    model = connect(config)
+    if not is_kept(role, config):
+        return model
+    return CachedModel(model, CallCache(cache_home() / "calls.db"), address(config) or "")
+
+
+def is_kept(role: Role, config: ModelConfig) -> bool:
+    """Whether replies are kept for other runs: not those that a run draws to measure by."""
+    if config.cache is not None:
+        return config.cache
+    return config.provider != "scripted" and (role != "target" or config.temperature == 0)
+
+
+def is_priced(config: ModelConfig) -> bool:
+    """Whether what a call costs is known."""
+    return config.provider == "scripted" or rates_of(config) is not None
+
+
+def unbounded(config: ModelConfig) -> str | None:
+    """What would have to be said for calls to have a worst case; None when nothing is."""
+    if not is_priced(config):
+        return "price"
+    rates = rates_of(config)
+    endless = config.max_tokens is None and config.provider in ENDLESS
+    return "max_tokens" if endless and rates and rates.output.most else None

@@ -1,0 +1,148 @@
+"""A model that says what it was told to say: from a list, a function or a file."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from kept.core.model import Finish, ModelReply, ModelRequest
+from kept.core.rollout import Failure, Usage
+from kept.errors import SetupError
+from kept.models.config import ModelConfig
+from kept.models.prices import FREE_OF_CHARGE, Rates, declared
+from kept.models.speech import Taken
+
+Line = str | ModelReply | Failure
+"""One reply of a script; a plain text is a reply that cost one call."""
+
+
+class ScriptedModel:
+    """Replies from a list, in order, or from a function of the request."""
+
+    def __init__(
+        self,
+        script: Sequence[Line] | Callable[[ModelRequest], Line],
+        *,
+        name: str = "scripted",
+        usage: Usage | None = None,
+        worst: float | Callable[[ModelRequest], float] | None = None,
+    ) -> None:
+        self.name = name
+        self._script = script
+        self._usage = usage or Usage(calls=1, tokens_in=10, tokens_out=5)
+        self._worst = worst
+        self._next = 0
+        self._faults: list[Failure] = []
+        self.requests: list[ModelRequest] = []
+        """Everything that was asked, failed calls included."""
+
+    @property
+    def calls(self) -> int:
+        """How often it was asked."""
+        return len(self.requests)
+
+    def worst_usd(self, request: ModelRequest) -> float | None:
+        """The most that a reply can cost, where that was told."""
+        return self._worst(request) if callable(self._worst) else self._worst
+
+    def fail(self, failure: Failure, times: int = 1) -> None:
+        """Have the next calls fail; the script goes on behind them."""
+        self._faults.extend([failure] * times)
+
+    async def complete(self, request: ModelRequest) -> ModelReply | Failure:
+        """The next reply of the script."""
+        self.requests.append(request)
+        # a real model never answers within the same turn of the event loop
+        await asyncio.sleep(0)
+        if self._faults:
+            return self._faults.pop(0)
+        line = self._line(request)
+        return ModelReply(line, self._usage) if isinstance(line, str) else line
+
+    def _line(self, request: ModelRequest) -> Line:
+        if callable(self._script):
+            return self._script(request)
+        if self._next >= len(self._script):
+            what = f"the script ends after {len(self._script)} replies"
+            return Failure("harness", "infrastructure", what)
+        self._next += 1
+        return self._script[self._next - 1]
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a file of replies."""
+
+    text: str
+    when: str | None = None
+    """Words of the last message that it answers; without them, it is said in its turn."""
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    finish: Finish = "stop"
+
+
+@dataclass(slots=True)
+class FileScript:
+    """Replies of a file: the first that answers the words of the request, else the next in turn.
+
+    Those in turn depend on who asks first; a run that is resumed hears the first of them again.
+    """
+
+    entries: tuple[Entry, ...]
+    rates: Rates
+    _next: int = 0
+
+    def __call__(self, request: ModelRequest) -> Line:
+        """What is said to a request."""
+        last = request.messages[-1].text
+        for entry in self.entries:
+            if entry.when is not None and entry.when in last:
+                return self._reply(entry, request)
+        turns = [entry for entry in self.entries if entry.when is None]
+        if self._next >= len(turns):
+            what = (
+                f"the script has no reply for this request, and no more than {len(turns)} in turn"
+            )
+            return Failure("harness", "infrastructure", what)
+        self._next += 1
+        return self._reply(turns[self._next - 1], request)
+
+    def worst(self, request: ModelRequest) -> float:
+        """The most that any of the replies costs."""
+        return max((self._usage(entry, request).usd for entry in self.entries), default=0.0)
+
+    def _reply(self, entry: Entry, request: ModelRequest) -> ModelReply:
+        return ModelReply(entry.text, self._usage(entry, request), entry.finish)
+
+    def _usage(self, entry: Entry, request: ModelRequest) -> Usage:
+        asked = sum(len(message.text) for message in request.messages) // 4 + 1
+        tokens_in = asked if entry.tokens_in is None else entry.tokens_in
+        tokens_out = len(entry.text) // 4 + 1 if entry.tokens_out is None else entry.tokens_out
+        usd = self.rates.usd(Taken(tokens_in, tokens_out))
+        return Usage(1, tokens_in, tokens_out, usd=usd)
+
+
+def make(config: ModelConfig) -> ScriptedModel:
+    """The model of a file of JSON lines; a `SetupError` where it cannot be read."""
+    script = read_script(config.folder / config.model)
+    script = replace(script, rates=declared(config.price) if config.price else FREE_OF_CHARGE)
+    return ScriptedModel(script, name=config.name, worst=script.worst)
+
+
+def read_script(path: Path) -> FileScript:
+    """The replies of a file, one a line: a text, or a mapping with `text` and what goes with it."""
+    entries: list[Entry] = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SetupError(f"cannot read the replies in {path}: {error}") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found = msgspec.json.decode(line, type=str | Entry)
+        except msgspec.MsgspecError as error:
+            raise SetupError(f"{path}:{number}: not a reply: {error}") from error
+        entries.append(Entry(found) if isinstance(found, str) else found)
+    return FileScript(tuple(entries), FREE_OF_CHARGE)

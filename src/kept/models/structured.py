@@ -1,0 +1,123 @@
+"""Replies that must satisfy a JSON schema, whoever wrote them.
+
+A provider that can be held to a schema is; what it says is looked at all the same. Else what a
+model thought aloud is left out, JSON that is almost right is mended, and what does not satisfy the
+schema is asked for once more, with what is wrong with it.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.rollout import Failure
+
+Call = Callable[[ModelRequest], Awaitable[ModelReply | Failure]]
+
+LONGEST = 1_000
+"""Characters of what is wrong that a model is told."""
+
+_THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_OPENED = re.compile(r"^.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+"""A thought whose beginning the chat template swallowed."""
+_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
+
+
+class Unfit(ValueError):
+    """A text that is no JSON of the wanted kind; says why."""
+
+
+async def settle(request: ModelRequest, call: Call) -> ModelReply | Failure:
+    """A reply whose text is JSON that satisfies the request's schema, or why there is none."""
+    reply = await call(request)
+    if not request.schema or isinstance(reply, Failure) or reply.tool_calls:
+        return reply
+    try:
+        return replace(reply, text=fit(reply.text, request.schema))
+    except Unfit as error:
+        wrong = str(error)
+    if reply.finish == "length":
+        return _unfit(reply, f"cut off at max_tokens: {wrong}")
+    again = await call(_once_more(request, reply.text, wrong))
+    if isinstance(again, Failure):
+        return again
+    both = replace(again, usage=reply.usage + again.usage)
+    try:
+        return replace(both, text=fit(again.text, request.schema))
+    except Unfit as error:
+        return _unfit(both, f"asked twice: {error}")
+
+
+def fit(text: str, schema: Any) -> str:  # noqa: ANN401 # any JSON schema
+    """The JSON in a text, as JSON; raises `Unfit` where none satisfies the schema."""
+    validator = _validator(json.dumps(schema, sort_keys=True))
+    wrong = ""
+    for value in _readings(without_thoughts(text)):
+        error = next(iter(validator.iter_errors(value)), None)
+        if error is None:
+            return json.dumps(value, ensure_ascii=False)
+        where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
+        wrong = wrong or f"at `{where.lstrip('.') or 'the top'}`: {error.message}"[:LONGEST]
+    raise Unfit(wrong or "there is no JSON in it")
+
+
+def without_thoughts(text: str) -> str:
+    """A text without what a model thought aloud."""
+    return _OPENED.sub("", _THOUGHT.sub("", text)).strip()
+
+
+def instructed(request: ModelRequest) -> ModelRequest:
+    """The same request for a model that only has words to go by."""
+    wanted = json.dumps(request.schema, ensure_ascii=False)
+    words = f"Answer with JSON only. It must satisfy this JSON schema:\n{wanted}"
+    *before, last = request.messages
+    if last.role == "user":
+        last = replace(last, text=f"{last.text}\n\n{words}")
+        return replace(request, messages=(*before, last))
+    return replace(request, messages=(*before, last, Message("user", words)))
+
+
+def _readings(text: str) -> Iterator[Any]:
+    """What a text may mean as JSON, the most literal first."""
+    fenced = _FENCED.findall(text)
+    tried = [text, *fenced, *_between(text)]
+    for one in tried:
+        try:
+            yield json.loads(one)
+        except ValueError:
+            continue
+    from json_repair import loads
+
+    for one in reversed(tried):
+        # prose is mended into an empty text
+        if (value := loads(one)) != "":
+            yield value
+
+
+def _between(text: str) -> Iterator[str]:
+    """From the first bracket to the last of its kind."""
+    for opening, closing in ("{}", "[]"):
+        start, end = text.find(opening), text.rfind(closing)
+        if 0 <= start < end:
+            yield text[start : end + 1]
+
+
+def _once_more(request: ModelRequest, text: str, wrong: str) -> ModelRequest:
+    words = f"That does not satisfy the schema, {wrong}\nAnswer again, with the JSON only."
+    said = (Message("assistant", text or "(nothing)"), Message("user", words))
+    return replace(request, messages=(*request.messages, *said))
+
+
+def _unfit(reply: ModelReply, why: str) -> Failure:
+    message = f"the reply does not satisfy its schema, {why}"
+    return Failure("parse", "candidate", message, reply.text, reply.usage)
+
+
+@lru_cache(maxsize=64)
+def _validator(schema: str) -> Any:  # noqa: ANN401 # of jsonschema-rs
+    from jsonschema_rs import validator_for
+
+    return validator_for(json.loads(schema))

@@ -1,0 +1,170 @@
+"""What goes wrong with a call to a model: its kind, whose fault it is, and whether to try again.
+
+| what happened | kind | blame | tried again |
+|---|---|---|---|
+| 400, 401, 403, 404 and the like, a redirect, no credit | harness | infrastructure | no |
+| the request is longer than the model can read | context | candidate | no |
+| the provider's filter or the model would not answer | refused | candidate | no |
+| 429 | rate_limit | infrastructure | yes |
+| 408, 409, 425, 5xx, a reply that makes no sense | server | infrastructure | yes |
+| no connection, or it broke | network | infrastructure | yes |
+| too late, or a stream that stalls | timeout | infrastructure | yes |
+| a reply beyond all bounds | limit | infrastructure | no |
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from typing import Any, cast
+
+from kept.core.rollout import Failure, FailureKind, Usage
+
+LONGEST = 600
+"""Characters of a provider's message that are told."""
+
+SHORTEST = 8
+"""Characters of a secret: what is shorter stands in many a word."""
+
+MARK = "[secret]"
+
+_OVERFLOW = re.compile(
+    r"context[ _-]?(length|window|size)|maximum context|prompt is too long|input is too long|"
+    r"too many (input )?tokens|exceeds? the (available )?context|request_too_large",
+    re.IGNORECASE,
+)
+_FILTERED = re.compile(r"content[ _]?(filter|policy|management)|responsibleai", re.IGNORECASE)
+_NO_CREDIT = re.compile(r"insufficient_quota|credit balance|billing", re.IGNORECASE)
+_PASSING = (408, 409, 425)
+_KEY = re.compile(r"\b(sk|pk|key|Bearer)[-_ ][A-Za-z0-9_\-*.]{8,}")
+"""Looks like a key, perhaps with stars in it: providers like to quote what they were sent."""
+
+_FIX = {
+    401: "the key is missing or wrong: look at {key}",
+    403: "the key in {key} may not use this model",
+    404: "there is no such model, or not at this address",
+}
+
+
+class Trouble(Exception):
+    """A try of a call that came to nothing."""
+
+    def __init__(self, failure: Failure, *, again: bool, after: float | None = None) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.again = again
+        self.after = after
+        """Seconds that the provider wants to be left alone."""
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Take out what was sent in confidence: a provider may quote it."""
+        message, detail = self.failure.message, self.failure.detail
+        for secret in secrets:
+            for form in (secret, secret.removeprefix("Bearer ")):
+                if len(form) >= SHORTEST:
+                    message, detail = message.replace(form, MARK), detail.replace(form, MARK)
+        self.failure = replace(self.failure, message=message, detail=detail)
+
+    def final(self, tries: int) -> Failure:
+        """The failure, when it was tried so often and is not tried again."""
+        often = f" ({tries} tries)" if tries > 1 else ""
+        return replace(self.failure, message=self.failure.message + often, tried=True)
+
+
+def passing(
+    kind: FailureKind, message: str, detail: str = "", after: float | None = None
+) -> Trouble:
+    """An outage that may be over soon."""
+    return Trouble(Failure(kind, "infrastructure", message, detail), again=True, after=after)
+
+
+def lasting(message: str, mend: str = "", kind: FailureKind = "harness") -> Trouble:
+    """Something that stays wrong until a person mends it."""
+    text = f"{message}; {mend}" if mend else message
+    return Trouble(Failure(kind, "infrastructure", text), again=False)
+
+
+def refused(message: str, detail: str = "", usage: Usage | None = None) -> Failure:
+    """The model, or a filter before it, would not answer to this text."""
+    return Failure("refused", "candidate", message, detail, usage or Usage(calls=1))
+
+
+def of_status(name: str, status: int, headers: Mapping[str, str], raw: bytes, key: str) -> Trouble:
+    """What an HTTP status other than 200 means; `key` names where the key comes from."""
+    told, code = _told(raw)
+    said = f"`{name}` answered {status}" + (f": {told}" if told else "")
+    whole = f"{code} {told}"
+    if status == 429 and not _NO_CREDIT.search(whole):
+        return passing("rate_limit", said, after=_after(headers))
+    if status >= 500 or status in _PASSING:
+        return passing("server", said, after=_after(headers))
+    if 300 <= status < 400:
+        return lasting(f"`{name}` answered {status}: it is elsewhere", "look at its `base_url`")
+    if status in (400, 413, 422) and _OVERFLOW.search(whole):
+        return Trouble(Failure("context", "candidate", said), again=False)
+    if status in (400, 403) and _FILTERED.search(whole):
+        return Trouble(refused(said), again=False)
+    if _NO_CREDIT.search(whole):
+        return lasting(said, "the account has no credit left")
+    return lasting(said, _FIX.get(status, "").format(key=key))
+
+
+def of_error(name: str, error: BaseException) -> Trouble:
+    """What an exception of the HTTP library means."""
+    what = _plain(str(error)) or type(error).__name__
+    if isinstance(error, TimeoutError):
+        return passing("timeout", f"`{name}` did not answer in time: {what}")
+    certificate = "certificate" in type(error).__name__.lower()
+    if certificate:
+        hint = "name the file of your authority in SSL_CERT_FILE"
+        return lasting(f"`{name}` is not who it says it is: {what}", hint)
+    if "InvalidURL" in type(error).__name__:
+        return lasting(f"the address of `{name}` is none: {what}", "look at its `base_url`")
+    return passing("network", f"the connection to `{name}` failed: {what}")
+
+
+def _told(raw: bytes) -> tuple[str, str]:
+    """What a provider says about an error, and what it calls it."""
+    try:
+        body: Any = json.loads(raw)
+    except ValueError:
+        text = raw[:LONGEST].decode("utf-8", "replace").strip()
+        return ("" if text.startswith("<") else _plain(text)), ""
+    error: Any = (
+        cast("dict[str, Any]", body).get("error", cast("object", body))
+        if isinstance(body, dict)
+        else body
+    )
+    if not isinstance(error, dict):
+        return _plain(str(error)), ""
+    fields = cast("dict[str, Any]", error)
+    code = " ".join(str(fields.get(name) or "") for name in ("code", "type"))
+    return _plain(str(fields.get("message") or "")), code
+
+
+def _plain(text: str) -> str:
+    """A provider's words, short and without what looks like a key."""
+    return _KEY.sub(MARK, text)[:LONGEST]
+
+
+def _after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, as `Retry-After` has them: a number, or a date."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = headers.get(name, "")
+        try:
+            return max(0.0, float(text) * scale)
+        except ValueError:
+            pass
+        seconds = _until(text, headers.get("date", ""))
+        if seconds is not None:
+            return seconds
+    return None
+
+
+def _until(text: str, now: str) -> float | None:
+    """From one date of HTTP to another: both the server's, so that no clock of ours matters."""
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - parsedate_to_datetime(now)).total_seconds())
+    except (TypeError, ValueError):
+        return None

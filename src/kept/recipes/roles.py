@@ -1,0 +1,63 @@
+"""The models of a task: what is wrong with them, and what should be known before a run."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from kept import settings
+from kept.errors import SetupError
+from kept.models.config import ModelConfig
+from kept.models.providers import config_of, missing
+from kept.models.roles import ROLES, Role, is_kept, is_priced, unbounded
+from kept.spec.load import said, section
+from kept.spec.models import ModelSpec, ModelsSpec
+from kept.spec.source import Source
+
+
+def configs(models: ModelsSpec, folder: Path) -> dict[Role, ModelConfig]:
+    """The config of each role that has a model; a `SetupError` where KEPT_MODEL names none."""
+    specs: dict[Role, ModelSpec | None] = {role: getattr(models, role) for role in ROLES}
+    found: dict[Role, ModelConfig] = {
+        role: spec.config(folder) for role, spec in specs.items() if spec is not None
+    }
+    named = settings.model()
+    if models.optimizer is None and named is not None:
+        found["optimizer"] = replace(config_of(named), folder=folder)
+    return found
+
+
+def check_models(source: Source) -> None:
+    """Report models that a limit of money cannot be kept with."""
+    models = section(source, ("models",), ModelsSpec)
+    if models is None or said(source, ("budget", "max_usd")) is None:
+        return
+    for role in ROLES:
+        spec = cast("ModelSpec | None", getattr(models, role))
+        lack = unbounded(spec.config(source.folder)) if spec is not None else None
+        if lack is not None:
+            message = "what a call costs at most is not known, so `max_usd` could not be kept"
+            source.report(("models", role), message, f"give `{lack}` in a block for this model")
+
+
+def told(models: ModelsSpec, folder: Path) -> tuple[dict[str, object], tuple[str, ...]]:
+    """What a reader wants to know of each role, and what should be known before a run."""
+    try:
+        found = configs(models, folder)
+    except SetupError as error:
+        return {}, (f"KEPT_MODEL: {error.message}",)
+    facts: dict[str, object] = {
+        role: {"model": config.name, "cache": is_kept(role, config)}
+        for role, config in found.items()
+    }
+    return facts, tuple(_warnings(found))
+
+
+def _warnings(found: dict[Role, ModelConfig]) -> Iterator[str]:
+    for role, config in found.items():
+        lack = missing(config)
+        if lack is not None:
+            yield f"the {role} `{config.name}` cannot be asked: {lack}"
+    unpriced = {config.name for config in found.values() if not is_priced(config)}
+    for name in sorted(unpriced):
+        yield f"the price of `{name}` is not known: what it costs is not counted"

@@ -1,0 +1,103 @@
+"""What a task may say about models: one for each thing that a model does."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticKnownError
+
+from kept.core.model import Effort
+from kept.models.config import REFERENCE, ModelConfig, Price
+from kept.models.providers import check_provider, parse
+from kept.spec.base import Count, Finite, Model, Seconds, Text
+
+Positive = Annotated[Finite, Field(gt=0)]
+Usd = Annotated[Finite, Field(ge=0)]
+
+
+def _reference(value: object) -> object:
+    if value is None or (isinstance(value, str) and REFERENCE.fullmatch(value)):
+        return value
+    # without the value: it may be a key
+    raise ValueError("a key is kept in the environment, not in a file; write ${NAME} for it")
+
+
+def _block(value: object) -> object:
+    """A text stands for a block that says no more."""
+    if not isinstance(value, str):
+        return value
+    if not value:
+        raise PydanticKnownError("string_too_short", {"min_length": 1})
+    provider, model = parse(value)
+    return {"provider": provider, "model": model}
+
+
+class PriceSpec(Model):
+    """US dollars for a million tokens."""
+
+    input: Usd
+    output: Usd
+    cached: Usd | None = None
+    """Of those that the provider had at hand; by default as any other."""
+
+
+class ModelSpec(Model):
+    """One model: where it is, how it is asked, what it costs."""
+
+    provider: Annotated[Text, AfterValidator(check_provider)]
+    model: Text
+    base_url: Text | None = None
+    api_key: Annotated[Text | None, BeforeValidator(_reference)] = None
+    """`${NAME}`; by default the variable that the provider is known by."""
+    api_version: Text | None = None
+    temperature: Annotated[Finite, Field(ge=0)] | None = None
+    top_p: Annotated[Finite, Field(gt=0, le=1)] | None = None
+    max_tokens: Count | None = None
+    seed: int | None = None
+    effort: Effort | None = None
+    stream: bool = False
+    timeout_seconds: Seconds = 300.0
+    """For one try."""
+    stall_seconds: Seconds = 60.0
+    """Without a byte, after which a stream is cut."""
+    tries: Count = 6
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    price: PriceSpec | None = None
+    """Where it is not, or not rightly, in the list of prices."""
+    cache: bool | None = None
+    """Whether replies are kept for other runs; by default for all but a target that samples."""
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """What a provider has no use for."""
+        provider = said.get("provider")
+        if said.get("api_version") is not None and provider not in (None, "azure_openai"):
+            yield "`api_version` goes with `provider: azure_openai`"
+        if said.get("seed") is not None and provider == "anthropic":
+            yield "Anthropic takes no `seed`"
+
+    def config(self, folder: Path) -> ModelConfig:
+        """The same for those who call it; paths begin in a folder."""
+        said = self.model_dump(exclude={"timeout_seconds", "stall_seconds", "price"})
+        price = None if self.price is None else Price(**self.price.model_dump())
+        timeout, stall = self.timeout_seconds, self.stall_seconds
+        return ModelConfig(**said, timeout=timeout, stall=stall, price=price, folder=folder)
+
+
+RoleSpec = Annotated[ModelSpec, BeforeValidator(_block)]
+
+
+class ModelsSpec(Model):
+    """Which model does what: `provider/model`, or a block."""
+
+    optimizer: RoleSpec | None = None
+    """Proposes changes; by default the one that KEPT_MODEL names."""
+    target: RoleSpec | None = None
+    """What the artifacts are written for."""
+    critic: RoleSpec | None = None
+    applier: RoleSpec | None = None
+    judge: RoleSpec | None = None
+    manager: RoleSpec | None = None
+    worker: RoleSpec | None = None

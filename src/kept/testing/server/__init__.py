@@ -1,0 +1,12 @@
+"""A loopback server that answers like a provider of models, from a script.
+
+It speaks OpenAI chat completions, OpenAI responses, embeddings and Anthropic messages, streamed or
+not, and can be told to misbehave as real services do. Clients of models and agent programs are
+tested against it over real HTTP.
+"""
+
+from kept.testing.server.fault import Fault
+from kept.testing.server.seen import Seen
+from kept.testing.server.serve import ModelServer
+
+__all__ = ["Fault", "ModelServer", "Seen"]

@@ -1,0 +1,45 @@
+"""OpenAI embeddings: texts that share words lie near each other."""
+
+import base64
+import hashlib
+import math
+import struct
+from typing import Any
+
+from kept.testing.server.seen import Seen
+
+SIZE = 64
+"""Numbers of a vector, unless a request says otherwise."""
+
+
+def whole(seen: Seen) -> dict[str, Any]:
+    """One vector a text."""
+    size = int(seen.body.get("dimensions") or SIZE)
+    packed = seen.body.get("encoding_format") == "base64"
+    texts = [line.text for line in seen.lines]
+    tokens = sum(len(text) // 4 + 1 for text in texts)
+    return {
+        "object": "list",
+        "model": seen.model,
+        "data": [
+            {"object": "embedding", "index": n, "embedding": _shown(vector(text, size), packed)}
+            for n, text in enumerate(texts)
+        ],
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+
+
+def vector(text: str, size: int = SIZE) -> list[float]:
+    """Every word moves one place by one; of length 1."""
+    found = [0.0] * size
+    for word in text.lower().split():
+        digest = hashlib.sha256(word.encode()).digest()
+        found[int.from_bytes(digest[:4], "big") % size] += 1.0 if digest[4] % 2 else -1.0
+    length = math.sqrt(sum(x * x for x in found))
+    return [x / length for x in found] if length else found
+
+
+def _shown(numbers: list[float], packed: bool) -> list[float] | str:
+    if not packed:
+        return numbers
+    return base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()

@@ -1,0 +1,111 @@
+"""A reply that was paid for is not paid for again, and a draw is not taken for another."""
+
+import asyncio
+import logging
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolCall
+from kept.core.rollout import FREE, Failure, Usage
+from kept.engine.scope import JournalScope
+from kept.errors import SetupError
+from kept.models.asking import ask
+from kept.models.cache import CachedModel, CallCache
+from kept.testing import MemoryJournal, ScriptedModel
+
+ASKED = ModelRequest(
+    (Message("user", "x", images=(Image("image/png", b"\x00\xff"),)),), temperature=0.5
+)
+
+
+def draw(model: CachedModel, request: ModelRequest = ASKED, repeat: int = 0) -> ModelReply:
+    reply = asyncio.run(model.draw(request, repeat))
+    assert isinstance(reply, ModelReply)
+    return reply
+
+
+@pytest.fixture
+def cache(tmp_path: Path):
+    made = CallCache(tmp_path / "deep" / "calls.db")
+    yield made
+    made.close()
+
+
+def test_the_same_draw_of_the_same_request_is_asked_for_once_and_then_free(cache: CallCache):
+    said = ModelReply("x", Usage(1, 5, 5, usd=0.1), "tool_calls", (ToolCall("1", "t", "{}"),))
+    scripted = ScriptedModel([said])
+    first = draw(CachedModel(scripted, cache))
+    again = draw(CachedModel(scripted, cache))
+    assert first == said
+    assert again == replace(said, usage=FREE)
+    assert scripted.calls == 1
+
+
+def test_every_part_of_a_request_and_the_number_of_the_draw_tell_calls_apart(cache: CallCache):
+    scripted = ScriptedModel(lambda request: "x")
+    model = CachedModel(scripted, cache)
+    others = [
+        replace(ASKED, messages=(Message("user", "y"),)),
+        replace(ASKED, messages=(Message("user", "x"),)),
+        replace(ASKED, temperature=0.6),
+        replace(ASKED, max_tokens=5),
+        replace(ASKED, seed=1),
+        replace(ASKED, schema={"type": "object"}),
+        replace(ASKED, stop=("x",)),
+        replace(ASKED, effort="low"),
+    ]
+    for request in (ASKED, *others):
+        draw(model, request)
+    draw(model, repeat=1)
+    draw(CachedModel(ScriptedModel(lambda request: "x", name="another"), cache))
+    draw(CachedModel(scripted, cache, address="elsewhere"))
+    assert scripted.calls == len(others) + 3
+
+
+def test_a_failure_is_not_kept(cache: CallCache):
+    scripted = ScriptedModel([Failure("refused", "candidate", "no"), "yes"])
+    model = CachedModel(scripted, cache)
+    assert isinstance(asyncio.run(model.complete(ASKED)), Failure)
+    assert draw(model).text == "yes"
+
+
+def test_replies_outlive_the_process_that_asked(tmp_path: Path):
+    path = tmp_path / "calls.db"
+    for scripted in (ScriptedModel(["kept"]), ScriptedModel([])):
+        cache = CallCache(path)
+        assert draw(CachedModel(scripted, cache)).text == "kept"
+        cache.close()
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_question_in_a_scope_may_name_its_draw(cache: CallCache):
+    scripted = ScriptedModel(["first", "second"])
+    model = CachedModel(scripted, cache)
+
+    async def ask_for(repeat: int, path: str) -> str:
+        reply = await ask(JournalScope(MemoryJournal(), path), model, ASKED, repeat)
+        assert isinstance(reply, ModelReply)
+        return reply.text
+
+    texts = [asyncio.run(ask_for(n, f"rollout/{k}")) for k, n in enumerate((0, 1, 0, 1))]
+    assert texts == ["first", "second", "first", "second"]
+
+
+def test_a_reply_that_cannot_be_read_is_a_miss(cache: CallCache, caplog: pytest.LogCaptureFixture):
+    model = CachedModel(ScriptedModel(["one", "two"]), cache)
+    draw(model)
+    with sqlite3.connect(cache.path) as db:
+        db.execute("UPDATE replies SET reply = 'torn'")
+    db.close()
+    with caplog.at_level(logging.WARNING, "kept"):
+        assert draw(model).text == "two"
+    assert "cannot be read" in caplog.text
+
+
+def test_a_file_that_is_no_cache_is_named(tmp_path: Path):
+    (tmp_path / "calls.db").write_text("something else entirely, and long enough to be looked at")
+    with pytest.raises(SetupError, match=r"calls\.db"):
+        CallCache(tmp_path / "calls.db")

@@ -1,0 +1,58 @@
+"""Replies from a file."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.rollout import Failure
+from kept.errors import SetupError
+from kept.models.config import ModelConfig, Price
+from kept.models.connect import connect
+from kept.models.pricing import worst_usd
+
+
+def ask(folder: Path, *texts: str, price: Price | None = None) -> list[ModelReply | Failure]:
+    config = ModelConfig(provider="scripted", model="replies.jsonl", folder=folder, price=price)
+    made = connect(config)
+    asked = [ModelRequest((Message("user", text),)) for text in texts]
+
+    async def all_of_them() -> list[ModelReply | Failure]:
+        return [await made.complete(request) for request in asked]
+
+    replies = asyncio.run(all_of_them())
+    for request, reply in zip(asked, replies, strict=True):
+        assert reply.usage.usd <= (worst_usd(made, request) or 0.0)
+    return replies
+
+
+def test_a_reply_is_found_by_words_or_said_in_its_turn(tmp_path: Path):
+    (tmp_path / "replies.jsonl").write_text(
+        '"first in turn"\n\n{"when": "weather", "text": "sunny"}\n{"text": "second in turn"}\n'
+    )
+    replies = ask(tmp_path, "a", "how is the weather?", "b", "c")
+    assert [getattr(reply, "text", None) for reply in replies[:3]] == [
+        *("first in turn", "sunny", "second in turn")
+    ]
+    assert isinstance(replies[3], Failure)
+
+
+def test_a_script_may_have_a_price(tmp_path: Path):
+    (tmp_path / "replies.jsonl").write_text('{"text": "x", "tokens_in": 1000, "tokens_out": 100}\n')
+    (reply,) = ask(tmp_path, "a", price=Price(input=1, output=10))
+    assert reply.usage.usd == pytest.approx(0.002)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("[1]", "replies.jsonl:1"), ('{"txt": "x"}', "txt"), ("{", "not a reply")]
+)
+def test_a_line_that_is_no_reply_is_named(tmp_path: Path, text: str, words: str):
+    (tmp_path / "replies.jsonl").write_text(text)
+    with pytest.raises(SetupError, match=words):
+        ask(tmp_path, "a")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(SetupError, match=r"cannot read the replies in .*replies\.jsonl"):
+        ask(tmp_path, "a")

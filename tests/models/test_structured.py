@@ -1,0 +1,125 @@
+"""JSON that satisfies its schema, out of what models really write."""
+
+import asyncio
+import json
+
+import pytest
+
+from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.rollout import Failure, Usage
+from kept.engine.scope import JournalScope
+from kept.models.asking import ask
+from kept.models.structured import Unfit, fit, without_thoughts
+from kept.testing import MemoryJournal, ScriptedModel
+from kept.testing.server import ModelServer
+from tests.models.worlds import model
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"label": {"enum": ["good", "bad"]}, "why": {"type": "string"}},
+    "required": ["label"],
+    "additionalProperties": False,
+}
+ASKED = ModelRequest((Message("user", "good or bad?"),), schema=SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"label": "good"}',
+        '```json\n{"label": "good"}\n```',
+        'Sure! Here it is:\n```\n{"label": "good"}\n```\nAnything else?',
+        '<think>is it {"label": "bad"}? no</think>\n{"label": "good"}',
+        'the template ate the start of this {"label": "bad"}</think>{"label": "good"}',
+        "{'label': 'good',}",
+        '{"label": "good"',
+        'The answer is {label: "good"} because.',
+        '{"label": "good"}\n{"label": "good"}',
+    ],
+)
+def test_json_is_found_in_what_is_round_it(text: str):
+    assert json.loads(fit(text, SCHEMA)) == {"label": "good"}
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "no JSON"),
+        ("I would say it is good.", "no JSON"),
+        ('{"label": "fine"}', "at `label`"),
+        ('{"why": "x"}', "label"),
+        ('{"label": "good", "sure": 1}', "sure"),
+        ("[1, 2]", "object"),
+    ],
+)
+def test_what_does_not_satisfy_the_schema_is_told_where(text: str, wrong: str):
+    with pytest.raises(Unfit, match=wrong):
+        fit(text, SCHEMA)
+
+
+def test_a_text_that_may_be_any_text_is_not_made_of_prose():
+    assert fit('"plain"', {"type": "string"}) == '"plain"'
+    with pytest.raises(Unfit):
+        fit("prose", {"type": "object"})
+
+
+def test_thoughts_are_left_out_wherever_they_stand():
+    assert without_thoughts("<think>a</think>b<thinking>c\nd</thinking>e") == "be"
+
+
+def settled(*said: str | ModelReply) -> tuple[ModelReply | Failure, ScriptedModel, MemoryJournal]:
+    scripted, journal = ScriptedModel(said), MemoryJournal()
+    scope = JournalScope(journal, "propose/0")
+    return asyncio.run(ask(scope, scripted, ASKED)), scripted, journal
+
+
+def test_a_reply_that_does_not_fit_is_asked_for_once_more_with_what_is_wrong():
+    reply, scripted, _ = settled('{"label": "fine"}', '{"label": "good"}')
+    assert isinstance(reply, ModelReply)
+    assert reply.text == '{"label": "good"}'
+    assert reply.usage.calls == 2
+    said, words = scripted.requests[1].messages[-2:]
+    assert said == Message("assistant", '{"label": "fine"}')
+    assert "at `label`" in words.text
+
+
+def test_what_still_does_not_fit_is_a_failure_of_the_candidate_with_the_reply_kept():
+    failure, scripted, _ = settled("no idea", "still none")
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.blame) == ("parse", "candidate")
+    assert failure.detail == "still none"
+    assert scripted.calls == 2
+
+
+def test_a_reply_that_was_cut_off_is_not_asked_for_again():
+    failure, scripted, _ = settled(ModelReply('{"why": "', Usage(1, 5, 5), "length"))
+    assert isinstance(failure, Failure)
+    assert "max_tokens" in failure.message
+    assert scripted.calls == 1
+
+
+def test_both_questions_are_journalled_so_that_a_resume_repeats_neither():
+    _, _, journal = settled("no idea", '{"label": "bad"}')
+    silent = ScriptedModel([])
+    again = asyncio.run(ask(JournalScope(journal, "propose/0"), silent, ASKED))
+    assert isinstance(again, ModelReply)
+    assert again.text == '{"label": "bad"}'
+    assert silent.calls == 0
+
+
+def test_a_request_without_a_schema_is_left_alone():
+    scope = JournalScope(MemoryJournal(), "propose/0")
+    request = ModelRequest((Message("user", "hi"),))
+    reply = asyncio.run(ask(scope, ScriptedModel(["{not json"]), request))
+    assert isinstance(reply, ModelReply)
+    assert reply.text == "{not json"
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "openai_compatible"])
+def test_a_client_s_reply_is_settled_over_http(provider: str):
+    with ModelServer(["```json\n{'label': 'fine'}\n```", '{"label": "bad"}']) as server:
+        scope = JournalScope(MemoryJournal(), "propose/0")
+        reply = asyncio.run(ask(scope, model(provider, server), ASKED))
+        assert isinstance(reply, ModelReply)
+        assert reply.text == '{"label": "bad"}'
+        assert "does not satisfy the schema" in server.log[1].text
