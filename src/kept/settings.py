@@ -26,6 +26,22 @@ def model() -> str | None:
     return os.environ.get("KEPT_MODEL") or None
 
 
+def cache_home() -> Path:
+    """Where what can be fetched again is kept: `KEPT_CACHE`, or Kept's part of the user's cache."""
+    named = os.environ.get("KEPT_CACHE")
+    if named:
+        return Path(named).expanduser()
+    user = os.environ.get("XDG_CACHE_HOME")
+    # the standard says that a relative one is to be ignored
+    base = Path(user) if user and Path(user).is_absolute() else Path("~/.cache").expanduser()
+    return base / "kept"
+
+
+def processors() -> int:
+    """Processors that this process may use, which in a container are not all there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def program() -> str:
     """What to type for Kept: `kept` where the shell finds it, else the path it was called by."""
     # at use: it is slow to import, and few programs tell anybody what to type

@@ -1,6 +1,5 @@
 """The artifact loop: a task.yaml with a runner command and a scorer command."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,6 +29,7 @@ from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.runners.command import CommandRunner
 from kept.sandbox import Command
 from kept.sandbox.command import MIB
+from kept.settings import processors
 from kept.spec.cases import overlap_warnings
 from kept.spec.source import read_source
 from kept.spec.task import TaskSpec
@@ -63,7 +63,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
     metric = task.objective.primary_metric
     scoring = Scoring(source.folder, seed, metric, scratch, confined.scorer)
     proposers = files.proposing.make(Tools(scratch, confined.runner))
-    workers = task.workers or _processors()
+    workers = task.workers or processors()
     objective = _objective(task)
     plan = Plan(
         recipe="artifact",
@@ -151,8 +151,3 @@ def _views(
     if task.logging.candidate_dir:
         made.append(partial(CandidateFolder, folder / task.logging.candidate_dir))
     return tuple(made)
-
-
-def _processors() -> int:
-    """Processors that this process may use, which in a container are not all there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
