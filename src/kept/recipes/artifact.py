@@ -1,4 +1,4 @@
-"""The artifact loop: a task.yaml with a runner command and a scorer command."""
+"""The artifact loop: a task.yaml with a runner and a scorer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,10 +25,8 @@ from kept.recipes.proposing import Tools
 from kept.recipes.protecting import make_protected
 from kept.recipes.racing import with_race
 from kept.recipes.reading import ReadTask, read_task
+from kept.recipes.running import Running, facts_of, make_runner
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
-from kept.runners.command import CommandRunner
-from kept.sandbox import Command
-from kept.sandbox.command import MIB
 from kept.settings import processors
 from kept.spec.cases import overlap_warnings
 from kept.spec.source import read_source
@@ -53,12 +51,6 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
     bits = modes(source.folder, files.texts)
     scratch = Scratch(bits)
     confined = confine(source, task, files.texts)
-    runner = Command(
-        task.runner.command,
-        source.folder / task.runner.cwd,
-        task.runner.timeout_seconds,
-        task.runner.env,
-    )
     protected = make_protected(task.mutation.protect)
     metric = task.objective.primary_metric
     scoring = Scoring(source.folder, seed, metric, scratch, confined.scorer)
@@ -74,12 +66,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
             max_changed_lines=task.mutation.max_changed_lines,
         ),
         cases=files.cases,
-        runner=CommandRunner(
-            confined.runner(runner),
-            scratch,
-            task.sandbox.output_mb * MIB,
-            task.runner.retry_exit,
-        ),
+        runner=make_runner(task, Running(source.folder, scratch, confined)),
         scorer=make_scorer(task.scorer, scoring),
         objective=objective,
         locate=locate,
@@ -98,14 +85,13 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
             "id": task.id or source.folder.name,
             "description": task.description,
             "source": str(source.folder.resolve()),
-            # of variables only the names, for they may be secrets
-            "runner": {**task.runner.model_dump(), "env": list(task.runner.env)},
+            "runner": facts_of(task),
             "scorer": task.scorer.model_dump(exclude_defaults=True),
             "sandbox": confined.facts(),
         },
         guidance=files.guidance,
         views=_views(task, source.folder, objective),
-        worst_seconds=runner.timeout + scorer_seconds(task.scorer),
+        worst_seconds=task.runner.timeout_seconds + scorer_seconds(task.scorer),
     )
     plan = replace(plan, width=task.width or enough_steps(plan))
     exposes = exposed(source, task, files.texts, confined.inside.hidden)
