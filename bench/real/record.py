@@ -58,7 +58,8 @@ def main() -> None:
     done = {(line["prompt"], line["case"]) for line in lines()}
     todo = [
         (name, text, case)
-        for name, text in prompts().items()
+        # the longest last: eight of them are a bank
+        for name, text in sorted(prompts().items(), key=lambda prompt: len(prompt[1]))
         for case in cases()
         if (name, case["id"]) not in done
     ]
