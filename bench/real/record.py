@@ -54,7 +54,15 @@ def letter(text: str) -> str:
         return "?"
 
 
+def drop_torn_line() -> None:
+    """What a kill left half written is made again."""
+    text = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
+    if text and not text.endswith("\n"):
+        FILE.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
+
+
 def main() -> None:
+    drop_torn_line()
     done = {(line["prompt"], line["case"]) for line in lines()}
     todo = [
         (name, text, case)

@@ -37,6 +37,18 @@ def test_a_bank_is_read_as_far_as_prompts_are_whole(tmp_path: Path):
     assert bank.mean("seed") == 0.5, "half of the reviews are positive"
 
 
+def test_a_line_that_a_kill_cut_is_dropped_before_more_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(record, "FILE", tmp_path / "bank.jsonl")
+    record.drop_torn_line()
+    whole = '{"weights": ""}\n{"prompt": "seed"}\n'
+    for torn in ("", '{"prompt": "se'):
+        (tmp_path / "bank.jsonl").write_text(whole + torn)
+        record.drop_torn_line()
+        assert (tmp_path / "bank.jsonl").read_text() == whole
+
+
 def test_every_case_has_a_seed_of_its_own():
     asked = [record.body(text, case) for text in prompts().values() for case in cases()]
     assert len({body["seed"] for body in asked}) > len(asked) * 0.99
