@@ -59,10 +59,10 @@ def test_to_serve_without_weights_says_how_to_get_them():
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_serve_answers_over_http_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("KEPT_CACHE")
-    if not KNOWN["smollm2"].present:
-        pytest.skip("the weights are not here: `kept models pull smollm2` fetches them")
+def test_serve_answers_over_http_until_it_is_interrupted(
+    smollm2: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KEPT_CACHE", str(smollm2.parent.parent))
     command = [
         str(Path(sys.executable).parent / "kept"),
         "models",

@@ -10,7 +10,6 @@ import pytest
 
 from kept.core.case import Case, Cases, find_overlaps
 from kept.demo import REVIEWS
-from kept.models.weights import KNOWN
 from kept.recipes.artifact import compile_task
 from kept.runs import start
 from kept.store.home import Home
@@ -51,9 +50,9 @@ def test_the_task_is_in_order_and_warns_of_nothing(tmp_path: Path):
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_the_prompt_that_defines_its_labels_beats_the_seed_on_the_real_model(tmp_path: Path):
-    if not KNOWN["smollm2"].present:
-        pytest.skip("the weights are not here: `kept models pull smollm2` fetches them")
+def test_the_prompt_that_defines_its_labels_beats_the_seed_on_the_real_model(
+    smollm2: Path, tmp_path: Path
+):
     folder = copy(tmp_path)
     (folder / "cases.jsonl").write_text("\n".join(LINES[:30]), encoding="utf-8")
     settings = (
