@@ -87,6 +87,8 @@ def _server(weights: Path, slots: int, context: int) -> Any:  # noqa: ANN401 # i
     for threads in (params.cpuparams, params.cpuparams_batch):
         threads.n_threads = 1
         threads.poll = 0
+    # else it keeps what it has read, up to 8 GiB of it
+    params.cache_ram_mib = 0
     params.verbosity = -1
     params.warmup = False
     # it listens on loopback whether one wants it or not; nobody else is to be let in
