@@ -61,6 +61,8 @@ class LocalModel:
         except ValueError as error:
             message = f"{self.name} does not understand the request: {error}"
             return Failure("harness", "infrastructure", message)
+        except RuntimeError as error:
+            return Failure("server", "infrastructure", f"{self.name} failed: {error}")
         reply = _reply(self.name, chunks)
         if request.schema and isinstance(reply, ModelReply) and not _may_be_json(reply):
             # llama.cpp does not say so when it drops a schema
