@@ -6,8 +6,11 @@ machine, `--stage NAME:MILLISECONDS:VERDICT` for what ran before pytest.
 
 import tomllib
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
+
+from kept.models.weights import KNOWN
 
 
 class MarkReport:
@@ -68,3 +71,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(MarkReport(config), "kept-marks")
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """The weights that the tests of the mark `model` need; `scripts/test` fetches them."""
+    weights = KNOWN["smollm2"]
+    if not weights.present:
+        pytest.skip("the weights are not here: `kept models pull smollm2` fetches them")
+    pytest.importorskip("xllamacpp")
+    return weights.path

@@ -271,6 +271,25 @@ def test_root_whose_apt_fails_skips_the_mark(machine: Machine):
     assert machine.calls("python -m pytest") == ["python -m pytest --missing git:git -x"]
 
 
+def test_the_weights_of_the_model_are_fetched_unless_the_tests_are_to_be_fast(machine: Machine):
+    assert machine.run("test", "-x").returncode == 0
+    assert machine.calls("kept") == ["kept models pull --quiet smollm2"]
+    assert machine.run("test", "fast").returncode == 0
+    assert machine.calls("kept") == []
+    (call,) = machine.calls("python -m pytest")
+    assert "-m not slow and not kill and not wheel and not model" in call
+
+
+def test_without_the_weights_the_tests_of_the_model_are_skipped(machine: Machine):
+    machine.note("fails-kept")
+    done = machine.run("test", "-x")
+    assert done.returncode == 0
+    assert "some tests will be skipped" in done.stderr
+    assert machine.calls("python -m pytest") == [
+        "python -m pytest --missing model:the weights of smollm2 -x"
+    ]
+
+
 @pytest.mark.parametrize("tool", ["ruff", "pyright"])
 def test_a_failing_check_fails_the_whole_and_the_tests_still_run(machine: Machine, tool: str):
     machine.note(f"fails-{tool}")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kept.settings import cache_home
+
 
 @pytest.mark.slow
 def test_where_the_shell_does_not_find_kept_the_path_it_was_called_by_is_told(tmp_path: Path):
@@ -38,3 +40,22 @@ def test_a_path_below_this_folder_is_told_as_one_types_it_here(tmp_path: Path):
         check=True,
     )
     assert done.stderr == "\nnext: bin/kept optimize .\n      bin/kept adopt\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"KEPT_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a"),
+        ({"XDG_CACHE_HOME": "/b"}, "/b/kept"),
+        ({"XDG_CACHE_HOME": "relative"}, "/home/me/.cache/kept"),
+        ({}, "/home/me/.cache/kept"),
+    ],
+)
+def test_the_cache_is_where_the_user_has_it(
+    variables: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("KEPT_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"HOME": "/home/me", **variables}.items():
+        monkeypatch.setenv(name, value)
+    assert cache_home() == Path(folder)

@@ -55,6 +55,11 @@ def proxy_for(url: str) -> str | None:
     return proxies.get(where.scheme)
 
 
+def processors() -> int:
+    """Processors that this process may use, which in a container are not all there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def program() -> str:
     """What to type for Kept: `kept` where the shell finds it, else the path it was called by."""
     # at use: it is slow to import, and few programs tell anybody what to type

@@ -1,5 +1,6 @@
 """docs/reference/cli.md, made from the help that the commands print. `scripts/help` writes it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -17,8 +18,8 @@ Exit codes: 0 finished; 1 finished without a gain, only with `--fail-if-no-gain`
 (usage, spec, setup); 3 stopped by an error, or nothing kept and the seed has no score; the journal
 is intact; 130 interrupted, resumable.
 
-Environment: `KEPT_HOME` names the folder for runs, `KEPT_DEBUG=1` shows the traceback of an
-internal error, `NO_COLOR` forbids colours.
+Environment: `KEPT_HOME` names the folder for runs, `KEPT_CACHE` that for weights of models,
+`KEPT_DEBUG=1` shows the traceback of an internal error, `NO_COLOR` forbids colours.
 """
 
 
@@ -33,6 +34,15 @@ def help_of(command: click.Command, name: str, parent: click.Context | None = No
     return command.get_help(context).rstrip()
 
 
+def helps(command: click.Command, name: str, parent: click.Context) -> Iterator[tuple[str, str]]:
+    """The help of a command, and of those under it."""
+    yield name, help_of(command, name, parent)
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=name, parent=parent)
+        for inner, found in command.commands.items():
+            yield f"{name} {inner}", help_of(found, inner, context)
+
+
 def reference_page() -> str:
     top = click.Context(cli, info_name="kept")
     parts = [INTRO, f"```text\n{help_of(cli, 'kept')}\n```\n"]
@@ -43,8 +53,10 @@ def reference_page() -> str:
         for entry in entries:
             command = cli.get_command(top, entry.name)
             assert command is not None
-            help_text = help_of(command, entry.name, top)
-            parts.append(f"### kept {entry.name}\n\n```text\n{help_text}\n```\n")
+            parts += (
+                f"### kept {name}\n\n```text\n{text}\n```\n"
+                for name, text in helps(command, entry.name, top)
+            )
     return "\n".join(parts)
 
 

@@ -53,3 +53,12 @@ def test_a_home_that_cannot_be_is_a_problem(here: Path, monkeypatch: pytest.Monk
 def test_a_home_elsewhere_is_named(here: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("KEPT_HOME", str(here / "elsewhere"))
     assert states("runs")["runs"]["text"] == f"KEPT_HOME is {here / 'elsewhere'}, not yet made"
+
+
+def test_what_a_model_on_this_machine_lacks_is_told_as_what_to_type(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KEPT_CACHE", str(here / "none"))
+    found = states("local/smollm2")["local/smollm2"]
+    assert found["state"] == "ok"
+    assert "`kept models pull smollm2`" in found["text"]

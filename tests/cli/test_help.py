@@ -51,6 +51,23 @@ def test_every_command_shows_an_example_of_itself(name: str):
         assert f"\n  {example}" in kept(name, "--help").stdout
 
 
+def test_every_command_of_a_group_has_help_and_an_example_of_itself():
+    groups = [(name, command(name)) for name in COMMANDS]
+    inner = [
+        (f"kept {name} {below}", found)
+        for name, group in groups
+        if isinstance(group, click.Group)
+        for below, found in group.commands.items()
+    ]
+    assert [name for name, _ in inner][:2] == ["kept models list", "kept models pull"]
+    for name, found in inner:
+        assert isinstance(found, Command)
+        assert found.help
+        assert all(example.startswith(name) for example in found.examples)
+        options = [param for param in found.params if isinstance(param, click.Option)]
+        assert [option.name for option in options if not option.help] == []
+
+
 def test_the_reference_page_is_what_the_commands_print():
     assert PAGE.read_text(encoding="utf-8") == reference_page(), "run scripts/help"
 

@@ -44,7 +44,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ('{command: "true"}\nscorer', "{}\nscorer", "task.yaml:2 runner.command: missing"),
         ('{command: "true"}\nscorer', "\nscorer", "task.yaml:2 runner: nothing, where a mapping was expected"),
         ('{command: "true"}\nscorer', "{command: ''}\nscorer", "task.yaml:2 runner.command: the text ``, where a text that is not empty was expected"),
-        ('{command: "true"}\nscorer', "{command: ls, cmd: y}\nscorer", "task.yaml:2 runner.cmd: unknown key (hint: known keys: command, cwd, timeout_seconds, env, retry_exit)"),
+        ('{command: "true"}\nscorer', "{command: ls, cmd: y}\nscorer", "task.yaml:2 runner.cmd: unknown key (hint: known keys: type, command, cwd, timeout_seconds, env, retry_exit)"),
         ('{command: "true"}\nscorer', "{command: ls, timeout: 3}\nscorer", "task.yaml:2 runner.timeout: unknown key (hint: did you mean `timeout_seconds`?)"),
         ('{command: "true"}\nscorer', "{command: ls, timeout_seconds: 0}\nscorer", "task.yaml:2 runner.timeout_seconds: the number 0, where more than 0 was expected"),
         ('{command: "true"}\nscorer', "{command: ls, timeout_seconds: .inf}\nscorer", "task.yaml:2 runner.timeout_seconds: the number inf, where a finite number was expected"),

@@ -60,7 +60,7 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if told["guidance"]:
         yield "guidance", ", ".join(told["guidance"])
     yield "cases", _cases(told["cases"])
-    yield "runner", _command(told["runner"])
+    yield "runner", _runner(told["runner"])
     yield "scorer", _command(told["scorer"])
     yield "sandbox", "; ".join(_sandbox(told["sandbox"], told["runner"]["env"]))
     for n, (role, facts) in enumerate(told["models"].items()):
@@ -105,6 +105,13 @@ def _cases(counts: dict[str, int] | None) -> str:
     if counts is None:
         return "none: one run of the whole command decides"
     return ", ".join(f"{n} {split}" for split, n in counts.items())
+
+
+def _runner(facts: dict[str, Any]) -> str:
+    if facts.get("type") != "model":
+        return _command(facts)
+    prompt, fields = " + ".join(facts["prompt"]), ", ".join(facts["input"])
+    return f"`{facts['model']}`, asked with {prompt} about {fields}"
 
 
 def _command(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it

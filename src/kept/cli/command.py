@@ -32,6 +32,10 @@ class Command(click.Command):
         write_examples(formatter, self.examples)
 
 
+class Commands(Command, click.Group):
+    """Commands under one name, each with examples of its own."""
+
+
 def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) -> None:
     """A section of command lines, never wrapped."""
     if examples:

@@ -38,6 +38,7 @@ COMMANDS = {
         Entry("Look", "show", "show", "Show what a run did, step by step"),
         Entry("Look", "diff", "diff", "Show the change from seed to best"),
         Entry("Look", "report", "report", "Print the report of a run"),
+        Entry("Manage", "models", "models", "Manage the models that run on this machine"),
         Entry(
             "Manage",
             "doctor",

@@ -29,12 +29,12 @@ class Finding:
 def doctor(as_json: bool) -> int:
     """Say what works on this machine, and what holds a command back.
 
-    Looks at Python, the sandbox, git and the folder of the runs. Exits with 2 when something makes
-    a run impossible.
+    Looks at Python, the sandbox, git, models on this machine and the folder of the runs. Exits with
+    2 when something makes a run impossible.
     """
     from kept.cli import output
 
-    found = [*_python(), *_sandbox(), *_git(), *_home()]
+    found = [*_python(), *_sandbox(), *_git(), *_local_models(), *_home()]
     if as_json:
         rows = [{"name": one.name, "state": one.state, "text": one.text} for one in found]
         output.document({"findings": rows, "enforced": dict(_enforced())})
@@ -92,6 +92,20 @@ def _git() -> Iterator[Finding]:
         return
     done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     yield Finding("git", "ok", done.stdout.strip() or path)
+
+
+def _local_models() -> Iterator[Finding]:
+    """They are optional, so that nothing here is ever a warning."""
+    from importlib.util import find_spec
+
+    from kept.models.weights import KNOWN
+
+    engine = find_spec("xllamacpp") is not None
+    for weights in KNOWN.values():
+        lacks = [] if engine else ["pip install 'kept[local]'"]
+        lacks += [] if weights.present else [f"kept models pull {weights.name}"]
+        text = f"not here: {' and '.join(f'`{line}`' for line in lacks)}" if lacks else "works"
+        yield Finding(f"local/{weights.name}", "ok", text)
 
 
 def _home() -> Iterator[Finding]:

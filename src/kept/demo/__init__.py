@@ -7,6 +7,9 @@ from kept.errors import SetupError
 
 _TASK = Path(__file__).parent / "task"
 
+REVIEWS = Path(__file__).parent / "reviews"
+"""A task for the model that runs in this process: label short reviews."""
+
 
 def copy_demo(folder: Path) -> Path:
     """Copy the demo's task into a folder, which is made; the path of its task.yaml."""

@@ -1,6 +1,5 @@
-"""The artifact loop: a task.yaml with a runner command and a scorer command."""
+"""The artifact loop: a task.yaml with a runner and a scorer."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,10 +26,9 @@ from kept.recipes.protecting import make_protected
 from kept.recipes.racing import default_gate, with_race
 from kept.recipes.reading import ReadTask, read_task
 from kept.recipes.roles import told
+from kept.recipes.running import Running, facts_of, make_runner
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
-from kept.runners.command import CommandRunner
-from kept.sandbox import Command
-from kept.sandbox.command import MIB
+from kept.settings import processors
 from kept.spec.cases import overlap_warnings
 from kept.spec.source import read_source
 from kept.spec.task import TaskSpec
@@ -54,17 +52,11 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
     bits = modes(source.folder, files.texts)
     scratch = Scratch(bits)
     confined = confine(source, task, files.texts)
-    runner = Command(
-        task.runner.command,
-        source.folder / task.runner.cwd,
-        task.runner.timeout_seconds,
-        task.runner.env,
-    )
     protected = make_protected(task.mutation.protect)
     metric = task.objective.primary_metric
     scoring = Scoring(source.folder, seed, metric, scratch, confined.scorer)
     proposers = files.proposing.make(Tools(scratch, confined.runner))
-    workers = task.workers or _processors()
+    workers = task.workers or processors()
     objective = _objective(task)
     models, about_models = told(task.models, source.folder)
     plan = Plan(
@@ -76,12 +68,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
             max_changed_lines=task.mutation.max_changed_lines,
         ),
         cases=files.cases,
-        runner=CommandRunner(
-            confined.runner(runner),
-            scratch,
-            task.sandbox.output_mb * MIB,
-            task.runner.retry_exit,
-        ),
+        runner=make_runner(task, Running(source.folder, scratch, confined)),
         scorer=make_scorer(task.scorer, scoring),
         objective=objective,
         locate=locate,
@@ -99,15 +86,14 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
             "id": task.id or source.folder.name,
             "description": task.description,
             "source": str(source.folder.resolve()),
-            # of variables only the names, for they may be secrets
-            "runner": {**task.runner.model_dump(), "env": list(task.runner.env)},
+            "runner": facts_of(task),
             "scorer": task.scorer.model_dump(exclude_defaults=True),
             "sandbox": confined.facts(),
             "models": models,
         },
         guidance=files.guidance,
         views=_views(task, source.folder, objective),
-        worst_seconds=runner.timeout + scorer_seconds(task.scorer),
+        worst_seconds=task.runner.timeout_seconds + scorer_seconds(task.scorer),
     )
     gate = _gate(task, plan)
     plan = replace(plan, gate=gate, inputs=inputs_of(source, task, files, gate.name))
@@ -163,8 +149,3 @@ def _views(
     if task.logging.candidate_dir:
         made.append(partial(CandidateFolder, folder / task.logging.candidate_dir))
     return tuple(made)
-
-
-def _processors() -> int:
-    """Processors that this process may use, which in a container are not all there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -82,7 +82,7 @@ def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Con
     if task.cases is not None and task.logging.results_file is not None:
         # its reasons quote what failed, and thereby the cases that decide
         unseen.add((tree / task.logging.results_file).resolve())
-    runner = _named(tree, (task.runner.command,), (task.runner.cwd,))
+    runner = _named(tree, task.runner.lines, (task.runner.cwd,))
     kept = {*(tree / name for name in artifacts), *runner}
     hidden = sorted(path for path in unseen if not any(file.is_relative_to(path) for file in kept))
     view = View(

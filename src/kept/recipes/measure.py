@@ -38,7 +38,7 @@ def measure_files(source: Source, task: TaskSpec, artifacts: Collection[str]) ->
     """A hash of each file that scores depend on, by its name in the task's folder."""
     tree = source.folder.resolve()
     apart = _apart(source, task, artifacts)
-    found = sorted(_made_of(tree, task, (task.runner.command, *named_in(task.scorer))))
+    found = sorted(_made_of(tree, task, (*task.runner.lines, *named_in(task.scorer))))
     files = (path for path in found if not any(path.is_relative_to(other) for other in apart))
     return {f"`{_name(path, tree)}`": digest(path) for path in files}
 
@@ -49,7 +49,7 @@ def exposed(
     """What to be warned of: files of the scorer alone that the runner can read all the same."""
     tree = source.folder.resolve()
     scorer = _made_of(tree, task, named_in(task.scorer))
-    shared = _made_of(tree, task, (task.runner.command,))
+    shared = _made_of(tree, task, task.runner.lines)
     apart = (*_apart(source, task, artifacts), *hidden)
     seen = sorted(
         f"`{_name(path, tree)}`"

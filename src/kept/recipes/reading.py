@@ -14,12 +14,12 @@ from kept.recipes.guards import check_guards
 from kept.recipes.proposing import Proposing, read_proposers
 from kept.recipes.protecting import check_protected
 from kept.recipes.roles import check_models
+from kept.recipes.running import check_runner
 from kept.recipes.scorers import check_scorer
-from kept.recipes.scripts import check_script
 from kept.spec.cases import read_cases
 from kept.spec.companions import check_outputs, read_guidance
 from kept.spec.files import read_artifacts
-from kept.spec.load import check_folder, section, validate
+from kept.spec.load import section, validate
 from kept.spec.source import Source
 from kept.spec.task import ArtifactsSpec, MutationSpec, TaskSpec
 
@@ -67,13 +67,12 @@ def read_files(source: Source, proposes: bool) -> TaskFiles:
     check_outputs(source, texts)
     if proposes:
         check_proposers(source)
-    check_folder(source, ("runner", "cwd"))
-    check_script(source, ("runner",))
     check_scorer(source, texts)
     check_guards(source, texts)
     check_sandbox(source)
     check_models(source)
     found = read_cases(source)
+    check_runner(source, texts, found)
     guidance = read_guidance(source, texts)
     proposing = read_proposers(source, editable, found)
     return TaskFiles(texts, editable, guidance, proposing, found or implicit_cases())

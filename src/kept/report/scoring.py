@@ -8,10 +8,12 @@ from typing import cast
 
 
 def scorer_words(fact: object) -> str:
-    """One line about a scorer; empty where nothing is known of it."""
+    """One line about a scorer or a runner; empty where nothing is known of it."""
     match fact:
         case {"command": str(command)}:
             return f"`{command}`"
+        case {"type": "model", "model": str(model)}:
+            return f"the model `{model}`"
         case {"type": "python", "function": str(function)}:
             return f"the Python function `{function}`"
         case {"type": "rules"}:

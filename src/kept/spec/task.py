@@ -13,15 +13,13 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from kept.core.artifact import is_safe_path
 from kept.core.case import SPLITS
 from kept.core.objective import Direction, Operator
-from kept.sandbox import TIMEOUT
-from kept.spec.base import Count, Finite, Model, Seconds, Text, Texts, no_nul, some
+from kept.spec.base import Count, Finite, Model, Text, Texts, some
 from kept.spec.guards import GuardsSpec
 from kept.spec.models import ModelsSpec
 from kept.spec.proposers import ProposerSpec
+from kept.spec.runners import RunnerSpec
 from kept.spec.sandbox import SandboxSpec
 from kept.spec.scorers import ScorerSpec
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _number(value: object) -> object:
@@ -48,16 +46,6 @@ def _below(text: str) -> str:
     if text.split("/")[0] in (".git", ".kept"):
         raise ValueError(f"`{text}` is in a folder that is not yours to write to")
     return text.rstrip("/")
-
-
-def _env(variables: dict[str, str]) -> dict[str, str]:
-    odd = [f"`{name}`" for name in variables if not _NAME.fullmatch(name)]
-    ours = [f"`{name}`" for name in variables if name.startswith("KEPT_")]
-    told = [f"{name} is not the name of a variable" for name in odd]
-    told += [f"{name} is not yours to set: names with KEPT_ are Kept's" for name in ours]
-    if told:
-        raise ValueError("; ".join(told))
-    return variables
 
 
 class ArtifactsSpec(Model):
@@ -104,19 +92,6 @@ class MutationSpec(Model):
     """Lines removed plus lines added by one candidate."""
     protect: Annotated[tuple[ProtectSpec, ...], Field(strict=False)] = ()
     """What of the artifacts stays as it is."""
-
-
-class RunnerSpec(Model):
-    """The command that executes a candidate."""
-
-    command: Text
-    cwd: Text = "."
-    timeout_seconds: Seconds = TIMEOUT
-    env: Annotated[dict[str, Annotated[str, AfterValidator(no_nul)]], AfterValidator(_env)] = Field(
-        default_factory=dict[str, str]
-    )
-    retry_exit: Annotated[int, Field(ge=1, le=255)] | None = None
-    """The exit code by which the command says that an outage, not the candidate, is to blame."""
 
 
 class ObjectiveSpec(Model):

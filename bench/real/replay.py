@@ -1,0 +1,116 @@
+"""Runs of the real loop, with the bank in the place of the model.
+
+A rollout is one of the recorded draws of its prompt and case, drawn at random by run, label, case,
+purpose and repeat: what the model would say, as far as twelve draws tell. So the bank's own means
+are the truth, and two labels of one prompt are equally good whatever they draw.
+"""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from bench.real.bank import Bank
+from kept.core.artifact import Candidate
+from kept.core.budget import Budget
+from kept.core.case import Case, split_cases
+from kept.core.event import StepClosed
+from kept.core.objective import Objective
+from kept.core.ports import Gate, Scope
+from kept.core.rollout import Failure, Job, Rollout
+from kept.gates import Selection, Sigma
+from kept.gates.race import PRESETS
+from kept.proposers.variants import Variant, Variants
+from kept.recipes.racing import with_race
+from kept.testing import MemoryJournal, sit, small_plan
+
+RATIO = (3, 5, 2)
+SEED_LABEL = "seed"
+
+GATES: Mapping[str, Gate] = {
+    "race": PRESETS["balanced"],
+    "race fast": PRESETS["fast"],
+    "sigma": Sigma(repeats=3, accept_sigma=1.0),
+    "selection": Selection(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Which prompt of the bank stands behind each label; the first label is the seed."""
+
+    bank: Bank
+    prompt_of: Mapping[str, str]
+
+    def truth(self, label: str) -> float:
+        """The share of right answers behind a label."""
+        return self.bank.mean(self.prompt_of[label])
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What one run came to."""
+
+    keeps: int
+    best: str
+    """The label that stands in `best/`."""
+    rollouts: int
+
+
+class BankRunner:
+    """Implements `kept.core.ports.Runner`."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self._world = world
+        self._number = number
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """One of the recorded draws."""
+        label = candidate.texts["text"]
+        rows = self._world.bank.right[self._world.prompt_of[label], case.id]
+        name = f"{self._number}\0{label}\0{case.id}\0{job.purpose}\0{job.repeat}"
+        draw = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
+        return Rollout(metrics={"score": float(rows[draw % len(rows)])})
+
+    async def close(self) -> None:
+        """Nothing was opened."""
+
+
+def null_world(bank: Bank, prompt: str, labels: int) -> World:
+    """One prompt under several names."""
+    names = [SEED_LABEL, *(f"copy {n}" for n in range(labels))]
+    return World(bank, dict.fromkeys(names, prompt))
+
+
+def real_world(bank: Bank, seed: str) -> World:
+    """The prompts as they are, from one of them."""
+    others = [name for name in bank.prompts if name != seed]
+    return World(bank, {SEED_LABEL: seed, **{name: name for name in others}})
+
+
+def replay(world: World, gate: Gate, number: int, budget: int) -> Replayed:
+    """One run: every label is proposed once, in an order of this run's own."""
+    labels = [label for label in world.prompt_of if label != SEED_LABEL]
+    random.Random(number).shuffle(labels)
+    proposer = Variants(tuple(Variant({"text": label}, label) for label in labels))
+    cases = [Case(name) for name in world.bank.cases]
+    plan = replace(
+        small_plan(BankRunner(world, number), proposer),
+        seed=Candidate({"text": SEED_LABEL}),
+        cases=split_cases(cases, RATIO, number),
+        objective=Objective("score", "maximize", (0.0, 1.0)),
+        gate=gate,
+        budget=Budget(max_rollouts=budget),
+        random_seed=number,
+    )
+    journal = MemoryJournal()
+    state = asyncio.run(sit(with_race(plan), journal))
+    closed = [event for event in journal.events if isinstance(event, StepClosed)]
+    return Replayed(
+        sum(event.verdict.outcome == "keep" for event in closed),
+        journal.load(state.best).texts["text"],
+        state.spend.rollouts,
+    )

@@ -1,0 +1,28 @@
+"""A server in the foreground: it says where it listens, and ends when it is told to."""
+
+import asyncio
+import signal
+
+from kept.cli import output
+from kept.core.ports import Model
+from kept.errors import SetupError
+
+
+async def serve_until_stopped(model: Model, port: int) -> None:
+    """Serve a model until SIGINT or SIGTERM."""
+    from kept.models.local_server import HOST, start_server
+
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    try:
+        runner, bound = await start_server(model, port)
+    except OSError as error:
+        raise SetupError(
+            f"cannot listen on {HOST}:{port}: {error.strerror}",
+            hint="give another port, or --port 0 for any that is free",
+        ) from error
+    output.answer(f"http://{HOST}:{bound}/v1")
+    output.note(f"serving {model.name}; interrupt to stop")
+    await stopped.wait()
+    await runner.cleanup()

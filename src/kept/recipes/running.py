@@ -1,0 +1,133 @@
+"""From what a task says about execution to a runner."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from kept.core.case import Case, Cases
+from kept.core.ports import Model, Runner
+from kept.core.words import count
+from kept.errors import SetupError
+from kept.models.handoff import HandoffModel
+from kept.models.local import local_model
+from kept.models.weights import known
+from kept.recipes.confine import Confinement
+from kept.recipes.scripts import check_script
+from kept.runners.command import CommandRunner
+from kept.runners.model import Form, ModelRunner
+from kept.sandbox import Command
+from kept.sandbox.command import MIB
+from kept.spec.load import check_folder, said, section
+from kept.spec.runners import CommandRunnerSpec, ModelRunnerSpec
+from kept.spec.source import Source
+from kept.spec.task import TaskSpec
+from kept.workspace import Scratch
+
+_RUNNER = ("runner",)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What the runner of a task is made with."""
+
+    folder: Path
+    scratch: Scratch
+    confined: Confinement
+
+
+def make_runner(task: TaskSpec, kit: Running) -> Runner:
+    """The runner that a task describes."""
+    spec = task.runner
+    if isinstance(spec, CommandRunnerSpec):
+        command = Command(spec.command, kit.folder / spec.cwd, spec.timeout_seconds, spec.env)
+        most = task.sandbox.output_mb * MIB
+        return CommandRunner(kit.confined.runner(command), kit.scratch, most, spec.retry_exit)
+    schema: Mapping[str, object] = (
+        _read_schema(kit.folder / spec.schema_) if spec.schema_ is not None else {}
+    )
+    form = Form(spec.prompt, spec.input, schema, spec.settings)
+    return ModelRunner(_model(spec.model, kit.folder), form, spec.timeout_seconds)
+
+
+def facts_of(task: TaskSpec) -> Mapping[str, object]:
+    """What a reader of the run wants to know of its runner; of variables only the names."""
+    told = task.runner.model_dump(by_alias=True, exclude={"env"})
+    given = task.runner.env if isinstance(task.runner, CommandRunnerSpec) else {}
+    return {**told, "env": list(given)}
+
+
+def check_runner(source: Source, texts: Collection[str], cases: Cases | None) -> None:
+    """Report what is wrong with a runner that is well formed: folders, scripts, files, fields."""
+    check_folder(source, (*_RUNNER, "cwd"))
+    check_script(source, _RUNNER)
+    data = said(source, _RUNNER)
+    if not isinstance(data, dict) or "model" not in data:
+        return
+    spec = section(source, _RUNNER, ModelRunnerSpec)
+    if spec is not None:
+        _check_model(source, spec)
+        _check_artifacts(source, spec, texts)
+        _check_fields(source, spec, cases)
+
+
+def _check_model(source: Source, spec: ModelRunnerSpec) -> None:
+    provider, slash, name = spec.model.partition("/")
+    if provider not in ("local", "handoff") or not (slash and name):
+        hint = "there are local/smollm2, and handoff/FOLDER"
+        source.report((*_RUNNER, "model"), f"`{spec.model}` is not a model", hint)
+    elif provider == "local":
+        try:
+            known(name)
+        except SetupError as error:
+            source.report((*_RUNNER, "model"), error.message, error.hint)
+    if spec.schema_ is not None:
+        try:
+            _read_schema(source.folder / spec.schema_)
+        except OSError as error:
+            message = f"cannot read `{spec.schema_}`: {error.strerror}"
+            source.report((*_RUNNER, "schema"), message)
+        except ValueError as error:
+            source.report((*_RUNNER, "schema"), f"`{spec.schema_}` is no JSON schema: {error}")
+
+
+def _check_artifacts(source: Source, spec: ModelRunnerSpec, texts: Collection[str]) -> None:
+    if not texts:
+        return  # told already
+    for key, names in (("prompt", spec.prompt), ("settings", (spec.settings,))):
+        for name in names:
+            if name is not None and name not in texts:
+                known_ones = f"there are {', '.join(sorted(texts)[:5])}"
+                source.report((*_RUNNER, key), f"there is no artifact `{name}`", known_ones)
+
+
+def _check_fields(source: Source, spec: ModelRunnerSpec, cases: Cases | None) -> None:
+    if cases is None:
+        if said(source, ("cases",)) is None:
+            source.report(("cases",), "missing", "a model is asked about cases")
+        return
+    for name in spec.input:
+        lack = [case.id for case in cases.by_id.values() if name not in _fields(case)]
+        if lack:
+            message = f"{count(len(lack), 'case')} without a field `{name}`, `{lack[0]}` first"
+            source.report((*_RUNNER, "input"), message)
+
+
+def _fields(case: Case) -> Mapping[str, object]:
+    data = case.data
+    return cast("dict[str, object]", data) if isinstance(data, dict) else {}
+
+
+def _read_schema(path: Path) -> Mapping[str, object]:
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(schema, dict):
+        raise ValueError("it is not an object")
+    return cast("dict[str, object]", schema)
+
+
+def _model(name: str, folder: Path) -> Model:
+    provider, _, rest = name.partition("/")
+    if provider == "handoff":
+        return HandoffModel(folder / rest, name=name)
+    return local_model(rest)

@@ -1,0 +1,154 @@
+"""A language model as runner: prompt and settings are artifacts, and it is asked about cases.
+
+A prompt that says `{{field}}` is the message, with the field of the case in that place; one that
+does not is the system message, and the case follows it. Only the fields that a task names can be
+had, for the others hold the answer. Comments of Markdown are for people and proposers: the model
+does not see them.
+
+With the same case and repeat every candidate is given the same seed, and every pair another one.
+"""
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, cast
+
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.ports import Model, Scope
+from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.core.values import NoSpan
+from kept.core.words import count
+from kept.locate import read_value
+
+_FIELD = re.compile(r"\{\{\s*([\w-]+)\s*\}\}")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+
+NUMBERS = ("temperature", "top_p", "max_tokens")
+"""What a file of settings may say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a model is asked with."""
+
+    prompt: tuple[str, ...]
+    """Artifacts, which are put together in this order."""
+    input: tuple[str, ...]
+    """Fields of a case that the model may see."""
+    schema: Mapping[str, object] = field(default_factory=dict[str, object])
+    settings: str | None = None
+    """An artifact with numbers."""
+
+
+class ModelRunner:
+    """Asks a model once for every pair."""
+
+    def __init__(self, model: Model, form: Form, timeout: float) -> None:
+        self._model = model
+        self._form = form
+        self._timeout = timeout
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Ask once."""
+        request = request_for(self._form, candidate, case)
+        if isinstance(request, Failure):
+            return request
+        request = replace(request, seed=seed_of(job))
+        known_by = {"model": self._model.name, **asdict(request)}
+        reply = await scope.call(known_by, ModelReply, lambda: self._ask(request))
+        if isinstance(reply, Failure):
+            return reply
+        said = (*request.messages, Message("assistant", reply.text))
+        trace = tuple(TraceItem(message.role, message.text) for message in said)
+        return _fault(reply, request) or Rollout(output=reply.text, trace=trace)
+
+    async def close(self) -> None:
+        """Nothing was opened here."""
+
+    async def _ask(self, request: ModelRequest) -> ModelReply | Failure:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._model.complete(request)
+        except TimeoutError:
+            message = f"{self._model.name} did not answer within {count(self._timeout, 'second')}"
+            return Failure("timeout", "infrastructure", message)
+
+
+def seed_of(job: Job) -> int:
+    """A seed for a pair: not one for all cases, which would have them all share one chance."""
+    text = f"{job.purpose}\0{job.case_id}\0{job.repeat}"
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def request_for(form: Form, candidate: Candidate, case: Case) -> ModelRequest | Failure:
+    """What a candidate asks about a case, or what is wrong with the candidate."""
+    parts = (_COMMENT.sub("", candidate.texts[name]).strip() for name in form.prompt)
+    prompt = "\n\n".join(part for part in parts if part)
+    given = _given(form, case)
+    unknown = [name for name in _FIELD.findall(prompt) if name not in given]
+    if unknown:
+        message = f"the prompt asks for `{{{{{unknown[0]}}}}}`, which the model is not given"
+        return Failure("crash", "candidate", message)
+    numbers = _numbers(form.settings, candidate)
+    if isinstance(numbers, Failure):
+        return numbers
+    messages = (Message("system", prompt),) if prompt else ()
+    if _FIELD.search(prompt):
+        filled = _FIELD.sub(lambda found: _shown(given[found[1]]), prompt)
+        messages = (Message("user", filled),)
+    else:
+        only = next(iter(given.values())) if len(given) == 1 else given
+        messages = (*messages, Message("user", _shown(only)))
+    return replace(ModelRequest(messages, schema=form.schema), **numbers)
+
+
+def _given(form: Form, case: Case) -> Mapping[str, object]:
+    data = cast("Mapping[str, object]", case.data)
+    return {name: data[name] for name in form.input}
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _numbers(settings: str | None, candidate: Candidate) -> dict[str, Any] | Failure:
+    """The numbers that a file of settings has; none of them need be there."""
+    found: dict[str, Any] = {}
+    if settings is None:
+        return found
+    why = ""
+    for name in NUMBERS:
+        value = read_value(settings, candidate.texts[settings], name)
+        if isinstance(value, NoSpan):
+            why = why or value.detail
+            continue
+        if isinstance(value, bool | str) or value < 0:
+            message = f"`{name}` of {settings} is `{value}`, where a number was expected"
+            return Failure("crash", "candidate", message)
+        found[name] = int(value) if name == "max_tokens" else float(value)
+    # a file that cannot be read has none of them, and must not pass for one that sets nothing
+    return found or Failure("crash", "candidate", f"no setting can be read: {why}")
+
+
+def _fault(reply: ModelReply, request: ModelRequest) -> Failure | None:
+    """Why a reply is none that could be scored."""
+    if reply.finish == "refused":
+        return Failure("refused", "candidate", "the model would not answer", reply.text)
+    if not reply.text.strip():
+        return Failure("empty", "candidate", "the model answered nothing")
+    if not request.schema:
+        return None
+    try:
+        json.loads(reply.text)
+    except ValueError as error:
+        cut = f", cut at {request.max_tokens} tokens" if reply.finish == "length" else ""
+        return Failure("parse", "candidate", f"the answer is not JSON{cut}: {error}", reply.text)
+    return None

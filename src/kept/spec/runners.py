@@ -1,0 +1,95 @@
+"""What a task may say about how a candidate is executed.
+
+By a command, or by asking a model; one that names a `model` is the latter.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Literal, cast
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+
+from kept.sandbox import TIMEOUT
+from kept.spec.base import Model, Seconds, SomeTexts, Text, no_nul
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _env(variables: dict[str, str]) -> dict[str, str]:
+    odd = [f"`{name}`" for name in variables if not _NAME.fullmatch(name)]
+    ours = [f"`{name}`" for name in variables if name.startswith("KEPT_")]
+    told = [f"{name} is not the name of a variable" for name in odd]
+    told += [f"{name} is not yours to set: names with KEPT_ are Kept's" for name in ours]
+    if told:
+        raise ValueError("; ".join(told))
+    return variables
+
+
+def _listed(value: object) -> object:
+    # one text may stand for a list of one
+    return [value] if isinstance(value, str) else value
+
+
+OneOrMore = Annotated[SomeTexts, BeforeValidator(_listed)]
+
+
+class CommandRunnerSpec(Model):
+    """The command that executes a candidate."""
+
+    type: Literal["command"] = "command"
+    command: Text
+    cwd: Text = "."
+    timeout_seconds: Seconds = TIMEOUT
+    env: Annotated[dict[str, Annotated[str, AfterValidator(no_nul)]], AfterValidator(_env)] = Field(
+        default_factory=dict[str, str]
+    )
+    retry_exit: Annotated[int, Field(ge=1, le=255)] | None = None
+    """The exit code by which the command says that an outage, not the candidate, is to blame."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Command lines, whose words may name files."""
+        return (self.command,)
+
+
+class ModelRunnerSpec(Model):
+    """The model that is asked, and what about."""
+
+    type: Literal["model"] = "model"
+    model: Text
+    """`provider/name`."""
+    prompt: OneOrMore
+    """Artifacts, in the order in which they are put together."""
+    input: OneOrMore
+    """Fields of a case that the model sees; what else a case holds may be the answer."""
+    schema_: Annotated[Text | None, Field(alias="schema")] = None
+    """A file with the JSON schema of an answer."""
+    settings: Text | None = None
+    """An artifact with `temperature`, `top_p` and `max_tokens`, of which each may be missing."""
+    timeout_seconds: Seconds = TIMEOUT
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The files that it is made of, as the words of a command line."""
+        return (shlex.quote(self.schema_),) if self.schema_ else ()
+
+    @property
+    def cwd(self) -> str:
+        """Where those files are."""
+        return "."
+
+
+def _kind(value: object) -> object:
+    """What a runner says that it is; one that does not say is a model if it names one."""
+    if isinstance(value, Mapping):
+        given = cast("Mapping[str, object]", value)
+        said = given.get("type", "model" if "model" in given else "command")
+        return said if isinstance(said, str) else str(said)
+    return getattr(value, "type", None)
+
+
+RunnerSpec = Annotated[
+    Annotated[CommandRunnerSpec, Tag("command")] | Annotated[ModelRunnerSpec, Tag("model")],
+    Discriminator(_kind),
+]

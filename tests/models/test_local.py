@@ -1,0 +1,204 @@
+"""The model in this process: real weights, real answers."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolOffer
+from kept.core.ports import Model
+from kept.core.rollout import Failure
+from kept.models.local import LocalModel
+from kept.testing import ModelSuite
+
+pytestmark = pytest.mark.model
+
+LABEL = {
+    "type": "object",
+    "properties": {"label": {"enum": ["good", "bad"]}},
+    "required": ["label"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def model(smollm2: Path) -> LocalModel:
+    return LocalModel("local/smollm2", smollm2)
+
+
+def ask(model: Model, text: str, **how: object) -> ModelReply:
+    reply = asyncio.run(model.complete(request(text, **how)))
+    assert isinstance(reply, ModelReply), reply
+    return reply
+
+
+def request(text: str, **how: object) -> ModelRequest:
+    return ModelRequest((Message("user", text),), **{"max_tokens": 12, **how})  # type: ignore[arg-type]
+
+
+class TestLocalModel(ModelSuite):
+    @pytest.fixture(autouse=True)
+    def weights(self, model: LocalModel, tmp_path: Path) -> None:
+        self.model = model
+        self.folder = tmp_path
+
+    def make_model(self) -> Model:
+        return self.model
+
+    def make_failing_model(self) -> Model:
+        (self.folder / "no.gguf").write_bytes(b"no weights at all")
+        return LocalModel("local/broken", self.folder / "no.gguf")
+
+
+def test_the_same_seed_gives_the_same_answer_and_another_one_another(model: LocalModel):
+    texts = [ask(model, "Name an animal.", seed=s, temperature=1.5).text for s in (1, 1, 2, 3, 4)]
+    assert texts[0] == texts[1]
+    assert len(set(texts)) > 1
+
+
+def test_without_temperature_the_seed_does_not_matter(model: LocalModel):
+    asked = [("Name a colour.", seed) for seed in (1, 2, 3)]
+    texts = {ask(model, text, seed=seed, temperature=0.0).text for text, seed in asked}
+    assert len(texts) == 1
+
+
+def test_an_answer_does_not_depend_on_what_else_is_asked_at_the_time(model: LocalModel):
+    what = [request(f"Write a word about {n}.", seed=n, temperature=0.8) for n in range(8)]
+
+    async def together() -> list[ModelReply | Failure]:
+        return await asyncio.gather(*(model.complete(one) for one in what))
+
+    alone = [asyncio.run(model.complete(one)) for one in what]
+    crowd = asyncio.run(together())
+    assert [reply.text for reply in crowd if isinstance(reply, ModelReply)] == [
+        reply.text for reply in alone if isinstance(reply, ModelReply)
+    ]
+
+
+def test_a_schema_is_kept_to_and_nothing_is_written_round_it(model: LocalModel):
+    for seed in range(4):
+        reply = ask(model, "I liked it.", schema=LABEL, seed=seed, temperature=1.0, max_tokens=40)
+        assert json.loads(reply.text)["label"] in ("good", "bad")
+        assert reply.text == json.dumps(json.loads(reply.text), separators=(",", ":"))
+        assert reply.finish == "stop"
+
+
+def test_a_schema_that_is_none_is_a_failure_and_not_a_free_answer(model: LocalModel):
+    failure = asyncio.run(model.complete(request("hello", schema={"type": "nonsense"})))
+    assert isinstance(failure, Failure)
+    assert failure.kind == "harness"
+    assert "schema" in failure.message
+
+
+def test_an_answer_ends_at_a_stop_text_and_at_its_limit(model: LocalModel):
+    whole = ask(model, "Count from one to ten.", temperature=0.0, max_tokens=12)
+    assert whole.finish == "length"
+    assert whole.usage.tokens_out == 12
+    word = whole.text.split()[2]
+    short = ask(model, "Count from one to ten.", temperature=0.0, max_tokens=12, stop=(word,))
+    assert short.finish == "stop"
+    assert short.text == whole.text[: whole.text.index(word)]
+
+
+def test_tokens_are_counted_and_those_it_had_read_before_too(model: LocalModel):
+    text = "Which of these words is the longest: elephant, ant, hippopotamus? " * 3
+    first, second = (ask(model, text, temperature=0.0, max_tokens=1) for _ in range(2))
+    assert first.usage.tokens_in == second.usage.tokens_in > 40
+    assert second.usage.calls == 1
+    assert second.usage.usd == 0
+    assert second.usage.tokens_cached > 40
+
+
+def test_a_prompt_that_does_not_fit_is_a_failure_of_its_own_kind(model: LocalModel):
+    failure = asyncio.run(model.complete(request("far too long " * 2000)))
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.blame) == ("context", "candidate")
+    assert "2048 tokens" in failure.message
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ModelRequest((Message("user", "x"),), tools=(ToolOffer("t", "", {}),)),
+        ModelRequest((Message("user", "x", (Image("image/png", b""),)),)),
+    ],
+)
+def test_what_it_cannot_do_is_said_and_not_left_out(model: LocalModel, asked: ModelRequest):
+    failure = asyncio.run(model.complete(asked))
+    assert isinstance(failure, Failure)
+    assert failure.kind == "harness"
+    assert "cannot be given" in failure.message
+
+
+def test_the_event_loop_goes_on_while_it_answers(model: LocalModel):
+    ask(model, "warm up", max_tokens=1)
+
+    async def watched() -> float:
+        task = asyncio.create_task(model.complete(request("Tell a long story.", max_tokens=40)))
+        longest, last = 0.0, time.monotonic()
+        while not task.done():
+            await asyncio.sleep(0.005)
+            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+        return longest
+
+    # a blocked loop would stand still for all of the forty tokens
+    assert asyncio.run(watched()) < 0.5
+
+
+def test_cancelling_ends_the_work_itself(model: LocalModel):
+    async def cancelled() -> tuple[list[int], list[int]]:
+        story = request("Tell a very long story.", max_tokens=1500, temperature=1.0)
+        tasks = [asyncio.create_task(model.complete(story)) for _ in range(8)]
+        while not any(calls(model)):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        working = calls(model)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return working, calls(model)
+
+    working, after = asyncio.run(cancelled())
+    assert sum(working) == 4, "no more at once than there are slots"
+    assert sum(after) == 0
+    assert ask(model, "hello", max_tokens=2).text, "and the slots are free again"
+
+
+def calls(model: LocalModel) -> list[int]:
+    assert model._engine is not None
+    return list(model._engine._calls)
+
+
+LEAVING = """
+import asyncio, sys, threading
+from pathlib import Path
+from kept.core.model import Message, ModelRequest
+from kept.models.local import LocalModel
+model = LocalModel("local/smollm2", Path(sys.argv[1]))
+story = ModelRequest((Message("user", "Tell a very long story."),), max_tokens=1500)
+threading.Thread(target=lambda: asyncio.run(model.complete(story)), daemon=True).start()
+while model._engine is None or not any(model._engine._calls):
+    pass
+print("leaving")
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_in_the_middle_of_an_answer_ends_well(smollm2: Path):
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVING, str(smollm2)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr
+
+
+def test_it_writes_nothing_to_the_terminal(model: LocalModel, capfd: pytest.CaptureFixture[str]):
+    ask(model, "hello")
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,34 @@
+"""What somebody is told who has not got what a model in this process needs."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from kept.core.model import Message, ModelRequest
+from kept.core.rollout import Failure
+from kept.errors import SetupError
+from kept.models.local import LocalModel, local_model
+
+
+def test_without_the_extra_the_line_to_type_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    model = LocalModel("local/any", tmp_path / "any.gguf")
+    failure = asyncio.run(model.complete(ModelRequest((Message("user", "hello"),))))
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.blame) == ("harness", "infrastructure")
+    assert "hint: pip install 'kept[local]'" in failure.message
+
+
+def test_without_weights_the_command_that_fetches_them_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KEPT_CACHE", str(tmp_path))
+    with pytest.raises(
+        SetupError, match="the weights of `smollm2` are not on this machine"
+    ) as told:
+        local_model("local/smollm2")
+    assert "`kept models pull smollm2`" in str(told.value)

@@ -1,0 +1,136 @@
+"""A task whose runner is a model: what is wrong with it is told, and it runs."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from kept.errors import SetupError, SpecError
+from kept.models.handoff import SETTLED
+from kept.recipes.artifact import compile_task
+from kept.runners.model import ModelRunner
+from kept.runs import inputs_of, start
+from kept.sandbox import TIMEOUT
+from kept.store.home import Home
+
+TASK = """\
+artifacts: {include: [prompt.md, settings.yaml]}
+runner:
+  model: handoff/desk
+  prompt: prompt.md
+  input: text
+  schema: schema.json
+  settings: settings.yaml
+scorer: {type: python, function: "score:score"}
+objective: {primary_metric: score, direction: maximize, bounds: [0, 1]}
+proposers: [{kind: variants, files: ["drafts/*"]}]
+cases: {file: cases.jsonl, split: "1:2:0"}
+budget: {max_iterations: 4}
+workers: 8
+"""
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    (tmp_path / "drafts" / "shout").mkdir(parents=True)
+    (tmp_path / "prompt.md").write_text("Say it.\n")
+    (tmp_path / "drafts" / "shout" / "prompt.md").write_text("SHOUT it.\n")
+    (tmp_path / "settings.yaml").write_text("temperature: 0\n")
+    (tmp_path / "schema.json").write_text('{"type": "string"}')
+    (tmp_path / "score.py").write_text(
+        "def score(output, case):\n    return float(output == '\"' + case['text'].upper() + '\"')\n"
+    )
+    rows = ({"id": f"c{n}", "text": f"word {n}", "answer": n} for n in range(6))
+    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "task.yaml").write_text(TASK)
+    return tmp_path / "task.yaml"
+
+
+def problems(task: Path, *overrides: str) -> list[str]:
+    with pytest.raises(SpecError) as told:
+        compile_task(task, overrides)
+    return [f"{problem.path}: {problem.message}" for problem in told.value.problems]
+
+
+def test_it_becomes_a_runner_that_asks_a_model(task: Path):
+    plan = compile_task(task).plan
+    assert isinstance(plan.runner, ModelRunner)
+    assert plan.facts["runner"] == {
+        "type": "model",
+        "model": "handoff/desk",
+        "prompt": ("prompt.md",),
+        "input": ("text",),
+        "schema": "schema.json",
+        "settings": "settings.yaml",
+        "timeout_seconds": TIMEOUT,
+        "env": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("runner.model=smollm2", "runner.model: `smollm2` is not a model"),
+        ("runner.model=local/gpt-9", "runner.model: there is no model `gpt-9`"),
+        ("runner.prompt=promt.md", "runner.prompt: there is no artifact `promt.md`"),
+        ("runner.settings=s.yaml", "runner.settings: there is no artifact `s.yaml`"),
+        ("runner.schema=s.json", "runner.schema: cannot read `s.json`: No such file or directory"),
+        (
+            "runner.schema=prompt.md",
+            "runner.schema: `prompt.md` is no JSON schema: Expecting value",
+        ),
+        ("runner.input=[text, title]", "runner.input: 6 cases without a field `title`, `c"),
+        ("runner.temperature=1", "runner.temperature: unknown key"),
+        ("runner.type=magic", "runner.type: the text `magic`, where one of `command`, `model`"),
+        ("cases=null", "cases: missing"),
+    ],
+)
+def test_what_is_wrong_with_it_is_told(task: Path, override: str, problem: str):
+    told = problems(task, override)
+    assert any(line.startswith(problem) for line in told), told
+
+
+def test_a_runner_needs_its_prompt_and_its_input(task: Path):
+    text = TASK.replace("  prompt: prompt.md\n  input: text\n", "")
+    task.write_text(text)
+    assert {"runner.prompt: missing", "runner.input: missing"} <= set(problems(task))
+
+
+def test_without_weights_the_command_that_fetches_them_is_told(
+    task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KEPT_CACHE", str(tmp_path / "none"))
+    with pytest.raises(SetupError, match="the weights of `smollm2` are not on this machine"):
+        compile_task(task, ["runner.model=local/smollm2"])
+
+
+def test_a_change_of_the_schema_is_noticed_by_a_resume(task: Path):
+    before = inputs_of(compile_task(task).plan)
+    (task.parent / "schema.json").write_text('{"type": "number"}')
+    after = inputs_of(compile_task(task).plan)
+    assert {name for name in after if after[name] != before[name]} == {"`schema.json`"}
+
+
+@pytest.mark.slow
+def test_a_run_is_answered_by_whoever_reads_the_folder(task: Path):
+    desk = task.parent / "desk"
+
+    async def someone() -> None:
+        while True:
+            for path in desk.glob("*.prompt.md"):
+                answer = path.with_name(path.name.replace("prompt", "answer"))
+                if not answer.exists():
+                    text = path.read_text()
+                    last = text.strip().rpartition("\n")[2]
+                    answer.write_text(json.dumps(last.upper() if "SHOUT" in text else last))
+            await asyncio.sleep(SETTLED / 20)
+
+    async def both() -> Path:
+        helper = asyncio.create_task(someone())
+        folder, _ = await start(compile_task(task).plan, Home(task.parent / ".kept"))
+        helper.cancel()
+        return folder
+
+    folder = asyncio.run(both())
+    assert (folder / "best" / "prompt.md").read_text() == "SHOUT it.\n"
