@@ -143,6 +143,7 @@ class Drive:
 
     def _best_first(self) -> tuple[int, ...]:
         pool = self._state.pool
+        pool = [miss for miss in pool if miss.alone][:1] or pool
         return tuple(miss.step for miss in sorted(pool, key=lambda miss: -miss.estimate))
 
     def _prove_pool(self) -> None:
@@ -153,7 +154,7 @@ class Drive:
             challenger = self._ground.merged(parent, members)
             self._alive[challenger.id] = challenger
             try:
-                extra = {"merged": True, "proves": True, "still": self._still()}
+                extra = {"merged": len(members), "proves": True, "still": self._still()}
                 verdict = self._dialogue(self._gate.decide, challenger, parent, **extra)
             except OutOfBudget:
                 break
@@ -205,7 +206,7 @@ class Drive:
     ) -> Verdict:
         cites = () if members else self._ground.cites(number)
         pools = self._pools and not members
-        extra = {"cites": cites, "merged": bool(members), "pools": pools, "still": self._still()}
+        extra = {"cites": cites, "merged": len(members), "pools": pools, "still": self._still()}
         return self._dialogue(self._gate.decide, challenger, incumbent, **extra)
 
     def _dialogue(

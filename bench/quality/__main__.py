@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import product
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
@@ -138,21 +139,22 @@ def tables(cells: Sequence[Cell], tasks: Sequence[str], budgets: Sequence[int]) 
 
 
 def goals(cells: Sequence[Cell], tasks: Sequence[str], budgets: Sequence[int]) -> list[Goal]:
-    """Against the best peer at the largest budget, task by task."""
-    most, found = max(budgets), {(cell.arm, cell.task, cell.budget): cell for cell in cells}
-    peers = [arm.name for arm in ARMS if arm.peer and (arm.name, tasks[0], most) in found]
+    """Against the best peer, task by task and budget by budget."""
+    found = {(cell.arm, cell.task, cell.budget): cell for cell in cells}
+    names = {cell.arm for cell in cells}
+    peers = [arm.name for arm in ARMS if arm.peer and arm.name in names]
     made: list[Goal] = []
-    for task in tasks:
+    for task, budget in product(tasks, sorted(budgets)):
         if task == "null":
             continue
-        mine = found["kept", task, most]
-        best = max((found[name, task, most] for name in peers), key=lambda cell: cell.gain)
+        mine = found["kept", task, budget]
+        best = max((found[name, task, budget] for name in peers), key=lambda cell: cell.gain)
         measured = f"{mine.gain_words} against {best.gain_words} ({best.arm})"
         if task in NOISY:
-            what = f"{task}, {most:,} rollouts: ≥ {TIMES:g} × the best peer's true gain"
+            what = f"{task}, {budget:,} rollouts: ≥ {TIMES:g} × the best peer's true gain"
             made.append(Goal(what, measured, mine.gain >= TIMES * best.gain))
         else:
-            what = f"{task}, {most:,} rollouts: no worse than the best peer"
+            what = f"{task}, {budget:,} rollouts: no worse than the best peer"
             made.append(Goal(what, measured, mine.gain >= best.gain - SLACK))
     return made
 

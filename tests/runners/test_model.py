@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from kept.testing.model import Line
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
@@ -11,6 +10,7 @@ from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.ports import Runner
 from kept.core.rollout import Failure, Job, Purpose, Rollout
 from kept.engine.scope import JournalScope
+from kept.models.scripted import Line
 from kept.runners.model import Form, ModelRunner, request_for, seed_of
 from kept.testing import MemoryJournal, RunnerSuite, ScriptedModel
 

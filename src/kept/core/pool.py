@@ -17,6 +17,8 @@ class NearMiss(NamedTuple):
     estimate: float
     losses: tuple[tuple[str, float], ...] = ()
     """Its mean loss on each train case that it was screened on."""
+    alone: bool = False
+    """Whether it is raced by itself: together with others it came to nothing."""
 
 
 Pool = tuple[NearMiss, ...]
@@ -33,18 +35,25 @@ def strongest(pool: Pool) -> dict[str, NearMiss]:
 
 
 def ripe(pool: Pool, goal: float, most: int) -> bool:
-    """Whether the pool is worth a race: enough together, or enough of them."""
-    return sum(miss.estimate for miss in pool) >= goal or len(pool) >= most
+    """Whether the pool is worth a race: enough together, enough of them, or one by itself."""
+    return (
+        any(miss.alone for miss in pool)
+        or sum(miss.estimate for miss in pool) >= goal
+        or len(pool) >= most
+    )
 
 
 def raced(pool: Pool, members: tuple[int, ...], kept: bool, gain: float) -> Pool:
     """The pool after some of it were raced as one.
 
-    Where they fell short of proof and yet gained, the better half gets another chance.
+    Where they fell short of proof and yet gained, the better half gets another chance. Where they
+    did not gain, one may undo the other: the best of them is tried alone.
     """
     mine = [miss for miss in pool if miss.step in members]
     others = tuple(miss for miss in pool if miss.step not in members)
-    if kept or gain <= 0 or len(mine) < 2:
+    if kept or len(mine) < 2:
         return others
     mine.sort(key=lambda miss: (-miss.estimate, miss.step))
+    if gain <= 0:
+        return (*others, mine[0]._replace(alone=True))
     return (*others, *mine[: len(mine) // 2])

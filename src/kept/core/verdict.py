@@ -116,8 +116,8 @@ class View:
     simplifies: bool = False
     cites: tuple[str, ...] = ()
     """Train cases that the proposal means to fix."""
-    merged: bool = False
-    """Whether it puts together what other steps proposed."""
+    merged: int = 0
+    """Of how many other steps it puts together what they proposed."""
     pools: bool = False
     """Whether near misses are put together later: what is promising need not be tested alone."""
     still: bool = False

@@ -86,9 +86,12 @@ class Evaluator:
         self._untried = TRIALS
         self._most = 1
 
-    async def answer(self, asks: Sequence[Ask], step: int) -> None:
-        """Have every pair of these Asks known; raises `OutOfBudget` where they do not fit."""
-        last = all(ask.purpose in ("promote", "test") for ask in asks)
+    async def answer(self, asks: Sequence[Ask], step: int, *, last: bool = False) -> None:
+        """Have every pair of these Asks known; raises `OutOfBudget` where they do not fit.
+
+        The last of a run, and what only they ask for, may use what was set aside for the end.
+        """
+        last = last or all(ask.purpose in ("promote", "test") for ask in asks)
         while True:
             wanted = self._unknown(asks)
             if not wanted:

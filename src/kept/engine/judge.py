@@ -195,7 +195,7 @@ class Judge:
                 objective=self._plan.objective,
                 simplifies=proposal.simplifies,
                 cites=proposal.cites,
-                merged=bool(proposal.merges),
+                merged=len(proposal.merges),
                 pools=not ground.turn.races,
                 still=ground.turn.still,
                 proves=ground.turn.proves,
@@ -208,7 +208,7 @@ class Judge:
                 return answer, tuple(known.values())
             if not note_asked(asked, answer):
                 raise RunError(f"the gate `{self._plan.gate.name}` asked for nothing new")
-            await self._evaluator.answer(answer, step)
+            await self._evaluator.answer(answer, step, last=ground.turn.proves)
 
     def _side(self, id_: str, known: dict[tuple[str, Purpose], Evaluation], asked: Asked) -> Side:
         mine: dict[Purpose, Evaluation] = {

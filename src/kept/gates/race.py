@@ -66,17 +66,15 @@ class Race:
     name: str = "race"
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
-        """Screen it, then race it; a merger of what was screened is raced at once.
+        """Screen it, then race it; one that was screened before is raced at once.
 
         Or proven, where there will be no later proof: that says more than a race, so none is held.
         """
-        if view.proves:
-            return self._race_for_best(view)
-        if view.train and not view.merged:
+        if view.train and (view.merged != 1 or view.ledger.lost):
             told = self.screen.look(view)
             if told is not None:
                 return told
-        return self._race(view)
+        return self._race_for_best(view) if view.proves else self._race(view)
 
     def _race(self, view: View) -> Verdict | tuple[Ask, ...]:
         cases = shuffled(view.holdout)

@@ -46,6 +46,10 @@ class Screen:
     """Draws, and the gain they must show. Two of them to begin with, one more for every race lost
     since the last keep: where much is good, a light screen and a large pool find it for the least;
     where little is, the pool must be purer."""
+    together: tuple[tuple[int, float], ...] = ((8, -0.2), (16, 0.08))
+    """The same of several together: they may undo one another."""
+    alone: tuple[tuple[int, float], ...] = ((28, 0.25), (60, 0.25))
+    """The same of the best of those that came to nothing together: alone it must be large."""
     fixes: float = 0.8
     """A gain on the cited cases that earns trust: then less is asked of the others."""
     breaks: float = -0.2
@@ -89,7 +93,11 @@ class Screen:
             told = self._look(view, cited, floor, len(mine))
             if told is not None or not gains(view, "screen").answers[1]:
                 return told
-        return self._near_miss(view) if view.pools else None
+        return self._passed(view)
+
+    def _passed(self, view: View) -> Verdict | None:
+        """What is worth it waits in the pool, unless there is none or it came from there."""
+        return self._near_miss(view) if view.pools and not view.merged else None
 
     def _stages(
         self, cited: tuple[Pair, ...], cases: tuple[str, ...], view: View
@@ -97,8 +105,13 @@ class Screen:
         """Draws so far, and the gain they must show; None where it is the cited cases' alone."""
         if cited:
             yield cited, None
-        for size, floor in self.steps[: 2 + view.ledger.lost]:
+        for size, floor in self._steps_for(view):
             yield _both(cited, draws(cases, size, tenure_of(view))), floor
+
+    def _steps_for(self, view: View) -> tuple[tuple[int, float], ...]:
+        if view.merged:
+            return self.together if view.merged > 1 else self.alone
+        return self.steps[: 2 + view.ledger.lost]
 
     def _look(
         self, view: View, cited: tuple[Pair, ...], floor: float | None, size: int
@@ -135,7 +148,7 @@ class Screen:
             mean = gains(view, "screen").mean
             if mean < 0 or (mean == 0 and size == len(pairs)):
                 return _drop(mean, size, "to learn from")
-        return self._near_miss(view) if view.pools else None
+        return self._passed(view)
 
     def most_asked(self, train: int) -> int:
         """Rollouts of both sides that a screen comes to at most."""

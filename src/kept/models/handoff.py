@@ -16,12 +16,18 @@ import msgspec
 
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, Usage
+from kept.models.config import ModelConfig
 
 POLL = 0.25
 """Seconds between two looks at the folder."""
 
 SETTLED = 1.0
 """Seconds that an answer must have stayed as it is: whoever writes in place may not be done."""
+
+
+def make(config: ModelConfig) -> "HandoffModel":
+    """The model of a config, whose name is a folder."""
+    return HandoffModel(config.folder / config.model, name=config.name)
 
 
 class HandoffModel:

@@ -13,6 +13,7 @@ from typing import Any
 from kept.core.model import Finish, ModelReply, ModelRequest
 from kept.core.rollout import Failure, FailureKind, Usage
 from kept.errors import SetupError
+from kept.models.config import ModelConfig
 from kept.models.local_engine import Engine, engine_of, grammar_of
 from kept.models.weights import known, needed
 from kept.threads import Threads
@@ -27,6 +28,11 @@ CONTEXT = 2048
 def local_model(name: str) -> "LocalModel":
     """The model that a spec calls `local/NAME`; its weights must be here."""
     return LocalModel(f"local/{known(name).name}", needed(name))
+
+
+def make(config: ModelConfig) -> "LocalModel":
+    """The model of a config; a `SetupError` where its weights are not here."""
+    return local_model(config.model)
 
 
 class LocalModel:

@@ -74,7 +74,8 @@ class Engine:
         """Cut what is being answered: llama.cpp must not be at work when the interpreter ends."""
         with self._busy:
             self._closing = True
-            self._busy.wait_for(lambda: not any(self._calls), CLOSING)
+            if self._busy.wait_for(lambda: not any(self._calls), CLOSING):
+                self._servers.clear()
 
 
 def _server(weights: Path, slots: int, context: int) -> Any:  # noqa: ANN401 # it has no types

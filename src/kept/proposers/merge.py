@@ -30,7 +30,8 @@ class Merge:
         members: list[int] = []
         taken: list[tuple[Edit, ...]] = []
         said: set[str] = set()
-        best_first = sorted(brief.pool, key=lambda miss: (-miss.estimate, miss.step))
+        alone = [miss for miss in brief.pool if miss.alone][:1]
+        best_first = sorted(alone or brief.pool, key=lambda miss: (-miss.estimate, miss.step))
         for miss in best_first:
             more = tuple(_edits(brief, brief.closed[miss.step]))
             news = _news(brief, brief.closed[miss.step])

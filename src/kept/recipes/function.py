@@ -23,10 +23,8 @@ from kept.core.ports import Gate, Guard, Proposer, Proving
 from kept.core.words import count
 from kept.errors import SetupError
 from kept.gates import Strict
-from kept.gates.race import PRESETS
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
-from kept.recipes.racing import default_gate, with_race
 
 log = logging.getLogger("kept")
 
@@ -142,10 +140,14 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
 
 def with_gate(plan: Plan, gate: Gate | Literal["strict", "race"] | None) -> Plan:
     """The plan with the gate that a word means; of none, the race where it can be held."""
-    if gate is None:
-        return replace(plan, gate=default_gate(plan))
-    if isinstance(gate, str):
-        gate = PRESETS["balanced"] if gate == "race" else Strict()
+    if gate == "strict" or (gate is None and plan.cases.implicit):
+        return replace(plan, gate=Strict())
+    if gate is None or gate == "race":
+        # at use: without cases a run does without it and the statistics behind it
+        from kept.gates.race import PRESETS
+        from kept.recipes.racing import default_gate
+
+        gate = PRESETS["balanced"] if gate else default_gate(plan)
     return replace(plan, gate=gate)
 
 
@@ -153,6 +155,8 @@ def racing(plan: Plan) -> Plan:
     """The plan, with what a race needs besides its gate if it is one."""
     if not isinstance(plan.gate, Proving):
         return plan
+    from kept.recipes.racing import with_race
+
     return with_race(plan)
 
 

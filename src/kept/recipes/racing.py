@@ -16,7 +16,7 @@ from kept.proposers.merge import Merge
 FEWEST = 8
 """Deciding cases without which nothing could be proven for others."""
 
-END_PART, MOST_END = 0.25, 0.5
+END_PART, MOST_END = 0.25, 0.6
 """Share of a rollout budget that the end may take, of an ordinary and of a very small one."""
 
 LEAST_PASSES = 2
@@ -72,9 +72,15 @@ def with_race(plan: Plan) -> Plan:
 
 
 def _reserve(gate: Race, plan: Plan) -> int:
-    """Rollouts of both sides for the proof and the claim."""
-    passes = max(gate.promote_passes)
-    return 2 * (passes * len(plan.cases.holdout) + gate.claim_passes * len(plan.cases.test))
+    """Rollouts of both sides for the proof and the claim, and for a look at what is proven."""
+    passes, cases = max(gate.promote_passes), plan.cases
+    each_side = passes * len(cases.holdout) + gate.claim_passes * len(cases.test)
+    return _look(gate, plan) + 2 * each_side
+
+
+def _look(gate: Race, plan: Plan) -> int:
+    """Rollouts by which several together are looked at before they are raced or proven."""
+    return max(size for size, _ in gate.screen.together) if plan.cases.train else 0
 
 
 def _limit(plan: Plan) -> int | None:
@@ -93,15 +99,21 @@ def _fitted(gate: Race, plan: Plan) -> Race:
     limit = _limit(plan)
     if limit is None or _reserve(gate, plan) <= limit * END_PART:
         return gate
-    cases, most = plan.cases, max(gate.promote_passes)
-    for part, claims in ((END_PART, gate.claim_passes), (END_PART, 1), (MOST_END, 1)):
-        passes = int(limit * part / 2 - claims * len(cases.test)) // len(cases.holdout)
+    cases, most, look = plan.cases, max(gate.promote_passes), _look(gate, plan)
+    for claims in (gate.claim_passes, 1):
+        passes = int((limit * END_PART - look) / 2 - claims * len(cases.test)) // len(cases.holdout)
         if passes >= LEAST_PASSES:
-            passes = min(most, passes)
-            looks = {passes, *(look for look in gate.promote_passes if look <= passes // 2)}
-            return replace(gate, promote_passes=tuple(sorted(looks)), claim_passes=claims)
-    few = 2 * (LEAST_PASSES * len(cases.holdout) + len(cases.test))
+            return _ending(gate, min(most, passes), claims)
+    few = look + 2 * (LEAST_PASSES * len(cases.holdout) + len(cases.test))
+    if few <= limit * MOST_END:
+        return _ending(gate, LEAST_PASSES, 1)
     raise SetupError(
         f"{limit} rollouts are too few for a race on {len(cases.holdout)} deciding cases",
         hint=f"give it {ceil(few / MOST_END)} or more, or use the gate `strict`",
     )
+
+
+def _ending(gate: Race, passes: int, claims: int) -> Race:
+    """The gate with so many passes at most for the proof, and for the claim."""
+    looks = {passes, *(look for look in gate.promote_passes if look <= passes // 2)}
+    return replace(gate, promote_passes=tuple(sorted(looks)), claim_passes=claims)

@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from kept.core.case import Case, Cases
-from kept.core.ports import Model, Runner
+from kept.core.ports import Runner
 from kept.core.words import count
 from kept.errors import SetupError
-from kept.models.handoff import HandoffModel
-from kept.models.local import local_model
+from kept.models.connect import connect
+from kept.models.providers import config_of, parse
 from kept.models.weights import known
 from kept.recipes.confine import Confinement
 from kept.recipes.scripts import check_script
@@ -48,7 +48,8 @@ def make_runner(task: TaskSpec, kit: Running) -> Runner:
         _read_schema(kit.folder / spec.schema_) if spec.schema_ is not None else {}
     )
     form = Form(spec.prompt, spec.input, schema, spec.settings)
-    return ModelRunner(_model(spec.model, kit.folder), form, spec.timeout_seconds)
+    model = connect(replace(config_of(spec.model), folder=kit.folder))
+    return ModelRunner(model, form, spec.timeout_seconds)
 
 
 def facts_of(task: TaskSpec) -> Mapping[str, object]:
@@ -73,15 +74,14 @@ def check_runner(source: Source, texts: Collection[str], cases: Cases | None) ->
 
 
 def _check_model(source: Source, spec: ModelRunnerSpec) -> None:
-    provider, slash, name = spec.model.partition("/")
-    if provider not in ("local", "handoff") or not (slash and name):
-        hint = "there are local/smollm2, and handoff/FOLDER"
-        source.report((*_RUNNER, "model"), f"`{spec.model}` is not a model", hint)
-    elif provider == "local":
-        try:
+    try:
+        provider, name = parse(spec.model)
+        if provider == "local":
             known(name)
-        except SetupError as error:
-            source.report((*_RUNNER, "model"), error.message, error.hint)
+    except ValueError as error:
+        source.report((*_RUNNER, "model"), str(error))
+    except SetupError as error:
+        source.report((*_RUNNER, "model"), error.message, error.hint)
     if spec.schema_ is not None:
         try:
             _read_schema(source.folder / spec.schema_)
@@ -124,10 +124,3 @@ def _read_schema(path: Path) -> Mapping[str, object]:
     if not isinstance(schema, dict):
         raise ValueError("it is not an object")
     return cast("dict[str, object]", schema)
-
-
-def _model(name: str, folder: Path) -> Model:
-    provider, _, rest = name.partition("/")
-    if provider == "handoff":
-        return HandoffModel(folder / rest, name=name)
-    return local_model(rest)

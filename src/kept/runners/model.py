@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from kept.core.artifact import Candidate
@@ -24,6 +24,7 @@ from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.values import NoSpan
 from kept.core.words import count
 from kept.locate import read_value
+from kept.models.asking import ask
 
 _FIELD = re.compile(r"\{\{\s*([\w-]+)\s*\}\}")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -61,8 +62,7 @@ class ModelRunner:
         if isinstance(request, Failure):
             return request
         request = replace(request, seed=seed_of(job))
-        known_by = {"model": self._model.name, **asdict(request)}
-        reply = await scope.call(known_by, ModelReply, lambda: self._ask(request))
+        reply = await self._ask(request, scope)
         if isinstance(reply, Failure):
             return reply
         said = (*request.messages, Message("assistant", reply.text))
@@ -72,10 +72,10 @@ class ModelRunner:
     async def close(self) -> None:
         """Nothing was opened here."""
 
-    async def _ask(self, request: ModelRequest) -> ModelReply | Failure:
+    async def _ask(self, request: ModelRequest, scope: Scope) -> ModelReply | Failure:
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._model.complete(request)
+                return await ask(scope, self._model, request)
         except TimeoutError:
             message = f"{self._model.name} did not answer within {count(self._timeout, 'second')}"
             return Failure("timeout", "infrastructure", message)
