@@ -14,7 +14,14 @@ def test_a_pool_is_ripe_when_it_is_worth_it_or_large():
 
 def test_what_was_kept_or_lost_leaves_the_pool():
     assert raced(POOL, (1, 2), kept=True, gain=0.2) == (NearMiss(5, 0.2),)
-    assert raced(POOL, (1, 2), kept=False, gain=-0.1) == (NearMiss(5, 0.2),)
+    assert raced(POOL, (2,), kept=False, gain=-0.1) == (NearMiss(1, 0.1), NearMiss(5, 0.2))
+
+
+def test_of_what_came_to_nothing_together_the_best_is_raced_alone():
+    left = raced(POOL, (1, 2), kept=False, gain=-0.1)
+    assert left == (NearMiss(5, 0.2), NearMiss(2, 0.3, alone=True))
+    assert ripe(left, goal=9.0, most=9)
+    assert raced(left, (2,), kept=False, gain=0.1) == (NearMiss(5, 0.2),)
 
 
 def test_of_what_fell_short_of_proof_the_better_half_stays():

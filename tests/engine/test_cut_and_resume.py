@@ -22,6 +22,7 @@ from tests.engine.worlds import (
     CountingRunner,
     make_comparison,
     make_plan,
+    make_proof,
     make_race,
 )
 
@@ -134,6 +135,18 @@ def test_a_race_cut_after_anything_it_wrote_resumes_to_the_same_end(width: int, 
     for sizes in moments.sizes[:: 1 if width == 1 else 2]:
         part = cut(folder, sizes, tmp_path / "part")
         check_resume(part, width, steps, seed, whole, make_race)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_pool_that_is_proven_at_once_is_so_after_any_cut(width: int, tmp_path: Path):
+    steps, seed = 10, 2
+    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_proof)
+    (proven,) = (closed for closed in whole.closed if closed.verdict.outcome == "keep")
+    assert (proven.turn.proves, proven.verdict.best) == (True, True)
+    assert whole.best == whole.incumbent != whole.seed
+    for sizes in moments.sizes[:: 2 if width == 1 else 3]:
+        part = cut(folder, sizes, tmp_path / "part")
+        check_resume(part, width, steps, seed, whole, make_proof)
 
 
 @pytest.mark.parametrize("width", [1, 3])

@@ -16,7 +16,7 @@ from kept.core.plan import Plan
 from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
-from kept.core.schedule import RoundRobin, Turns
+from kept.core.schedule import Pooling, RoundRobin, Turns
 from kept.gates import Strict
 from kept.gates.compare import Compare
 from kept.gates.race import Race
@@ -165,6 +165,15 @@ def make_race(
         cases=Cases(train=CASES.train, holdout=holdout, test=test),
     )
     return with_race(racing), runner, model
+
+
+def make_proof(
+    width: int, steps: int = 10, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """The same race with a pool that never gets large enough: all is left to the end."""
+    plan, runner, model = make_race(width, steps, seed)
+    assert isinstance(plan.schedule, Pooling)
+    return replace(plan, schedule=replace(plan.schedule, goal=99.0, most=99)), runner, model
 
 
 def make_comparison(

@@ -33,6 +33,13 @@ def merge(made: Brief) -> Proposal:
     return reply
 
 
+def test_one_that_is_to_be_tried_alone_is_taken_alone():
+    made = brief((Append("a.md", "x\n"),), (Append("b.md", "y\n"),), (Append("b.md", "z\n"),))
+    alone = made.pool[1]._replace(alone=True)
+    reply = merge(replace(made, pool=(made.pool[0], alone, made.pool[2])))
+    assert (reply.merges, reply.edits) == ((1,), (Append("b.md", "y\n"),))
+
+
 class TestMerge(ProposerSuite):
     def make_proposer(self) -> Proposer:
         return Merge(locate_line_value)

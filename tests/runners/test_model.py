@@ -32,7 +32,7 @@ def candidate(text: str, **files: str) -> Candidate:
 def run(line: Line, form: Form = FORM, journal: MemoryJournal | None = None) -> Rollout | Failure:
     job = Job("x", "c", 0, "decide")
     scope = JournalScope(journal or MemoryJournal(), job)
-    runner = ModelRunner(ScriptedModel([line]), form, 10)
+    runner = ModelRunner(ScriptedModel(lambda _: line), form, 10)
     return asyncio.run(runner.run(job, candidate("Label it."), CASE, scope))
 
 
@@ -155,9 +155,9 @@ def test_the_answer_is_the_output_and_the_trace_is_the_conversation():
     ("reply", "kind", "words"),
     [
         (ModelReply("no", finish="refused"), "refused", "would not answer"),
-        (ModelReply(" \n"), "empty", "answered nothing"),
-        (ModelReply("plainly"), "parse", "the answer is not JSON: "),
-        (ModelReply('{"label": "pos', finish="length"), "parse", "not JSON, cut at"),
+        (ModelReply(" \n"), "parse", "asked twice: there is no JSON in it"),
+        (ModelReply("plainly"), "parse", "asked twice: there is no JSON in it"),
+        (ModelReply('{"label": "pos', finish="length"), "parse", "cut off at max_tokens"),
     ],
 )
 def test_an_answer_that_cannot_be_scored_counts_against_the_candidate(
@@ -169,6 +169,12 @@ def test_an_answer_that_cannot_be_scored_counts_against_the_candidate(
     assert words in failure.message
     if kind == "parse":
         assert failure.detail == reply.text, "what it said is kept"
+
+
+def test_an_empty_answer_in_words_is_a_failure_too():
+    failure = run(ModelReply(" \n"), Form(("prompt.md",), ("review",)))
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.blame) == ("empty", "candidate")
 
 
 def test_a_failure_of_the_model_stays_what_it_is():

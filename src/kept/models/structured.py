@@ -35,11 +35,17 @@ async def settle(request: ModelRequest, call: Call) -> ModelReply | Failure:
     reply = await call(request)
     if not request.schema or isinstance(reply, Failure) or reply.tool_calls:
         return reply
+    if reply.finish == "refused":
+        return Failure(
+            "refused", "candidate", "the model would not answer", reply.text, reply.usage
+        )
+    cut = reply.finish == "length"
     try:
-        return replace(reply, text=fit(reply.text, request.schema))
+        # what was cut off is not mended: nobody knows how it would have gone on
+        return replace(reply, text=fit(reply.text, request.schema, mend=not cut))
     except Unfit as error:
         wrong = str(error)
-    if reply.finish == "length":
+    if cut:
         return _unfit(reply, f"cut off at max_tokens: {wrong}")
     again = await call(_once_more(request, reply.text, wrong))
     if isinstance(again, Failure):
@@ -51,11 +57,11 @@ async def settle(request: ModelRequest, call: Call) -> ModelReply | Failure:
         return _unfit(both, f"asked twice: {error}")
 
 
-def fit(text: str, schema: Any) -> str:  # noqa: ANN401 # any JSON schema
+def fit(text: str, schema: Any, *, mend: bool = True) -> str:  # noqa: ANN401 # any JSON schema
     """The JSON in a text, as JSON; raises `Unfit` where none satisfies the schema."""
     validator = _validator(json.dumps(schema, sort_keys=True))
     wrong = ""
-    for value in _readings(without_thoughts(text)):
+    for value in _readings(without_thoughts(text), mend):
         error = next(iter(validator.iter_errors(value)), None)
         if error is None:
             return json.dumps(value, ensure_ascii=False)
@@ -80,7 +86,7 @@ def instructed(request: ModelRequest) -> ModelRequest:
     return replace(request, messages=(*before, last, Message("user", words)))
 
 
-def _readings(text: str) -> Iterator[Any]:
+def _readings(text: str, mend: bool) -> Iterator[Any]:
     """What a text may mean as JSON, the most literal first."""
     fenced = _FENCED.findall(text)
     tried = [text, *fenced, *_between(text)]
@@ -89,6 +95,8 @@ def _readings(text: str) -> Iterator[Any]:
             yield json.loads(one)
         except ValueError:
             continue
+    if not mend:
+        return
     from json_repair import loads
 
     for one in reversed(tried):

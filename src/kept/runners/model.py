@@ -67,7 +67,7 @@ class ModelRunner:
             return reply
         said = (*request.messages, Message("assistant", reply.text))
         trace = tuple(TraceItem(message.role, message.text) for message in said)
-        return _fault(reply, request) or Rollout(output=reply.text, trace=trace)
+        return _fault(reply) or Rollout(output=reply.text, trace=trace)
 
     async def close(self) -> None:
         """Nothing was opened here."""
@@ -138,17 +138,10 @@ def _numbers(settings: str | None, candidate: Candidate) -> dict[str, Any] | Fai
     return found or Failure("crash", "candidate", f"no setting can be read: {why}")
 
 
-def _fault(reply: ModelReply, request: ModelRequest) -> Failure | None:
+def _fault(reply: ModelReply) -> Failure | None:
     """Why a reply is none that could be scored."""
     if reply.finish == "refused":
         return Failure("refused", "candidate", "the model would not answer", reply.text)
     if not reply.text.strip():
         return Failure("empty", "candidate", "the model answered nothing")
-    if not request.schema:
-        return None
-    try:
-        json.loads(reply.text)
-    except ValueError as error:
-        cut = f", cut at {request.max_tokens} tokens" if reply.finish == "length" else ""
-        return Failure("parse", "candidate", f"the answer is not JSON{cut}: {error}", reply.text)
     return None
