@@ -32,6 +32,7 @@ def run(home: Path, proposer: object, **options: object) -> list[tuple[str, str]
         LOGS,
         proposers=[proposer],  # pyright: ignore[reportArgumentType] # a function
         direction="minimize",
+        gate="strict",
         home=home,
         width=1,
         **options,  # pyright: ignore[reportArgumentType] # as optimize has them

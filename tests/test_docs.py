@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 COVERED_ELSEWHERE = {
     "./scripts/test": "this very run",
     "./scripts/demo": "tests/test_wheel.py runs the demo",
+    "kept models pull": "scripts/test fetches the weights so, for tests/models",
 }
 MAX_NOT_RUN = 4
 
@@ -38,8 +39,8 @@ def test_few_blocks_are_left_out_and_each_runs_elsewhere():
     ]
     for block in left_out:
         for line, _ in read_commands(block.text):
-            command = line.split()[0]
-            assert command in COVERED_ELSEWHERE, f"{block.place}: `{command}` must be run"
+            covered = any(line.startswith(known) for known in COVERED_ELSEWHERE)
+            assert covered, f"{block.place}: `{line}` must be run"
     assert len(left_out) <= MAX_NOT_RUN
 
 

@@ -68,8 +68,8 @@ def race_arms(name: str = RACE) -> list[Arm]:
             _same(gate),
             claim="test",
             pairs=True,
-            pool=(gate.pool_goal, gate.pool_most),
-            reserve=max(gate.promote_passes),
+            pool=(getattr(gate, "pool_goal", 0.0), getattr(gate, "pool_most", 0)),
+            reserve=max(getattr(gate, "promote_passes", (0,))),
         )
         for preset, gate in presets.items()
     ]

@@ -161,12 +161,12 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         inputs={
             "evaluate": recipe.source_of(evaluate),
             "metric, direction or bounds": f"{metric} {direction} {bounds}",
-            "gate": _told(gate),
             "proposers": " ".join(proposer.name for proposer in made),
             "random_seed": str(random_seed),
         },
     )
     plan = recipe.with_gate(plan, gate)
+    plan = replace(plan, inputs={**plan.inputs, "gate": _told(plan.gate)})
     plan = replace(plan, width=width or enough_steps(plan))
     where = Home(Path(home)) if home else Home.find(Path.cwd())
     return run_plan(recipe.racing(plan), where, resume, tuple(sinks))

@@ -94,6 +94,7 @@ def main() -> None:
         evaluate,
         CASES,
         proposers=[propose],
+        gate="strict",
         budget=STEPS,
         workers=WORKERS,
         width=4,

@@ -26,6 +26,7 @@ scorer: {{command: "sh score.sh"}}
 objective: {{primary_metric: score, direction: maximize}}
 proposers: [{{kind: variants, files: ["variants/*.md"]}}]
 cases: {{file: cases.jsonl, split: "0:1:0"}}
+gate: strict
 sandbox: {{writable: [log]}}
 budget: {{max_iterations: {STEPS}}}
 workers: {WORKERS}

@@ -12,6 +12,9 @@ from kept.core.words import count
 ALIKE = 1e-6
 """Less spread than this, against the mean, is rounding."""
 
+MOST_PROOFS = 2
+"""Of what was never raced, in a run."""
+
 PROVE, CLAIM = "prove", "claim"
 """Proposers that have something measured at the end of a racing run."""
 
@@ -89,8 +92,12 @@ class Pooling:
         return replace(turn, races=not self.pools, still=_still(state))
 
     def last(self, state: State) -> Turn | None:
-        """The rest of the pool, then the proof, then the claim; each once."""
-        if state.pool:
+        """The rest of the pool, then the proof, then the claim.
+
+        While nothing leads, the pool is proven; what fails may be tried by its better part, but not
+        for ever: every further proof has less to risk, and costs as much.
+        """
+        if state.pool and (_leads(state) or state.ledger.promotions < MOST_PROOFS):
             return _turn(MERGE, state, proves=not _leads(state))
         if _leads(state) and state.incumbent != state.tried:
             return _turn(PROVE, state)

@@ -131,15 +131,27 @@ def advance(state: State, event: Event) -> State:
 
 
 def _resumed(state: State, event: RunResumed) -> State:
-    assert state.started is not None, "the first event is `run_started`"
-    facts = {**state.started.facts, **event.facts}
-    more = facts.get("budget") != state.started.facts.get("budget")
+    started = state.started
+    assert started is not None, "the first event is `run_started`"
+    facts = {**started.facts, **event.facts}
+    more = facts.get("budget") != started.facts.get("budget")
+    if more and state.closed and state.closed[len(state.closed) - 1].verdict.code == "unaffordable":
+        state = _reopened(state)
     return state._replace(
         given_up="" if more else state.given_up,
-        started=replace(state.started, facts=facts),
+        started=replace(started, facts=facts),
         stopped=None,
         elapsed=state.elapsed + _length(state.sitting),
         sitting=(event.t, event.t),
+    )
+
+
+def _reopened(state: State) -> State:
+    """The state in which a proof or a claim that could not be paid may be asked for again."""
+    claimed = {e.purpose for e in state.evaluations.get(state.best, ())} >= {"test"}
+    return state._replace(
+        tried="" if state.incumbent != state.best else state.tried,
+        claimed=state.claimed if claimed else "",
     )
 
 
@@ -243,8 +255,10 @@ def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
     ledger = state.ledger
     if event.verdict.outcome == "keep" and step.turn.races:
         ledger = ledger.keep(step.ledger.tests + 1)
-    asked = isinstance(step.reply, Prove) or (step.turn.proves and event.candidate is not None)
-    if asked and not _open_question(event):
+    proving = isinstance(step.reply, Prove) or step.turn.proves
+    looked = any(e.purpose == "promote" for e in event.evaluations)
+    # what could no longer be paid may have looked before
+    if proving and (looked or event.verdict.code == "unaffordable") and not _open_question(event):
         ledger = ledger._replace(promotions=ledger.promotions + 1)
     return ledger.chose() if "chosen" in event.verdict.numbers else ledger
 

@@ -131,13 +131,13 @@ class Race:
         """Where every repeat says the same, more of them would show nothing: cases are compared.
 
         A gain on these cases is then a fact; the question is whether it is more than a few lucky
-        cases. A merger is asked at the whole of α, for the promotion has the last word. A single
-        proposal, of which there are many, is asked at its own level, and what is then proven is
-        proven for new cases as well.
+        cases. It is asked at the level of this race, so that it holds too where only challengers
+        have noise, of which one draw a case shows nothing. What is then proven of a single proposal
+        is proven for new cases as well: it was not chosen on these.
         """
         better, worse, chance = sign_test(case_gains(view, "decide", view.incumbent))
-        risk = self.alpha if view.merged else numbers["alpha"]
-        numbers = {**numbers, "p": chance, "alpha": risk}
+        risk = numbers["alpha"]
+        numbers = {**numbers, "p": chance}
         if not view.merged:
             del numbers["chosen"]
         words = f"{better} cases better, {worse} worse, no noise (sign test, p = {chance:.2g})"

@@ -24,7 +24,7 @@ def inputs_of(source: Source, task: TaskSpec, files: TaskFiles, gate: str) -> di
     """A hash for each thing that a run depends on, by the name that a person knows it by."""
     return {
         "spec": hash_of(_meaning(task)),
-        "gate": hash_of([gate, task.race if gate == "race" else None]),
+        "gate": hash_of([gate, task.race or "balanced" if gate == "race" else None]),
         **_companions(files),
         **measure_files(source, task, files.texts),
     }
