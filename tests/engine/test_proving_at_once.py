@@ -135,3 +135,47 @@ def test_the_gate_is_a_race_where_one_can_be_held(
     )
     with kept.read_run(result.folder) as run:
         assert run.state.fact("gate") == gate
+
+
+def test_a_resume_that_would_change_the_gate_is_refused(tmp_path: Path):
+    def evaluate(candidate: kept.Candidate, case: int) -> float:
+        return 0.5
+
+    def sit(rollouts: int, resume: str | None, **more: object) -> kept.Result:
+        return kept.optimize(
+            "a",
+            evaluate,
+            CASES,
+            proposers=["b"],
+            bounds=(0, 1),
+            budget=kept.Budget(max_rollouts=rollouts),
+            home=tmp_path,
+            resume=resume,
+            **more,  # pyright: ignore[reportArgumentType] # by name
+        )
+
+    sit(100, None)
+    with pytest.raises(kept.KeptError, match="gate"):
+        sit(2000, "last")
+    assert sit(2000, "last", gate="strict").spend.rollouts <= 100
+
+
+def test_a_run_without_a_limit_on_rollouts_asks_for_two_proofs_at_most(tmp_path: Path):
+    world = Noisy()
+
+    def propose(brief: kept.Brief) -> kept.Proposal:
+        # whole texts with nothing in common: none can be put together with another
+        return kept.Proposal((kept.Write("text", f"quite another text, number {brief.step}\n"),))
+
+    result = kept.optimize(
+        "seed\n",
+        world.evaluate,
+        CASES,
+        proposers=[propose],
+        bounds=(0, 1),
+        budget=12,
+        home=tmp_path,
+    )
+    proofs = [s for s in result.state.closed if "alpha_promote" in s.verdict.numbers]
+    assert len(proofs) <= 2
+    assert result.state.ledger.promotions <= 2
