@@ -52,8 +52,9 @@ class Threads:
     one hanging call does not have the next ones wait, and look as if they hung too.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, name: str = "kept-evaluate") -> None:
         self._most = most
+        self._name = name
         self._limit = most + HANGING
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._started = 0
@@ -76,7 +77,7 @@ class Threads:
         call = _Call(function, args, future)
         self._calls.put(call)
         if start:
-            threading.Thread(target=self._work, name="kept-evaluate", daemon=True).start()
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
         try:
             return await future
         except asyncio.CancelledError:

@@ -45,7 +45,7 @@ class LocalModel:
         self._weights = weights
         self._slots = slots
         self._context = context
-        self._threads = Threads(slots)
+        self._threads = Threads(slots, "kept-model")
         self._engine: Engine | None = None
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
