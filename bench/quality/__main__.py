@@ -70,6 +70,20 @@ class Cell:
         return f"{self.gain:+.3f} ± {error:.3f}"
 
     @property
+    def figures(self) -> dict[str, object]:
+        """What is kept of a cell: single runs can be made again from their numbers."""
+        return {
+            "arm": self.arm,
+            "task": self.task,
+            "budget": self.budget,
+            "gain": self.gain_words,
+            "changed": fmean(run.changed for run in self.runs),
+            "claimed_minus_true": self.optimism,
+            "worse": self.worse,
+            "rollouts": fmean(run.rollouts for run in self.runs),
+        }
+
+    @property
     def optimism(self) -> float:
         """Claimed minus true, over the runs that claim anything."""
         return fmean([run.claimed - run.gain for run in self.runs if run.changed] or [0.0])
@@ -174,7 +188,7 @@ def main() -> None:
         "quality",
         "Kept and what users pick today",
         [goals_table(goals(cells, tasks, budgets)), *tables(cells, tasks, budgets)],
-        {"runs": runs, "cells": [asdict(cell) for cell in cells]},
+        {"runs": runs, "cells": [cell.figures for cell in cells]},
     )
     part = given.quick or given.runs or given.tasks
     show(report, given.out or (None if part else RESULTS))
