@@ -99,6 +99,7 @@ def test_a_broken_line_is_named_with_what_is_wrong_about_it(
     ("more", "said"),
     [
         ("gate: rase", "task.yaml:7 gate: the text `rase`, where `strict` or `race` was expected (hint: did you mean `race`?)"),
+        ("gate: race\npolicy: {tie_breakers: [{lower: length}]}", "task.yaml:1 `policy.tie_breakers` are of the gate `strict`: a race has no ties to break"),
         ("gate: strict\nrace: fast", "task.yaml:1 `race` says how to race, and needs `gate: race`"),
         ("workers: 0", "task.yaml:7 workers: the number 0, where 1 or more was expected"),
         ("width: two", "task.yaml:7 width: the text `two`, where a whole number was expected"),

@@ -30,6 +30,8 @@ class Ledger(NamedTuple):
     """Which of them were kept, counted from 1."""
     promotions: int = 0
     """Promotions that were asked for."""
+    proven: int = 0
+    """Keeps that were proven at once, and took no level."""
     chosen: int = 0
     """Races whose level does not hold for new cases: what leads was chosen among so many."""
 

@@ -259,7 +259,8 @@ def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
     looked = any(e.purpose == "promote" for e in event.evaluations)
     # what could no longer be paid may have looked before
     if proving and (looked or event.verdict.code == "unaffordable") and not _open_question(event):
-        ledger = ledger._replace(promotions=ledger.promotions + 1)
+        at_once = event.verdict.outcome == "keep"
+        ledger = ledger._replace(promotions=ledger.promotions + 1, proven=ledger.proven + at_once)
     return ledger.chose() if "chosen" in event.verdict.numbers else ledger
 
 

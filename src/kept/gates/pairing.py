@@ -16,7 +16,7 @@ TENURE = 1000
 
 def tenure_of(view: View) -> int:
     """Whose draws they are, counted by keeps; without noise all are alike, and none made it win."""
-    return 0 if view.still else len(view.ledger.keeps)
+    return 0 if view.still else len(view.ledger.keeps) + view.ledger.proven
 
 
 @lru_cache(maxsize=256)

@@ -46,7 +46,8 @@ class Race:
     """Chance that a run keeps anything that is not better, and share of its keeps that are not."""
     promote_alpha: float = 0.04
     """The same for what is promoted, with the case as the unit. Half of it is for the first
-    promotion, and shared among all that was raced: what leads was chosen on these very cases."""
+    promotion, a quarter for the next, and each is shared among all that was raced before: what
+    leads was chosen on these very cases."""
     screen: Screen = field(default_factory=Screen)
     aim: float = 0.24
     """The gain that a race looks for, in standard deviations of one draw: 0.12 of pass or fail."""

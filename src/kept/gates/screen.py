@@ -43,13 +43,13 @@ class Screen:
     """Draws of each case that it cites."""
     most_cited: int = 2
     steps: tuple[tuple[int, float], ...] = ((8, 0.1), (16, 0.12), (28, 0.15), (60, 0.15))
-    """Draws, and the gain they must show. Two of them to begin with, one more for every race lost
-    since the last keep: where much is good, a light screen and a large pool find it for the least;
-    where little is, the pool must be purer."""
+    """Draws, and the gain they must show. Two of them to begin with, one more for every race
+    without a keep since the last one: where much is good, a light screen and a large pool find it
+    for the least; where little is, the pool must be purer."""
     together: tuple[tuple[int, float], ...] = ((8, -0.2), (16, 0.08))
     """The same of several together: they may undo one another."""
     alone: tuple[tuple[int, float], ...] = ((28, 0.25), (60, 0.25))
-    """The same of the best of those that came to nothing together: alone it must be large."""
+    """The same of one from the pool after a race without a keep: alone it must be large."""
     fixes: float = 0.8
     """A gain on the cited cases that earns trust: then less is asked of the others."""
     breaks: float = -0.2

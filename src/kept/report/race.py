@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kept.core.pool import MERGE
 from kept.core.words import count
 from kept.report.summary import StepLine, Summary
 
@@ -30,7 +31,7 @@ def raced(told: Summary) -> Raced | None:
     """The counts of a run whose gate is the race; None of any other."""
     if told.gate != "race":
         return None
-    screened = [row for row in told.steps if "screen_gain" in row.numbers]
+    screened = [row for row in told.steps if "screen_gain" in row.numbers and row.proposer != MERGE]
     races = [row for row in told.steps if "alpha" in row.numbers]
     return Raced(
         len(screened),

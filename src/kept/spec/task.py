@@ -225,3 +225,7 @@ class TaskSpec(Model):
         """No key without an effect."""
         if said.get("race") is not None and said.get("gate") == "strict":
             yield "`race` says how to race, and needs `gate: race`"
+        races = said.get("gate") == "race" or said.get("race") is not None
+        policy = said.get("policy")
+        if races and isinstance(policy, PolicySpec) and policy.tie_breakers:
+            yield "`policy.tie_breakers` are of the gate `strict`: a race has no ties to break"
