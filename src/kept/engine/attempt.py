@@ -73,7 +73,7 @@ class Attempts:
         if candidate is None or candidate.id != id_:
             candidate = self._last = self._known.candidate(id_)
         case = self._cases[case_id]
-        pays = self.till.within(job) if self._by_call else None
+        pays = self.till.of(job) if self._by_call else None
         work.scope = scope = JournalScope(self._journal, job, pays)
         rollout = work.rollout
         if rollout is None:

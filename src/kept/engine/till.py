@@ -69,38 +69,20 @@ class Till:
             self._dearest = max(self._dearest or 0.0, usage.usd)
         self._ended.set()
 
-    def of(self, step: int) -> "StepTill":
-        """The same for the proposer of one step."""
-        return StepTill(self, self._purse, step)
-
-    def within(self, job: Job) -> "RolloutTill":
-        """The same for one rollout."""
-        return RolloutTill(self, self._purse, job)
+    def of(self, owner: int | Job) -> "OwnTill":
+        """The same for the proposer of one step, or for one rollout."""
+        return OwnTill(self, self._purse, owner)
 
 
-class StepTill:
-    """What the calls of one step's proposer go through."""
+class OwnTill:
+    """What the calls of one owner go through."""
 
-    def __init__(self, till: Till, purse: Purse, step: int) -> None:
+    def __init__(self, till: Till, purse: Purse, owner: int | Job) -> None:
         self.begin = till.begin
         self.end = till.end
         self._purse = purse
-        self._step = step
+        self._owner = owner
 
     def count(self, usage: Usage) -> None:
-        """What the step's calls come to so far."""
-        self._purse.hold(self._step, usage)
-
-
-class RolloutTill:
-    """What the calls of one rollout go through."""
-
-    def __init__(self, till: Till, purse: Purse, job: Job) -> None:
-        self.begin = till.begin
-        self.end = till.end
-        self._purse = purse
-        self._job = job
-
-    def count(self, usage: Usage) -> None:
-        """What the rollout's calls come to so far."""
-        self._purse.hold(self._job, usage)
+        """What the owner's calls come to so far."""
+        self._purse.hold(self._owner, usage)
