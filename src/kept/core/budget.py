@@ -65,6 +65,13 @@ class Spend:
     usd: float = 0.0
     seconds: float = 0.0
     """Time spent inside rollouts, summed over workers."""
+    proposing_usd: float = 0.0
+    """Of the dollars, what proposers used."""
+
+    @property
+    def usd_a_rollout(self) -> float | None:
+        """The mean; None while nothing is known."""
+        return (self.usd - self.proposing_usd) / self.rollouts if self.rollouts else None
 
     def __add__(self, other: "Spend") -> "Spend":
         """Both together."""
@@ -80,10 +87,14 @@ class Spend:
             self.tokens_out + other.tokens_out,
             self.usd + other.usd,
             self.seconds + other.seconds,
+            self.proposing_usd + other.proposing_usd,
         )
 
 
 NOTHING = Spend()
+
+END_PART = 0.25
+"""Share of a budget that its end may take."""
 
 
 class Reservation(NamedTuple):
@@ -99,6 +110,31 @@ def rollouts_within(budget: Budget, worst_usd: float) -> int | None:
     if budget.max_usd is not None and worst_usd:
         limits.append(int(budget.max_usd / worst_usd))
     return min(limits, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class EndMoney:
+    """What the end of a run costs, where the price of a rollout is learnt on the way."""
+
+    max_usd: float
+    rollouts: int
+    """All that are set aside for the end."""
+
+    def aside(self, rollouts: int, each: float | None) -> float:
+        """Dollars for so many of them at this price, but never too large a share of all."""
+        share = END_PART * self.max_usd * rollouts / self.rollouts if self.rollouts else 0.0
+        return share if each is None else min(share, rollouts * each)
+
+    def left(self, spend: Spend, leave: int = 0) -> int | None:
+        """Rollouts that there is money for besides these; None where they have no price so far."""
+        each = spend.usd_a_rollout
+        if not each:
+            return None
+        return int(CARE * (self.max_usd - spend.usd - self.aside(leave, each)) / each)
+
+
+CARE = 0.9
+"""Of what a mean promises, what is counted on."""
 
 
 def out_of_time(budget: Budget, elapsed: float) -> StopReason | None:

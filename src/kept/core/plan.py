@@ -37,6 +37,8 @@ class Plan:
     random_seed: int = 0
     reserve: int = 0
     """Rollouts set aside for what is done at the end: the proof and the claim."""
+    claims: int = 0
+    """Of them, those for the claim alone."""
     worst_usd: float = 0.0
     """Most that one rollout can cost."""
     worst_seconds: float | None = None

@@ -35,6 +35,8 @@ class Turn:
     """Whether no repeat has told anything new so far: the evaluator seems to have no noise."""
     proves: bool = False
     """Whether a keep must hold for new cases at once: nothing leads, and this is the end."""
+    passes: int | None = None
+    """Over its cases, as many as a measurement at the end has money for; None for all it wants."""
 
 
 class _Reply:

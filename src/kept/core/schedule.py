@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from kept.core.budget import Budget, StopReason, out_of_time
+from kept.core.budget import Budget, EndMoney, Spend, StopReason, out_of_time
 from kept.core.pool import MERGE, ripe
 from kept.core.proposal import Turn
 from kept.core.score import Evaluation
@@ -20,6 +20,9 @@ PROVE, CLAIM = "prove", "claim"
 
 MEASURE = "measure"
 """The one that has the seed measured."""
+
+LEAST_PASSES = 2
+"""Over the deciding cases, for a proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,14 @@ class Pooling:
     """Whether there are test cases to claim by."""
     pools: bool = True
     """Whether there are train cases to screen by; without, every proposal is raced at once."""
+    paid: "PaidByCall | None" = None
+    """Where money is limited, and what a rollout costs is not known before."""
 
     def next(self, state: State) -> Turn | StopReason:
         """What the inner schedule wants, unless the pool is ripe."""
         merging = any(step.turn.proposer == MERGE for step in state.open)
         # while nothing leads, the pool is not raced first and proven then, but proven at once
-        late = self.late is not None and state.spend.rollouts >= self.late and _leads(state)
+        late = _leads(state) and self._late(state)
         if not merging and state.pool and (late or ripe(state.pool, self.goal, self.most)):
             return _turn(MERGE, state)
         turn = self.inner.next(state)
@@ -98,12 +103,53 @@ class Pooling:
         for ever: every further proof has less to risk, and costs as much.
         """
         if state.pool and (_leads(state) or state.ledger.promotions < MOST_PROOFS):
-            return _turn(MERGE, state, proves=not _leads(state))
+            turn = _turn(MERGE, state, proves=not _leads(state))
+            return replace(turn, passes=self._passes(state)) if turn.proves else turn
         if _leads(state) and state.incumbent != state.tried:
-            return _turn(PROVE, state)
+            return replace(_turn(PROVE, state), passes=self._passes(state))
         if self.sealed and state.best not in (state.seed, state.claimed):
-            return _turn(CLAIM, state)
+            passes = self.paid.claim_passes(state.spend) if self.paid else None
+            return replace(_turn(CLAIM, state), passes=passes)
         return None
+
+    def _late(self, state: State) -> bool:
+        if self.paid is not None and self.paid.late(state.spend):
+            return True
+        return self.late is not None and state.spend.rollouts >= self.late
+
+    def _passes(self, state: State) -> int | None:
+        return self.paid.proof_passes(state.spend) if self.paid else None
+
+
+@dataclass(frozen=True, slots=True)
+class PaidByCall:
+    """What the end of a race comes to, where the price of a rollout is learnt on the way."""
+
+    money: EndMoney
+    last_race: int
+    """Rollouts that a last race of the pool is left."""
+    look: int
+    """Rollouts by which several together are looked at first."""
+    proof_pass: int
+    claim_pass: int
+    """Rollouts of both sides in one pass."""
+    claims: int
+    """Rollouts that are set aside for the claim."""
+
+    def late(self, spend: Spend) -> bool:
+        """Whether the pool had better be raced as it is: soon there will be no money for it."""
+        left = self.money.left(spend, self.money.rollouts)
+        return left is not None and left < self.last_race
+
+    def proof_passes(self, spend: Spend) -> int | None:
+        """As many as leave the claim its money; None while nothing is known."""
+        left = self.money.left(spend, self.claims)
+        return None if left is None else max(LEAST_PASSES, (left - self.look) // self.proof_pass)
+
+    def claim_passes(self, spend: Spend) -> int | None:
+        """As many as can be paid; None while nothing is known."""
+        left = self.money.left(spend)
+        return None if left is None else max(1, left // self.claim_pass)
 
 
 def _still(state: State) -> bool:

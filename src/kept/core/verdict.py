@@ -124,6 +124,8 @@ class View:
     """Whether no repeat has told anything new so far: then one draw a case is enough."""
     proves: bool = False
     """Whether it is to be kept only if it is proven for new cases: there will be no later proof."""
+    passes: int | None = None
+    """Over the cases of a proof or a claim, as many as can be paid; None for all it wants."""
     least: float | None = None
     """The lowest loss of any incumbent so far, on the deciding cases."""
     ledger: Ledger = field(default_factory=Ledger)

@@ -15,7 +15,7 @@ from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.proposal import Ask
 from kept.core.quick import make
-from kept.core.rollout import FREE, Job, Pair, Usage
+from kept.core.rollout import FREE, Job, Pair, Purpose, Usage
 from kept.core.score import Outcome
 from kept.engine.attempt import Attempts
 from kept.engine.known import Known, answered
@@ -86,18 +86,15 @@ class Evaluator:
         self._untried = TRIALS
         self._most = 1
 
-    async def answer(self, asks: Sequence[Ask], step: int, *, last: bool = False) -> None:
-        """Have every pair of these Asks known; raises `OutOfBudget` where they do not fit.
-
-        The last of a run, and what only they ask for, may use what was set aside for the end.
-        """
-        last = last or all(ask.purpose in ("promote", "test") for ask in asks)
+    async def answer(self, asks: Sequence[Ask], step: int) -> None:
+        """Have every pair of these Asks known; raises `OutOfBudget` where they do not fit."""
+        purposes: set[Purpose] = {ask.purpose for ask in asks}
         while True:
             wanted = self._unknown(asks)
             if not wanted:
                 return
             fresh = len(wanted.keys() - self._works.keys())
-            if await self._room.reserve(fresh, step, last):
+            if await self._room.reserve(fresh, step, purposes):
                 break
             # while waiting, others may have started, or finished, what is wanted here
         if any(ask.purpose not in ("feedback", "probe") for ask in asks):

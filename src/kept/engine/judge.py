@@ -199,6 +199,7 @@ class Judge:
                 pools=not ground.turn.races,
                 still=ground.turn.still,
                 proves=ground.turn.proves,
+                passes=ground.turn.passes,
                 least=ground.least,
                 ledger=ground.ledger,
                 test=self._test,
@@ -208,7 +209,7 @@ class Judge:
                 return answer, tuple(known.values())
             if not note_asked(asked, answer):
                 raise RunError(f"the gate `{self._plan.gate.name}` asked for nothing new")
-            await self._evaluator.answer(answer, step, last=ground.turn.proves)
+            await self._evaluator.answer(answer, step)
 
     def _side(self, id_: str, known: dict[tuple[str, Purpose], Evaluation], asked: Asked) -> Side:
         mine: dict[Purpose, Evaluation] = {

@@ -188,6 +188,7 @@ class Loop:
         return True
 
     def _start(self, number: int) -> None:
+        self._purse.proving = self._step(number).turn.proves
         self._tasks[number] = asyncio.get_running_loop().create_task(self._work(number))
 
     async def _work(self, number: int) -> Judged:

@@ -1,10 +1,18 @@
 """What is left of the budget, with what is under way set aside."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from kept.core.budget import NOTHING, Reservation, Spend, StopReason, out_of_time, refusal
+from kept.core.budget import (
+    NOTHING,
+    EndMoney,
+    Reservation,
+    Spend,
+    StopReason,
+    out_of_time,
+    refusal,
+)
 from kept.core.plan import Plan
-from kept.core.rollout import FREE, Job, Usage
+from kept.core.rollout import FREE, Job, Purpose, Usage
 from kept.core.score import Outcome
 
 
@@ -86,6 +94,10 @@ class Purse:
         self._elapsed = elapsed
         self._worst = plan.worst_usd
         self._kept_back = plan.reserve
+        self._claims = plan.claims
+        self._end = EndMoney(plan.budget.max_usd or 0.0, plan.reserve)
+        self.proving = False
+        """Whether what is open is the end of the run, also where it looks at train cases."""
         self._before = spent
         self.meters: dict[int, Meter] = {}
         """What the rollouts that each open step asked for used."""
@@ -105,9 +117,12 @@ class Purse:
         """Whether anything but time limits the rollouts."""
         return self._budget.max_rollouts is not None or self._budget.max_usd is not None
 
-    def leave(self, last: bool) -> int:
-        """Rollouts that must be left for the end, unless this is the end."""
-        return 0 if last else self._kept_back
+    def leave(self, purposes: Collection[Purpose]) -> int:
+        """Rollouts to be left for what comes after: the end, and at the end the claim."""
+        if all(purpose == "test" for purpose in purposes):
+            return 0
+        ends = self.proving or all(purpose in ("promote", "test") for purpose in purposes)
+        return self._claims if ends else self._kept_back
 
     def reserve(self, rollouts: int, tries: int = 0, leave: int = 0) -> None:
         """Set aside the worst case of so many rollouts, or raise `OutOfBudget`.
@@ -132,9 +147,12 @@ class Purse:
         """Why nothing more may begin; None while at least one rollout may."""
         if not self.limited:
             return None
+        used = self._used()
         held = Reservation(self._kept_back, self._kept_back * self._worst)
+        if self.by_call:
+            held = held._replace(usd=self._end.aside(self._kept_back, self._each()))
         one = Reservation(1, self._worst)
-        return refusal(self._budget, self._used(), held, one, self._kept_back)
+        return refusal(self._budget, used, held, one, self._kept_back)
 
     def _used(self) -> Reservation:
         """What limits are set on, of all that was used: looked at with every Ask, so no more."""
@@ -201,11 +219,32 @@ class Purse:
         aside = (self.held + self._tries) * self._worst
         return self._budget.max_usd - self._used().usd - aside
 
+    def for_the_end(self, owner: int | Job) -> float:
+        """Dollars that calls of a step's proposer, or of a rollout, must leave for the end."""
+        if not self.by_call or not self._kept_back:
+            return 0.0
+        purposes: tuple[Purpose, ...] = (owner.purpose,) if isinstance(owner, Job) else ("decide",)
+        later = self.leave(purposes)
+        return self._end.aside(later, self._each())
+
+    def _each(self) -> float | None:
+        """What a rollout costs in the mean; None while nothing is known."""
+        usd = self._before.usd - self._before.proposing_usd
+        rollouts = self._before.rollouts
+        for meter in self.meters.values():
+            usd += meter.usd
+            rollouts += meter.rollouts
+        return usd / rollouts if rollouts else None
+
 
 def spend_on(calls: Usage) -> Spend:
     """What calls outside rollouts come to."""
     if calls is FREE:
         return NOTHING
     return Spend(
-        calls=calls.calls, tokens_in=calls.tokens_in, tokens_out=calls.tokens_out, usd=calls.usd
+        calls=calls.calls,
+        tokens_in=calls.tokens_in,
+        tokens_out=calls.tokens_out,
+        usd=calls.usd,
+        proposing_usd=calls.usd,
     )

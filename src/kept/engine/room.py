@@ -1,7 +1,9 @@
 """Room in the budget: what is left of it goes to steps in their order, whoever is quicker."""
 
 import asyncio
+from collections.abc import Collection
 
+from kept.core.rollout import Purpose
 from kept.engine.purse import OutOfBudget, Purse
 
 
@@ -30,7 +32,7 @@ class Room:
         self._asked.add(step)
         self._released.set()
 
-    async def reserve(self, rollouts: int, step: int, last: bool) -> bool:
+    async def reserve(self, rollouts: int, step: int, purposes: Collection[Purpose]) -> bool:
         """Set aside for so many rollouts; where they do not fit now, wait and tell so.
 
         What others hold may come back: only when nobody holds anything is it certain that they do
@@ -39,7 +41,7 @@ class Room:
         self._largest = max(self._largest, rollouts)
         elders = self._silent_elders(step) if self._purse.limited else 0
         try:
-            leave = elders * self._largest + self._purse.leave(last)
+            leave = elders * self._largest + self._purse.leave(purposes)
             self._purse.reserve(rollouts, leave=leave)
         except OutOfBudget as error:
             if error.reason.kind == "minutes" or not (self._purse.held or elders):

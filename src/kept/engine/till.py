@@ -28,14 +28,18 @@ class Till:
         """Calls under way, by whether their worst case is known."""
         self._ended = asyncio.Event()
 
-    async def begin(self, worst_usd: float | None) -> None:
+    async def begin(self, worst_usd: float | None, owner: int | Job = 0) -> None:
         """Wait until a call fits; raises `OutOfBudget` where it never will."""
         while (room := self._purse.money_left()) is not None:
+            for_end = self._purse.for_the_end(owner)
+            room -= for_end
             if self._fits(worst_usd, room):
                 break
             if not self._known + self._unknown:
                 each = worst_usd if worst_usd is not None else self._dearest or 0.0
-                words = f"another call of up to ${each:.4f} does not fit: ${room:.4f} is left"
+                left = f"${max(0.0, room):.4f} is left"
+                left += f", and ${for_end:.4f} are set aside for the end" if for_end else ""
+                words = f"another call of up to ${each:.4f} does not fit: {left}"
                 raise OutOfBudget(StopReason("usd", words))
             self._ended.clear()
             await self._ended.wait()
@@ -78,10 +82,14 @@ class OwnTill:
     """What the calls of one owner go through."""
 
     def __init__(self, till: Till, purse: Purse, owner: int | Job) -> None:
-        self.begin = till.begin
         self.end = till.end
+        self._till = till
         self._purse = purse
         self._owner = owner
+
+    async def begin(self, worst_usd: float | None) -> None:
+        """Wait until a call fits; raises `OutOfBudget` where it never will."""
+        await self._till.begin(worst_usd, self._owner)
 
     def count(self, usage: Usage) -> None:
         """What the owner's calls come to so far."""

@@ -171,8 +171,15 @@ class Race:
         """Rollouts of a challenger to begin with."""
         return self.screen.steps[0][0] if train else min(holdout, looks(holdout, self.most)[0])
 
+    def ending(self, passes: int, claims: int) -> "Race":
+        """The same with so many passes at most for the proof, and for the claim."""
+        looks = {passes, *(look for look in self.promote_passes if look <= passes // 2)}
+        return replace(self, promote_passes=tuple(sorted(looks)), claim_passes=claims)
+
     def prove(self, view: View) -> Verdict | tuple[Ask, ...]:
         """Whether the incumbent (here the challenger) is better than the best for new cases."""
+        if view.passes is not None and view.passes < max(self.promote_passes):
+            return self.ending(view.passes, self.claim_passes).prove(view)
         cases, tenure = shuffled(view.holdout), view.ledger.promotions
         chosen = max(1, view.ledger.chosen)
         whole = self.promote_alpha / 2 ** (view.ledger.promotions + 1) / chosen
@@ -208,7 +215,8 @@ class Race:
 
     def claim(self, view: View) -> Verdict | tuple[Ask, ...]:
         """By how much the best (here the challenger) beats the seed (the incumbent)."""
-        passes = 1 if view.still else self.claim_passes
+        passes = min(self.claim_passes, view.passes or self.claim_passes)
+        passes = 1 if view.still else passes
         pairs = draws(view.test, passes * len(view.test), 0)
         sides = ((view.incumbent, pairs), (view.challenger, pairs))
         if asks := missing_asks(sides, "test"):

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from math import ceil
 
-from kept.core.budget import rollouts_within
+from kept.core.budget import END_PART, EndMoney, rollouts_within
 from kept.core.plan import Plan
 from kept.core.ports import Gate
-from kept.core.schedule import Pooling, RoundRobin
+from kept.core.schedule import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
 from kept.errors import SetupError
 from kept.gates import Strict
 from kept.gates.race import PRESETS, Race
@@ -16,11 +16,8 @@ from kept.proposers.merge import Merge
 FEWEST = 8
 """Deciding cases without which nothing could be proven for others."""
 
-END_PART, MOST_END = 0.25, 0.6
-"""Share of a rollout budget that the end may take, of an ordinary and of a very small one."""
-
-LEAST_PASSES = 2
-"""Over the deciding cases, for a proof."""
+MOST_END = 0.6
+"""Share of a very small rollout budget that the end may take."""
 
 LAST_RACE = 14
 """Passes over the deciding cases, of both sides, that are kept for a last race of the pool."""
@@ -61,6 +58,7 @@ def with_race(plan: Plan) -> Plan:
         late,
         sealed=bool(cases.test),
         pools=bool(cases.train),
+        paid=_paid_by_call(gate, plan),
     )
     return replace(
         plan,
@@ -68,14 +66,32 @@ def with_race(plan: Plan) -> Plan:
         schedule=pooling,
         proposers=(*plan.proposers, *own),
         reserve=_reserve(gate, plan),
+        claims=_claims(gate, plan),
+    )
+
+
+def _paid_by_call(gate: Race, plan: Plan) -> PaidByCall | None:
+    """What the end needs of money whose rollouts have no known price; None where they have one."""
+    if plan.budget.max_usd is None or plan.worst_usd:
+        return None
+    return PaidByCall(
+        EndMoney(plan.budget.max_usd, _reserve(gate, plan)),
+        last_race=2 * LAST_RACE * len(plan.cases.holdout),
+        look=_look(gate, plan),
+        proof_pass=2 * len(plan.cases.holdout),
+        claim_pass=2 * max(1, len(plan.cases.test)),
+        claims=_claims(gate, plan),
     )
 
 
 def _reserve(gate: Race, plan: Plan) -> int:
     """Rollouts of both sides for the proof and the claim, and for a look at what is proven."""
-    passes, cases = max(gate.promote_passes), plan.cases
-    each_side = passes * len(cases.holdout) + gate.claim_passes * len(cases.test)
-    return _look(gate, plan) + 2 * each_side
+    proof = 2 * max(gate.promote_passes) * len(plan.cases.holdout)
+    return _look(gate, plan) + proof + _claims(gate, plan)
+
+
+def _claims(gate: Race, plan: Plan) -> int:
+    return 2 * gate.claim_passes * len(plan.cases.test)
 
 
 def _look(gate: Race, plan: Plan) -> int:
@@ -103,17 +119,11 @@ def _fitted(gate: Race, plan: Plan) -> Race:
     for claims in (gate.claim_passes, 1):
         passes = int((limit * END_PART - look) / 2 - claims * len(cases.test)) // len(cases.holdout)
         if passes >= LEAST_PASSES:
-            return _ending(gate, min(most, passes), claims)
+            return gate.ending(min(most, passes), claims)
     few = look + 2 * (LEAST_PASSES * len(cases.holdout) + len(cases.test))
     if few <= limit * MOST_END:
-        return _ending(gate, LEAST_PASSES, 1)
+        return gate.ending(LEAST_PASSES, 1)
     raise SetupError(
         f"{limit} rollouts are too few for a race on {len(cases.holdout)} deciding cases",
         hint=f"give it {ceil(few / MOST_END)} or more, or use the gate `strict`",
     )
-
-
-def _ending(gate: Race, passes: int, claims: int) -> Race:
-    """The gate with so many passes at most for the proof, and for the claim."""
-    looks = {passes, *(look for look in gate.promote_passes if look <= passes // 2)}
-    return replace(gate, promote_passes=tuple(sorted(looks)), claim_passes=claims)
