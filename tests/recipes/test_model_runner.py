@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kept.core.model import ModelReply
+from kept.core.rollout import Usage
 from kept.errors import SetupError, SpecError
 from kept.models.handoff import SETTLED
 from kept.recipes.artifact import compile_task
@@ -13,6 +15,7 @@ from kept.runners.model import ModelRunner
 from kept.runs import inputs_of, start
 from kept.sandbox import TIMEOUT
 from kept.store.home import Home
+from kept.testing.server import ModelServer, Seen
 
 TASK = """\
 artifacts: {include: [prompt.md, settings.yaml]}
@@ -66,6 +69,52 @@ def test_it_becomes_a_runner_that_asks_a_model(task: Path):
         "timeout_seconds": TIMEOUT,
         "env": [],
     }
+
+
+def paid(task: Path, server: ModelServer) -> None:
+    """The same task with a target that costs 2 cents and a bit a call."""
+    block = (
+        "models:\n  target:\n    provider: openai_compatible\n    model: m\n"
+        f"    base_url: {server.v1}\n    max_tokens: 200\n    price: {{input: 1, output: 100}}\n"
+    )
+    text = TASK.replace("  model: handoff/desk\n", "").replace("max_iterations: 4", "max_usd: 0.1")
+    task.write_text(text + block)
+
+
+def test_a_limit_of_money_needs_no_price_of_a_rollout_where_calls_have_one(
+    task: Path, tmp_path: Path
+):
+    def reply(seen: Seen) -> ModelReply:
+        return ModelReply('"word"', Usage(1, 20, 200))
+
+    with ModelServer(reply) as server:
+        paid(task, server)
+        plan = compile_task(task).plan
+        _, state = asyncio.run(start(plan, Home(tmp_path / "home")))
+        calls = len(server.answered)
+    assert state.stopped is not None
+    assert state.stopped.kind == "usd"
+    assert calls == 4, "a fifth would have been too much"
+
+
+def test_a_model_without_a_price_cannot_be_held_to_a_limit_of_money(task: Path):
+    text = TASK.replace("handoff/desk", "openai_compatible/m").replace(
+        "max_iterations: 4", "max_usd: 1"
+    )
+    task.write_text(text)
+    told = problems(task)
+    assert told == [
+        "runner.model: what a call costs at most is not known, so `max_usd` could not be kept"
+    ]
+
+
+def test_a_runner_that_names_no_model_asks_the_target(task: Path):
+    task.write_text(TASK.replace("  model: handoff/desk\n", ""))
+    assert problems(task) == ["runner.model: missing"]
+    task.write_text(task.read_text() + "models: {target: handoff/desk}\n")
+    facts = compile_task(task).plan.facts["runner"]
+    assert isinstance(facts, dict)
+    assert facts["model"] == "handoff/desk"
 
 
 @pytest.mark.parametrize(

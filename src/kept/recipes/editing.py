@@ -19,7 +19,7 @@ def check_proposers(source: Source) -> None:
         return
     models = section(source, ("models",), ModelsSpec)
     spec = models.optimizer if models else None
-    named = f"{spec.provider}/{spec.model}" if spec else model()
+    named = spec.name if spec else model()
     if named is None:
         hint = "name one in `models.optimizer` or in KEPT_MODEL, or give `proposers`"
         source.report(("mutation", "mode"), "`direct_edit` needs a model that edits", hint)

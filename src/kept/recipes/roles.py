@@ -12,7 +12,9 @@ from kept.models.providers import config_of, missing
 from kept.models.roles import ROLES, Role, is_kept, is_priced, unbounded
 from kept.spec.load import said, section
 from kept.spec.models import ModelSpec, ModelsSpec
+from kept.spec.runners import ModelRunnerSpec
 from kept.spec.source import Source
+from kept.spec.yaml import Loc
 
 
 def configs(models: ModelsSpec, folder: Path) -> dict[Role, ModelConfig]:
@@ -28,16 +30,24 @@ def configs(models: ModelsSpec, folder: Path) -> dict[Role, ModelConfig]:
 
 
 def check_models(source: Source) -> None:
-    """Report models that a limit of money cannot be kept with."""
-    models = section(source, ("models",), ModelsSpec)
-    if models is None or said(source, ("budget", "max_usd")) is None:
+    """Report what a limit of money cannot be kept with: models and commands without a price."""
+    if said(source, ("budget", "max_usd")) is None:
         return
-    for role in ROLES:
-        spec = cast("ModelSpec | None", getattr(models, role))
+    models = section(source, ("models",), ModelsSpec) or ModelsSpec()
+    found: dict[Loc, ModelSpec | None] = {
+        ("models", role): cast("ModelSpec | None", getattr(models, role)) for role in ROLES
+    }
+    asked = section(source, ("runner",), ModelRunnerSpec)
+    if asked is not None:
+        found["runner", "model"] = asked.model
+    elif said(source, ("budget", "usd_per_rollout")) is None:
+        message = "`max_usd` needs `usd_per_rollout`: the most that one may cost"
+        source.report(("budget",), message)
+    for loc, spec in found.items():
         lack = unbounded(spec.config(source.folder)) if spec is not None else None
         if lack is not None:
             message = "what a call costs at most is not known, so `max_usd` could not be kept"
-            source.report(("models", role), message, f"give `{lack}` in a block for this model")
+            source.report(loc, message, f"give `{lack}` in a block for this model")
 
 
 def told(models: ModelsSpec, folder: Path) -> tuple[dict[str, object], tuple[str, ...]]:

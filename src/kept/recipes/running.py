@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -10,8 +10,7 @@ from kept.core.case import Case, Cases
 from kept.core.ports import Runner
 from kept.core.words import count
 from kept.errors import SetupError
-from kept.models.connect import connect
-from kept.models.providers import config_of, parse
+from kept.models.roles import connect_role
 from kept.models.weights import known
 from kept.recipes.confine import Confinement
 from kept.recipes.scripts import check_script
@@ -20,6 +19,7 @@ from kept.runners.model import Form, ModelRunner
 from kept.sandbox import Command
 from kept.sandbox.command import MIB
 from kept.spec.load import check_folder, said, section
+from kept.spec.models import ModelSpec, ModelsSpec
 from kept.spec.runners import CommandRunnerSpec, ModelRunnerSpec
 from kept.spec.source import Source
 from kept.spec.task import TaskSpec
@@ -48,15 +48,24 @@ def make_runner(task: TaskSpec, kit: Running) -> Runner:
         _read_schema(kit.folder / spec.schema_) if spec.schema_ is not None else {}
     )
     form = Form(spec.prompt, spec.input, schema, spec.settings)
-    model = connect(replace(config_of(spec.model), folder=kit.folder))
+    target = _target(spec, task.models)
+    assert target is not None, "a runner that asks nobody is a problem of the spec"
+    model = connect_role("target", target.config(kit.folder))
     return ModelRunner(model, form, spec.timeout_seconds)
+
+
+def _target(spec: ModelRunnerSpec, models: ModelsSpec) -> ModelSpec | None:
+    return spec.model or models.target
 
 
 def facts_of(task: TaskSpec) -> Mapping[str, object]:
     """What a reader of the run wants to know of its runner; of variables only the names."""
-    told = task.runner.model_dump(by_alias=True, exclude={"env"})
-    given = task.runner.env if isinstance(task.runner, CommandRunnerSpec) else {}
-    return {**told, "env": list(given)}
+    spec = task.runner
+    told = spec.model_dump(by_alias=True, exclude={"env", "model"})
+    if isinstance(spec, CommandRunnerSpec):
+        return {**told, "env": list(spec.env)}
+    target = _target(spec, task.models)
+    return {**told, "model": target.name if target else None, "env": []}
 
 
 def check_runner(source: Source, texts: Collection[str], cases: Cases | None) -> None:
@@ -64,7 +73,7 @@ def check_runner(source: Source, texts: Collection[str], cases: Cases | None) ->
     check_folder(source, (*_RUNNER, "cwd"))
     check_script(source, _RUNNER)
     data = said(source, _RUNNER)
-    if not isinstance(data, dict) or "model" not in data:
+    if not isinstance(data, dict) or not data.keys() & {"model", "prompt"}:
         return
     spec = section(source, _RUNNER, ModelRunnerSpec)
     if spec is not None:
@@ -74,14 +83,14 @@ def check_runner(source: Source, texts: Collection[str], cases: Cases | None) ->
 
 
 def _check_model(source: Source, spec: ModelRunnerSpec) -> None:
-    try:
-        provider, name = parse(spec.model)
-        if provider == "local":
-            known(name)
-    except ValueError as error:
-        source.report((*_RUNNER, "model"), str(error))
-    except SetupError as error:
-        source.report((*_RUNNER, "model"), error.message, error.hint)
+    target = spec.model
+    if target is None and said(source, ("models", "target")) is None:
+        source.report((*_RUNNER, "model"), "missing", "or name a `target` among `models`")
+    if target is not None and target.provider == "local":
+        try:
+            known(target.model)
+        except SetupError as error:
+            source.report((*_RUNNER, "model"), error.message, error.hint)
     if spec.schema_ is not None:
         try:
             _read_schema(source.folder / spec.schema_)

@@ -78,6 +78,11 @@ class ModelSpec(Model):
         if said.get("seed") is not None and provider == "anthropic":
             yield "Anthropic takes no `seed`"
 
+    @property
+    def name(self) -> str:
+        """`provider/model`."""
+        return f"{self.provider}/{self.model}"
+
     def config(self, folder: Path) -> ModelConfig:
         """The same for those who call it; paths begin in a folder."""
         said = self.model_dump(exclude={"timeout_seconds", "stall_seconds", "price"})

@@ -1,6 +1,6 @@
 """What a task may say about how a candidate is executed.
 
-By a command, or by asking a model; one that names a `model` is the latter.
+By a command, or by asking a model; one that names a `model` or a `prompt` is the latter.
 """
 
 import re
@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from kept.sandbox import TIMEOUT
 from kept.spec.base import Model, Seconds, SomeTexts, Text, no_nul
+from kept.spec.models import RoleSpec
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -57,8 +58,8 @@ class ModelRunnerSpec(Model):
     """The model that is asked, and what about."""
 
     type: Literal["model"] = "model"
-    model: Text
-    """`provider/name`."""
+    model: RoleSpec | None = None
+    """`provider/name` or a block; by default the target of `models`."""
     prompt: OneOrMore
     """Artifacts, in the order in which they are put together."""
     input: OneOrMore
@@ -84,7 +85,8 @@ def _kind(value: object) -> object:
     """What a runner says that it is; one that does not say is a model if it names one."""
     if isinstance(value, Mapping):
         given = cast("Mapping[str, object]", value)
-        said = given.get("type", "model" if "model" in given else "command")
+        asks = "model" in given or "prompt" in given
+        said = given.get("type", "model" if asks else "command")
         return said if isinstance(said, str) else str(said)
     return getattr(value, "type", None)
 

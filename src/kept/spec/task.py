@@ -151,18 +151,16 @@ class BudgetSpec(Model):
     max_minutes: Annotated[Finite, Field(gt=0)] | None = None
     max_usd: Annotated[Finite, Field(ge=0)] | None = None
     usd_per_rollout: Annotated[Finite, Field(ge=0)] | None = None
-    """The most that one rollout may cost, which is what it is charged with."""
+    """The most that one rollout may cost, which is what it is charged with; where a model is asked,
+    each call is charged with what it costs unless this is given."""
     max_rollouts: Count | None = None
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Some limit, and a price where money is one."""
+        """Some limit."""
         limits = [name for name in cls.model_fields if name.startswith("max_")]
         if all(name in said and said[name] is None for name in limits):
             yield f"no limit; give one of {', '.join(limits)}"
-        unpriced = "usd_per_rollout" in said and said["usd_per_rollout"] is None
-        if said.get("max_usd") is not None and unpriced:
-            yield "`max_usd` needs `usd_per_rollout`: the most that one may cost"
 
 
 class CasesSpec(Model):
