@@ -7,6 +7,7 @@ from kept.cli import output
 from kept.cli.compared import compared_text
 from kept.cli.names import path_from_here
 from kept.core.words import count, one_line
+from kept.report.outlook import cannot_tell, doubt_of, go_on
 from kept.report.step import StepDetail, StepRollout
 from kept.report.summary import StepLine, Summary
 from kept.report.words import (
@@ -56,6 +57,10 @@ def standing(told: Summary) -> Iterator[tuple[str, str]]:
         yield ("claim", told.claim)
     if told.leading is not None:
         yield ("leading", f"step {told.leading}, kept and not yet proven: it is not in best/")
+    for words in cannot_tell(told):
+        yield ("unproven", words)
+    if told.stopped is not None and doubt_of(told) and (more := go_on(told)):
+        yield ("", more)
 
 
 def run_text(told: Summary) -> str:

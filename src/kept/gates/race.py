@@ -196,18 +196,18 @@ class Race:
             # the later look sees more, and is given more; where repeats are all alike, every later
             # look would see what this one sees
             seen = max(self.promote_passes) if last else passes
-            proof = self._proof(view, whole * seen / sum(self.promote_passes))
+            proof = self._proof(view, whole * seen / sum(self.promote_passes), passes)
             if proof.best or last or proof.numbers.get("p", 1.0) > self.doubt:
                 return proof
         raise AssertionError("the last look decides")
 
-    def _proof(self, view: View, risk: float) -> Verdict:
+    def _proof(self, view: View, risk: float, passes: int) -> Verdict:
         new, old = view.challenger.known["promote"], view.incumbent.known["promote"]
         if verdict := not_comparable(new, old, "best"):
             return _not_measured(verdict, "not promoted")
         found = case_gains(view, "promote", view.incumbent)
         chance, shown = risk_of(found), interval(found)
-        numbers = _figures(shown, chance, risk)
+        numbers = {**_figures(shown, chance, risk), "passes": float(passes)}
         words = f"{shown} for cases alike, p = {chance:.2g} of {risk:.2g} needed"
         if chance <= risk:
             return Verdict("skip", f"proven: {words}", "promoted", best=True, numbers=numbers)

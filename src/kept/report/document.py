@@ -7,6 +7,7 @@ from kept.core.event import StepClosed
 from kept.report.caveats import caveats
 from kept.report.changes import step_diff
 from kept.report.failures import failures
+from kept.report.outlook import doubt_of
 from kept.report.race import raced
 from kept.report.summary import StepLine, Summary, summary
 from kept.store.reader import Run
@@ -29,6 +30,7 @@ def headline(told: Summary) -> dict[str, Any]:
         "seed": {"candidate": told.seed, "value": told.seed_value},
         "best": {"candidate": told.best, "value": told.best_value, "step": told.best_step},
         "leading": told.leading,
+        "unproven": near._asdict() if (near := doubt_of(told)) else None,
         "claim": told.claim or None,
         "race": asdict(race) if (race := raced(told)) else None,
         "comparison": told.comparison.document() if told.comparison else None,

@@ -11,6 +11,7 @@ from kept.report.changes import best_diff, step_diff
 from kept.report.compared import interval, sentences, short
 from kept.report.comparison import Comparison, comparison_of
 from kept.report.failures import failures, measure_is_broken
+from kept.report.outlook import cannot_tell, go_on
 from kept.report.race import leads, questions
 from kept.report.scoring import scorer_words
 from kept.report.summary import StepLine, Summary, objective_of, summary
@@ -339,18 +340,8 @@ def _how_to_go_on(told: Summary, run: Run) -> Iterator[str]:
     anew = start_command(run.state.started.facts) if run.state.started else ""
     if anew and measure_is_broken(told, run):
         yield f"* `{anew}` starts again, when what failed is mended."
-    more = _resume_command(told)
+    for words in cannot_tell(told):
+        yield f"* {words[0].upper()}{words[1:]}."
+    more = go_on(told)
     if more:
         yield f"* {more}"
-
-
-def _resume_command(told: Summary) -> str:
-    used_up = told.stopped is not None and told.stopped.kind == "iterations"
-    if not told.resumable and not used_up:
-        return ""
-    if told.recipe == "function":
-        return f'`kept.optimize(..., resume="{told.run}")` goes on with it.'
-    command = f"kept resume {told.run}"
-    if used_up:
-        command += f" --set budget.max_iterations={2 * len(told.steps)}"
-    return f"`{command}` goes on where it stopped."

@@ -1,0 +1,85 @@
+"""What a race could not tell, what would settle it, and the command that goes on."""
+
+from collections.abc import Iterator
+from math import sqrt
+from typing import NamedTuple
+
+from kept.gates.case_level import SURE, student
+from kept.gates.detect import Spread, cases_needed
+from kept.report.summary import StepLine, Summary
+
+LIMITS = {
+    "iterations": "max_iterations",
+    "minutes": "max_minutes",
+    "usd": "max_usd",
+    "rollouts": "max_rollouts",
+}
+"""Reasons to stop that are a limit of the budget, and which."""
+
+
+class Doubt(NamedTuple):
+    """What came nearest to a proof, and had none."""
+
+    step: int
+    gain: float
+    low: float
+    high: float
+    wanted: int | None
+    """Deciding cases that would prove such a gain in four runs of five; None where none would."""
+    rollouts: int
+    """What a proof on so many would take."""
+
+
+def doubt_of(told: Summary) -> Doubt | None:
+    """The nearest miss of a race that ended without a proof; None where nothing came near one."""
+    proven = max((row.step for row in told.steps if row.best), default=-1)
+    tried = [row for row in told.steps if row.step > proven and "alpha_promote" in row.numbers]
+    near = [row for row in tried if row.numbers["gain"] > 0 and "low" in row.numbers]
+    cases = told.cases.get("holdout", 0)
+    if not near or cases < 2:
+        return None
+    row = min(near, key=lambda row: row.numbers["p"])
+    return _doubt(row, cases)
+
+
+def _doubt(row: StepLine, cases: int) -> Doubt:
+    gain, low, high = (row.numbers[name] for name in ("gain", "low", "high"))
+    error = (high - low) / 2 / student(1 - (1 - SURE) / 2, cases - 1)
+    # by cases alone: how much of it further passes would take away, the verdict does not say
+    spread = Spread(noise=0.0, effect=(error * sqrt(cases)) ** 2)
+    # the next proof of a run has half as much to risk
+    wanted = cases_needed(spread, gain, 1, row.numbers["alpha_promote"] / 2)
+    passes = row.numbers.get("passes", 1.0)
+    return Doubt(row.step, gain, low, high, wanted, int(2 * passes * (wanted or 0)))
+
+
+def cannot_tell(told: Summary) -> Iterator[str]:
+    """The nearest miss in words, with what would settle it."""
+    doubt = doubt_of(told)
+    if doubt is None:
+        return
+    shown = f"{doubt.gain:+.3f} ({doubt.low:+.3f} … {doubt.high:+.3f})"
+    words = f"step {doubt.step} may be better, {shown}, and that is not proven"
+    cases = told.cases["holdout"]
+    if doubt.wanted is None or doubt.wanted <= cases:
+        yield f"{words}; a further proof may tell"
+        return
+    price = told.spend.usd_a_rollout
+    cost = f"{doubt.rollouts:,} rollouts" + (f", ${price * doubt.rollouts:.2f}" if price else "")
+    more = f"about {doubt.wanted:,} deciding cases would tell, where there are {cases}"
+    yield f"{words}: if that is its gain, {more} ({cost} for the proof)"
+
+
+def go_on(told: Summary) -> str:
+    """How to go on with a run that was cut short, or that used up its budget; else nothing."""
+    limit = LIMITS.get(told.stopped.kind, "") if told.stopped is not None else ""
+    more = 2 * told.budget[limit] if limit in told.budget else None
+    if not told.resumable and more is None:
+        return ""
+    if told.recipe == "function":
+        budget = "" if more is None else f"budget=kept.Budget({limit}={more:g}), "
+        return f'`kept.optimize(..., {budget}resume="{told.run}")` goes on with it.'
+    command = f"kept resume {told.run}"
+    if more is None:
+        return f"`{command}` goes on where it stopped."
+    return f"`{command} --set budget.{limit}={more:g}` goes on with twice the limit."
