@@ -76,6 +76,8 @@ class Failure:
     """What was used up before it failed."""
     tried: bool = False
     """Whether whoever was nearest has tried again already, as often as makes sense."""
+    scoring: bool = False
+    """Whether the rollout itself had ended, and it was its scorer that failed."""
 
     @property
     def retryable(self) -> bool:

@@ -5,7 +5,7 @@ taken in the order the pairs were asked for, so that they do not depend on arriv
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Literal, NamedTuple, TypeVar
 
@@ -216,6 +216,27 @@ def summarize(
         unscored,
         first_failure,
     )
+
+
+BY_WHAT_IS_SCORED = frozenset({"harness", "parse", "refused", "context", "crash", "empty"})
+"""Failures of a scorer that what it is given may bring about; the others are outages."""
+
+
+def blamed(
+    mine: Iterable[tuple[Pair, Outcome]], theirs: Mapping[Pair, Outcome]
+) -> list[tuple[Pair, Outcome]]:
+    """A candidate's outcomes, where a scorer that fails on it alone is the candidate's failure.
+
+    What breaks a scorer, or has a judge talk nonsense, would else be spared its worst cases.
+    """
+    found: list[tuple[Pair, Outcome]] = []
+    for pair, outcome in mine:
+        failure, other = outcome.failure, theirs.get(pair)
+        if failure is not None and other is not None and other.failure is None:
+            own = failure.scoring and failure.kind in BY_WHAT_IS_SCORED
+            failure = replace(failure, blame="candidate") if own else failure
+        found.append((pair, outcome._replace(failure=failure)))
+    return found
 
 
 def losses_of(outcomes: Iterable[tuple[Pair, Outcome]], objective: Objective) -> dict[Pair, float]:

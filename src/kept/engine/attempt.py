@@ -1,5 +1,7 @@
 """One rollout: run, score, and try again where that is allowed and may help."""
 
+from dataclasses import replace
+
 from kept.core.artifact import Candidate
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
@@ -89,6 +91,8 @@ class Attempts:
             fault = self._objective.fault(score.metrics)
             # of a single measure that is all there is to say
             score = fault or (score if len(score.metrics) == 1 else usable(score))
+        elif score.blame == "infrastructure":
+            score = replace(score, scoring=True)
         return self._outcome(work, scope, score)
 
     def _outcome(self, work: Work, scope: JournalScope, end: Score | Failure) -> Outcome:

@@ -26,7 +26,7 @@ from kept.core.proposal import (
     Turn,
 )
 from kept.core.rollout import Pair, Purpose
-from kept.core.score import Evaluation, losses_of, summarize
+from kept.core.score import Evaluation, Outcome, blamed, losses_of, summarize
 from kept.core.verdict import Side, Verdict, View
 from kept.core.words import count
 from kept.engine.evaluate import Evaluator
@@ -184,8 +184,8 @@ class Judge:
         """Ask the gate, have what it asks for rolled out, ask again: until there is a verdict."""
         asked: Asked = {}
         while True:
-            known = {key: self._sum_up(*key, pairs) for key, pairs in asked.items()}
-            shown = {id_: self._side(id_, known, asked) for id_ in {*sides, ground.best}}
+            known = {key: self._sum_up(*key, asked, sides) for key in asked}
+            shown = {id_: self._side(id_, known, asked, sides) for id_ in {*sides, ground.best}}
             view = View(
                 challenger=shown[sides[0]],
                 incumbent=shown[sides[1]],
@@ -211,32 +211,53 @@ class Judge:
                 raise RunError(f"the gate `{self._plan.gate.name}` asked for nothing new")
             await self._evaluator.answer(answer, step)
 
-    def _side(self, id_: str, known: dict[tuple[str, Purpose], Evaluation], asked: Asked) -> Side:
+    def _side(
+        self,
+        id_: str,
+        known: dict[tuple[str, Purpose], Evaluation],
+        asked: Asked,
+        sides: tuple[str, str],
+    ) -> Side:
         mine: dict[Purpose, Evaluation] = {
             purpose: e for (owner, purpose), e in known.items() if owner == id_
         }
         if not self._by_pair:
             return Side(id_, mine)
         losses: dict[Purpose, Mapping[Pair, float]] = {
-            purpose: self._losses(id_, purpose, asked[id_, purpose]) for purpose in mine
+            purpose: losses_of(
+                self._outcomes(id_, purpose, asked, sides if found.failed else ()),
+                self._plan.objective,
+            )
+            for purpose, found in mine.items()
         }
         return Side(id_, mine, losses)
 
-    def _losses(self, id_: str, purpose: Purpose, pairs: tuple[Pair, ...]) -> dict[Pair, float]:
-        outcomes = self._evaluator.outcomes(Ask(id_, pairs, purpose))
-        return losses_of(outcomes, self._plan.objective)
-
-    def _sum_up(self, candidate: str, purpose: Purpose, pairs: tuple[Pair, ...]) -> Evaluation:
+    def _sum_up(
+        self, candidate: str, purpose: Purpose, asked: Asked, sides: tuple[str, str]
+    ) -> Evaluation:
         # the incumbent's pairs are summed up once, not again for every challenger
-        key = (candidate, purpose, pairs)
+        key = (candidate, purpose, asked[candidate, purpose])
         found = self._sums.get(key)
         if found is None:
-            ask = Ask(candidate, pairs, purpose)
-            outcomes = self._evaluator.outcomes(ask)
+            outcomes = self._outcomes(candidate, purpose, asked)
             found = summarize(candidate, purpose, outcomes, self._plan.objective)
             if not found.missing:
                 self._sums[key] = found
+            elif candidate == sides[0]:
+                outcomes = self._outcomes(candidate, purpose, asked, sides)
+                found = summarize(candidate, purpose, outcomes, self._plan.objective)
         return found
+
+    def _outcomes(
+        self, id_: str, purpose: Purpose, asked: Asked, sides: tuple[str, ...] = ()
+    ) -> list[tuple[Pair, Outcome]]:
+        """What came of what was asked; with the sides, as it counts for the first of them."""
+        outcomes = self._evaluator.outcomes(Ask(id_, asked[id_, purpose], purpose))
+        if not sides or id_ != sides[0]:
+            return outcomes
+        # what this dialogue asked for, and no more: what others know depends on who was quicker
+        theirs = Ask(sides[1], asked.get((sides[1], purpose), ()), purpose)
+        return blamed(outcomes, dict(self._evaluator.outcomes(theirs)))
 
     def forget(self, alive: set[str]) -> None:
         """Drop sums of candidates that are no longer in play."""
