@@ -35,7 +35,8 @@ class Breakable:
     """Scores a challenger a little better, but for the case on which it breaks the scorer."""
 
     def __init__(self, kind: FailureKind, *, both: bool = False) -> None:
-        self.kind, self.both = kind, both
+        self.kind: FailureKind = kind
+        self.both = both
 
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
