@@ -233,6 +233,20 @@ def test_the_settings_of_a_race_are_told_without_brackets(here: Path):
     gate = lines[lines.index(screen) - 1]
     assert "promote_passes 2 then 4 then 8 then 16" in gate
     assert not set(gate + screen) & set("{}[]()'")
+    assert any(line.startswith("           simplify: margin 0.05, alpha 0.05") for line in lines)
+    assert "simpler and loses 0.05 of the scale at most" in called.stdout
+
+
+def test_a_task_says_how_much_a_simplification_may_lose(here: Path):
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f"{n}\n" for n in range(40)))
+    given = ["--set", "cases={file: cases.jsonl}", "--set", "objective.bounds=[0, 1]"]
+    called = kept("check", "task.yaml", *given, "--set", "race={margin: 0.02, preset: careful}")
+    assert called.code == 0, called.stderr
+    assert "simplify: margin 0.02, alpha 0.02" in called.stdout
+    assert "simpler and loses 0.02 of the scale at most" in called.stdout
+    short = kept("check", "task.yaml", *given, "--set", "race=careful")
+    assert "simplify: margin 0.05, alpha 0.02" in short.stdout
 
 
 def test_check_warns_of_a_single_deciding_case(here: Path):

@@ -242,3 +242,36 @@ def test_two_sittings_of_the_same_run_settle_on_the_same_state():
     )
     assert straight != resumed
     assert straight.settled() == resumed.settled()
+
+
+BETTER = Verdict("keep", "better")
+SIMPLER = Verdict("keep", "simpler", numbers={"margin": 0.05})
+PROMOTED = Verdict("skip", "proven", "promoted", best=True)
+
+
+def after(*verdicts: tuple[Verdict, str]) -> State:
+    """The state after so many steps, one after the other, each with its candidate."""
+    state = advance(State(), started())
+    for step, (verdict, candidate) in enumerate(verdicts):
+        now = state.incumbent
+        events = (opened(step, now), proposed(step), closed(step, verdict, candidate, now))
+        state = fold(events, state)
+    return state
+
+
+def test_a_simplification_must_not_fall_behind_the_last_that_was_better():
+    assert after((SIMPLER, "a"), (SIMPLER, "b")).bars == (), "the best alone"
+    assert after((BETTER, "a")).bars == ("a",)
+    assert after((BETTER, "a"), (BETTER, "b")).bars == ("b",), "it is better than a"
+    assert after((BETTER, "a"), (SIMPLER, "b"), (SIMPLER, "c")).bars == ("a",)
+    # d is better than c, which may have been worse than a
+    assert after((BETTER, "a"), (SIMPLER, "c"), (BETTER, "d")).bars == ("a", "d")
+    assert after((BETTER, "a"), (PROMOTED, "a")).bars == ()
+
+
+def test_simplifications_are_counted_on_a_line_of_their_own():
+    tested = Verdict("discard", "worse", numbers={"margin": 0.05})
+    state = after((tested, "a"), (SIMPLER, "b"), (DISCARD, "c"), (BETTER, "d"))
+    assert (state.ledger.cuts, state.ledger.cuts_kept) == (2, (2,))
+    assert state.ledger.keeps == (4,), "the only one that was kept as better"
+    assert state.ledger.tenure == 2

@@ -24,6 +24,7 @@ from tests.engine.worlds import (
     make_plan,
     make_proof,
     make_race,
+    make_simplification,
 )
 
 FILES = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", "steps.idx")
@@ -147,6 +148,18 @@ def test_a_pool_that_is_proven_at_once_is_so_after_any_cut(width: int, tmp_path:
     for sizes in moments.sizes[:: 2 if width == 1 else 3]:
         part = cut(folder, sizes, tmp_path / "part")
         check_resume(part, width, steps, seed, whole, make_proof)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_simplifications_are_judged_alike_after_any_cut(width: int, tmp_path: Path):
+    steps, seed = 16, 2
+    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_simplification)
+    told = {step.verdict.outcome for step in whole.closed if step.turn.proposer == "trimmer"}
+    assert {"discard", "keep"} <= told
+    assert whole.ledger.cuts_kept, "none was kept, so that nothing is rebased on one"
+    for sizes in moments.sizes[:: 13 if width == 1 else 19]:
+        part = cut(folder, sizes, tmp_path / "part")
+        check_resume(part, width, steps, seed, whole, make_simplification)
 
 
 @pytest.mark.parametrize("width", [1, 3])

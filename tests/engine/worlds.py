@@ -176,6 +176,42 @@ def make_proof(
     return replace(plan, schedule=replace(plan.schedule, goal=99.0, most=99)), runner, model
 
 
+@dataclass(frozen=True)
+class Trimmer:
+    """Leaves out a line, as long as there are two."""
+
+    name: str = "trimmer"
+    serial: bool = True
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        lines = brief.incumbent.texts["prompt"].splitlines(keepends=True)
+        at = int(draw(brief.seed, "at") * len(lines))
+        if len(lines) < 2:
+            return Skip("there is nothing to leave out")
+        text = "".join(lines[:at] + lines[at + 1 :])
+        return Proposal((Write("prompt", text),), why="one line less", simplifies=True)
+
+
+def make_simplification(
+    width: int, steps: int = 14, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """The same race, with somebody who leaves lines out; a scale that few draws are enough for."""
+    plan, runner, model = make_race(width, steps, seed)
+    assert isinstance(plan.gate, Race)
+    assert isinstance(plan.schedule, Pooling)
+    simplify = replace(plan.gate.simplify, margin=0.15, alpha=0.5)
+    lines = "".join(f"{'good ' * 8 if n % 3 else 'plain'} {n}\n" for n in range(4))
+    simpler = replace(
+        plan,
+        seed=Candidate({"prompt": f"seed\n{lines}"}),
+        gate=replace(plan.gate, simplify=simplify),
+        objective=Objective(bounds=(-3.0, 7.0)),
+        proposers=(Trimmer(), *plan.proposers),
+        schedule=replace(plan.schedule, inner=RoundRobin(("trimmer", "editor"))),
+    )
+    return simpler, runner, model
+
+
 def make_comparison(
     width: int, steps: int = 3, seed: int = 0
 ) -> tuple[Plan, CountingRunner, CountingModel]:

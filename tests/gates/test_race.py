@@ -13,8 +13,8 @@ from kept.core.score import Outcome
 from kept.core.verdict import Verdict
 from kept.gates.bets import STAKES, evidence
 from kept.gates.case_level import interval, risk_of, sign_test, student, student_chance
-from kept.gates.pairing import TENURE
-from kept.gates.race import PRESETS, Race, looks
+from kept.gates.pairing import TENURE, looks
+from kept.gates.race import PRESETS, Race
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Matter, hear
 
 HOLDOUT = tuple(f"h{n}" for n in range(20))

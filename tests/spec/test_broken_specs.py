@@ -100,6 +100,8 @@ def test_a_broken_line_is_named_with_what_is_wrong_about_it(
     [
         ("gate: rase", "task.yaml:7 gate: the text `rase`, where `strict` or `race` was expected (hint: did you mean `race`?)"),
         ("gate: race\npolicy: {tie_breakers: [{lower: length}]}", "task.yaml:1 `policy.tie_breakers` are of the gate `strict`: a race has no ties to break"),
+        ("race: quick", "task.yaml:7 race.preset: the text `quick`, where `fast`, `balanced` or `careful` was expected"),
+        ("race: {margin: 2}", "task.yaml:7 race.margin: 2 is no part of the scale; write it as in 0.05"),
         ("gate: strict\nrace: fast", "task.yaml:1 `race` says how to race, and needs `gate: race`"),
         ("workers: 0", "task.yaml:7 workers: the number 0, where 1 or more was expected"),
         ("width: two", "task.yaml:7 width: the text `two`, where a whole number was expected"),

@@ -34,11 +34,35 @@ class Ledger(NamedTuple):
     """Keeps that were proven at once, and took no level."""
     chosen: int = 0
     """Races whose level does not hold for new cases: what leads was chosen among so many."""
+    cuts: int = 0
+    """Simplifications that were tested; they have a line of their own."""
+    cuts_kept: tuple[int, ...] = ()
+    """Which of them were kept, counted from 1."""
 
     @property
     def lost(self) -> int:
         """Tests since the last keep."""
         return self.tests - max(self.keeps, default=0)
+
+    @property
+    def tenure(self) -> int:
+        """Keeps of every kind: whose time it is."""
+        return len(self.keeps) + self.proven + len(self.cuts_kept)
+
+    @property
+    def among(self) -> int:
+        """How many what leads was chosen among, on the very cases that are to prove it."""
+        return self.chosen + (self.cuts if self.cuts_kept else 0)
+
+    @property
+    def of_cuts(self) -> "Ledger":
+        """The line of simplifications, as if it were the only one."""
+        return Ledger(self.cuts, self.cuts_kept)
+
+    def cut(self, nth: int, *, kept: bool) -> "Ledger":
+        """One more simplification was tested, as the nth."""
+        keeps = (*self.cuts_kept, nth) if kept else self.cuts_kept
+        return self._replace(cuts=self.cuts + 1, cuts_kept=keeps)
 
     def give(self) -> "Ledger":
         """One more test is given its level."""

@@ -23,6 +23,9 @@ from kept.core.pool import MERGE, NearMiss, Pool, raced
 from kept.core.proposal import Claim, ClosedStep, Note, Proposal, Prove, Reply, Skip, Turn
 from kept.core.score import Evaluation
 
+MOST_BARS = 2
+"""Of those kept as better since the best moved; each costs draws of its own."""
+
 _NONE: Mapping[str, Any] = {}
 
 
@@ -72,6 +75,9 @@ class State(NamedTuple):
     least: float | None = None
     """The lowest loss that an incumbent had on the deciding cases."""
     ledger: Ledger = Ledger()
+    bars: tuple[str, ...] = ()
+    """Kept as better since the best moved, and not bettered since: none of it is given up for a
+    simpler text."""
     pool: Pool = ()
     given_up: str = ""
     """Why only what was set aside for the end may still be spent; empty while more may be."""
@@ -227,6 +233,7 @@ def _closed(state: State, event: StepClosed) -> State:
         memory=memory,
         least=_least(state, event, incumbent),
         ledger=ledger,
+        bars=_bars(state, event, incumbent) if best == state.best else (),
         pool=_pooled(state, step, event),
         given_up=verdict.reason if verdict.code == "unaffordable" else state.given_up,
         tried=step.incumbent if isinstance(step.reply, Prove) and told else state.tried,
@@ -251,8 +258,26 @@ def _rebased(rest: list[OpenStep], incumbent: str, ledger: Ledger) -> tuple[list
     return moved, ledger
 
 
+def _simplified(event: StepClosed) -> bool:
+    """Whether it was tested for being no worse by more than a margin, not for being better."""
+    return "margin" in event.verdict.numbers
+
+
+def _bars(state: State, event: StepClosed, incumbent: str) -> tuple[str, ...]:
+    """What a simplification must not fall behind, besides the best."""
+    if incumbent == state.incumbent or _simplified(event):
+        return state.bars
+    last = state.bars[-1] if state.bars else state.best
+    # what it was shown to be better than need not be looked at any more; a simpler text between the
+    # two may have been worse, and says nothing of the one before
+    others = state.bars[:-1] if last == event.incumbent else state.bars
+    return (*others, incumbent)[-MOST_BARS:]
+
+
 def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
     ledger = state.ledger
+    if _simplified(event) and isinstance(step.reply, Proposal):
+        return ledger.cut(step.ledger.cuts + 1, kept=event.verdict.outcome == "keep")
     if event.verdict.outcome == "keep" and step.turn.races:
         ledger = ledger.keep(step.ledger.tests + 1)
     proving = isinstance(step.reply, Prove) or step.turn.proves

@@ -114,6 +114,9 @@ class View:
     holdout: tuple[str, ...]
     objective: Objective
     simplifies: bool = False
+    """Whether its point is less text at no loss; of a proof, whether all that leads is such."""
+    bars: tuple[Side, ...] = ()
+    """What a simplification must not fall behind: the best, and what was kept as better since."""
     cites: tuple[str, ...] = ()
     """Train cases that the proposal means to fix."""
     merged: int = 0

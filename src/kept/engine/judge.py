@@ -46,6 +46,8 @@ class Ground(NamedTuple):
     judged: Seen
     seed: str
     least: float | None
+    bars: tuple[str, ...]
+    """Kept as better since the best moved."""
     ledger: Ledger
     """As this step was given it."""
     turn: Turn
@@ -100,7 +102,10 @@ class Judge:
         if isinstance(reply, Measure) or not isinstance(gate, Proving):
             raise RunError(f"the gate `{gate.name}` cannot {reply.kind}")
         if isinstance(reply, Prove):
-            found = await self._talk(step, gate.prove, (ground.incumbent, ground.best), ground)
+            sides = (ground.incumbent, ground.best)
+            # where nothing was kept as better, what leads is simpler, and that is all it is to be
+            what = Proposal((), simplifies=not ground.bars)
+            found = await self._talk(step, gate.prove, sides, ground, what)
             return Judged(ground.incumbent, (), *found)
         found = await self._talk(step, gate.claim, (ground.best, ground.seed), ground)
         return Judged(ground.best, (), *found)
@@ -184,8 +189,9 @@ class Judge:
         """Ask the gate, have what it asks for rolled out, ask again: until there is a verdict."""
         asked: Asked = {}
         while True:
-            known = {key: self._sum_up(*key, asked, sides) for key in asked}
-            shown = {id_: self._side(id_, known, asked, sides) for id_ in {*sides, ground.best}}
+            known = {key: self._sum_up(*key, asked, sides[0]) for key in asked}
+            bars = tuple(dict.fromkeys((ground.best, *ground.bars)))
+            shown = {id_: self._side(id_, known, asked, sides[0]) for id_ in {*sides, *bars}}
             view = View(
                 challenger=shown[sides[0]],
                 incumbent=shown[sides[1]],
@@ -194,6 +200,7 @@ class Judge:
                 holdout=self._holdout,
                 objective=self._plan.objective,
                 simplifies=proposal.simplifies,
+                bars=tuple(shown[id_] for id_ in bars),
                 cites=proposal.cites,
                 merged=len(proposal.merges),
                 pools=not ground.turn.races,
@@ -216,7 +223,7 @@ class Judge:
         id_: str,
         known: dict[tuple[str, Purpose], Evaluation],
         asked: Asked,
-        sides: tuple[str, str],
+        challenger: str,
     ) -> Side:
         mine: dict[Purpose, Evaluation] = {
             purpose: e for (owner, purpose), e in known.items() if owner == id_
@@ -225,7 +232,7 @@ class Judge:
             return Side(id_, mine)
         losses: dict[Purpose, Mapping[Pair, float]] = {
             purpose: losses_of(
-                self._outcomes(id_, purpose, asked, sides if found.failed else ()),
+                self._outcomes(id_, purpose, asked, challenger if found.failed else ""),
                 self._plan.objective,
             )
             for purpose, found in mine.items()
@@ -233,7 +240,7 @@ class Judge:
         return Side(id_, mine, losses)
 
     def _sum_up(
-        self, candidate: str, purpose: Purpose, asked: Asked, sides: tuple[str, str]
+        self, candidate: str, purpose: Purpose, asked: Asked, challenger: str
     ) -> Evaluation:
         # the incumbent's pairs are summed up once, not again for every challenger
         key = (candidate, purpose, asked[candidate, purpose])
@@ -243,21 +250,22 @@ class Judge:
             found = summarize(candidate, purpose, outcomes, self._plan.objective)
             if not found.missing:
                 self._sums[key] = found
-            elif candidate == sides[0]:
-                outcomes = self._outcomes(candidate, purpose, asked, sides)
+            elif candidate == challenger:
+                outcomes = self._outcomes(candidate, purpose, asked, challenger)
                 found = summarize(candidate, purpose, outcomes, self._plan.objective)
         return found
 
     def _outcomes(
-        self, id_: str, purpose: Purpose, asked: Asked, sides: tuple[str, ...] = ()
+        self, id_: str, purpose: Purpose, asked: Asked, challenger: str = ""
     ) -> list[tuple[Pair, Outcome]]:
-        """What came of what was asked; with the sides, as it counts for the first of them."""
-        outcomes = self._evaluator.outcomes(Ask(id_, asked[id_, purpose], purpose))
-        if not sides or id_ != sides[0]:
-            return outcomes
+        """What came of what was asked; of the challenger, as it counts for it."""
+        found = self._evaluator.outcomes(Ask(id_, asked[id_, purpose], purpose))
+        if id_ != challenger:
+            return found
         # what this dialogue asked for, and no more: what others know depends on who was quicker
-        theirs = Ask(sides[1], asked.get((sides[1], purpose), ()), purpose)
-        return blamed(outcomes, dict(self._evaluator.outcomes(theirs)))
+        rivals = [Ask(o, pairs, p) for (o, p), pairs in asked.items() if p == purpose and o != id_]
+        theirs = [outcome for ask in rivals for outcome in self._evaluator.outcomes(ask)]
+        return blamed(found, {pair: one for pair, one in theirs if one.failure is None})
 
     def forget(self, alive: set[str]) -> None:
         """Drop sums of candidates that are no longer in play."""

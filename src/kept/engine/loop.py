@@ -211,6 +211,7 @@ class Loop:
             judged=state.judged,
             seed=state.seed,
             least=state.least,
+            bars=state.bars,
             ledger=step.ledger,
             turn=step.turn,
         )
@@ -281,7 +282,7 @@ class Loop:
     def _forget(self) -> None:
         """Let go of candidates that are out of play."""
         state = self.state
-        alive = {state.seed, state.incumbent, state.best, *self._evaluator.wanted}
+        alive = {state.seed, state.incumbent, state.best, *state.bars, *self._evaluator.wanted}
         for step in state.open:
             alive.add(self._opened[step.step].incumbent)
             alive.update(self._judge.attempts.get(step.step, ()))

@@ -10,16 +10,27 @@ outages left out, at most one pair in ten, nothing is known.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import exp, log, log1p
 
 STAKES = (0.05, 0.1, 0.2, 0.4, 0.7)
 """The bets; which of them pays best depends on the size of the gain, which nobody knows."""
 
 
-def evidence(gains: Iterable[float]) -> float:
+MOST_ODDS = 1e6
+"""Beyond this, nobody needs to know them more exactly."""
+
+
+def evidence(gains: Iterable[float], stakes: Sequence[float] = STAKES) -> float:
     """The logarithm of what a stake of 1 has become."""
     counts = Counter(gains).items()
-    logs = [sum(n * log1p(stake * gain) for gain, n in counts) for stake in STAKES]
+    logs = [sum(n * log1p(stake * gain) for gain, n in counts) for stake in stakes]
     top = max(logs)
     return top + log(sum(exp(one - top) for one in logs) / len(logs))
+
+
+def odds(chance: float) -> str:
+    """Odds to one, as a person reads them."""
+    if chance > MOST_ODDS:
+        return f"over {MOST_ODDS:,.0f}"
+    return f"{chance:,.0f}" if chance >= 10 else f"{chance:.2g}"

@@ -13,10 +13,13 @@ from kept.core.verdict import Side, View
 TENURE = 1000
 """Repeats of one incumbent's time: the draws that made it win are never its bar."""
 
+BLOCK = 25
+"""Draws after which a race first looks whether to go on."""
+
 
 def tenure_of(view: View) -> int:
     """Whose draws they are, counted by keeps; without noise all are alike, and none made it win."""
-    return 0 if view.still else len(view.ledger.keeps) + view.ledger.proven
+    return 0 if view.still else view.ledger.tenure
 
 
 @lru_cache(maxsize=256)
@@ -30,6 +33,17 @@ def draws(cases: tuple[str, ...], count: int, tenure: int) -> tuple[Pair, ...]:
     """The first so many draws: every case once, then every case again."""
     start = tenure * TENURE
     return tuple(Pair(cases[n % len(cases)], start + n // len(cases)) for n in range(count))
+
+
+def looks(cases: int, most: int) -> list[int]:
+    """After how many draws a race looks: often at first, then ever more seldom."""
+    early = [size for size in (BLOCK, 2 * BLOCK, 4 * BLOCK, 8 * BLOCK) if size < cases * 0.8]
+    passes: list[int] = []
+    at = 0
+    while at < most:
+        at = min(most, at + max(1, at // 4))
+        passes.append(at * cases)
+    return [*early, *passes]
 
 
 def missing_asks(

@@ -16,7 +16,7 @@ from kept.core.proposal import Ask
 from kept.core.rollout import Purpose
 from kept.core.verdict import Verdict, VerdictCode, View
 from kept.core.words import count
-from kept.gates.bets import evidence
+from kept.gates.bets import evidence, odds
 from kept.gates.case_level import Interval, case_gains, interval, risk_of, sign_test
 from kept.gates.common import broken_constraint, not_comparable
 from kept.gates.pairing import (
@@ -24,18 +24,14 @@ from kept.gates.pairing import (
     alike,
     draws,
     gains,
+    looks,
     missing_asks,
     never_varies,
     shuffled,
     tenure_of,
 )
 from kept.gates.screen import Screen
-
-MOST_ODDS = 1e6
-"""Beyond this, nobody needs to know them more exactly."""
-
-BLOCK = 25
-"""Draws after which a race first looks whether to go on."""
+from kept.gates.simplify import Simplify
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +45,7 @@ class Race:
     promotion, a quarter for the next, and each is shared among all that was raced before: what
     leads was chosen on these very cases."""
     screen: Screen = field(default_factory=Screen)
+    simplify: Simplify = field(default_factory=Simplify)
     aim: float = 0.24
     """The gain that a race looks for, in standard deviations of one draw: 0.12 of pass or fail."""
     patience: float = 0.7
@@ -69,8 +66,11 @@ class Race:
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
         """Screen it, then race it; one that was screened before is raced at once.
 
+        What is simpler need not be better, where the metric has a scale to say how little it loses.
         Or proven, where there will be no later proof: that says more than a race, so none is held.
         """
+        if view.simplifies and not view.merged and view.objective.scale is not None:
+            return self.simplify.decide(view, self.screen)
         if view.train and (view.merged != 1 or view.ledger.lost):
             told = self.screen.look(view)
             if told is not None:
@@ -115,8 +115,8 @@ class Race:
             "challenger_rollouts": float(shown.answers[0]),
             "incumbent_rollouts": float(shown.answers[1]),
         }
-        odds = f"odds {_odds(exp(min(won, 700)))} to 1, {_odds(1 / risk)} needed"
-        words = f"gain {shown.mean:+.3f} on {count(size, 'draw')}, {odds}"
+        rates = f"odds {odds(exp(min(won, 700)))} to 1, {odds(1 / risk)} needed"
+        words = f"gain {shown.mean:+.3f} on {count(size, 'draw')}, {rates}"
         if whole and won >= -log(risk):
             return _kept(view, f"better: {words}", numbers)
         if self._hopeless(shown):
@@ -165,7 +165,8 @@ class Race:
 
     def most_asked(self, train: int, holdout: int) -> int:
         """Rollouts of both sides that one step comes to at most."""
-        return self.screen.most_asked(train) + 2 * self.most * holdout
+        most = max(2 * self.most, (1 + self.simplify.bars) * self.simplify.most)
+        return self.screen.most_asked(train) + most * holdout
 
     def first_asked(self, train: int, holdout: int) -> int:
         """Rollouts of a challenger to begin with."""
@@ -181,7 +182,7 @@ class Race:
         if view.passes is not None and view.passes < max(self.promote_passes):
             return self.ending(view.passes, self.claim_passes).prove(view)
         cases, tenure = shuffled(view.holdout), view.ledger.promotions
-        chosen = max(1, view.ledger.chosen)
+        chosen = max(1, view.ledger.among)
         whole = self.promote_alpha / 2 ** (view.ledger.promotions + 1) / chosen
         for passes in (1,) if view.still else self.promote_passes:
             pairs = draws(cases, passes * len(cases), tenure)
@@ -205,6 +206,8 @@ class Race:
         new, old = view.challenger.known["promote"], view.incumbent.known["promote"]
         if verdict := not_comparable(new, old, "best"):
             return _not_measured(verdict, "not promoted")
+        if view.simplifies and view.objective.scale is not None:
+            return self.simplify.proof(view, risk)
         found = case_gains(view, "promote", view.incumbent)
         chance, shown = risk_of(found), interval(found)
         numbers = {**_figures(shown, chance, risk), "passes": float(passes)}
@@ -230,12 +233,6 @@ class Race:
         return Verdict("skip", words, code="claim", numbers=_figures(shown))
 
 
-def _odds(chance: float) -> str:
-    if chance > MOST_ODDS:
-        return f"over {MOST_ODDS:,.0f}"
-    return f"{chance:,.0f}" if chance >= 10 else f"{chance:.2g}"
-
-
 def _kept(
     view: View, words: str, numbers: Mapping[str, float], purpose: Purpose = "decide"
 ) -> Verdict:
@@ -257,19 +254,14 @@ def _figures(shown: Interval, chance: float = 0.0, risk: float = 0.0) -> dict[st
     return {name: value for name, value in figures.items() if isfinite(value)}
 
 
-def looks(cases: int, most: int) -> list[int]:
-    """After how many draws a race looks: often at first, then ever more seldom."""
-    early = [size for size in (BLOCK, 2 * BLOCK, 4 * BLOCK, 8 * BLOCK) if size < cases * 0.8]
-    passes: list[int] = []
-    at = 0
-    while at < most:
-        at = min(most, at + max(1, at // 4))
-        passes.append(at * cases)
-    return [*early, *passes]
-
-
 PRESETS = {
-    "fast": Race(most=12, patience=0.5, promote_passes=(2, 4, 12)),
+    "fast": Race(most=12, patience=0.5, promote_passes=(2, 4, 12), simplify=Simplify(most=12)),
     "balanced": Race(),
-    "careful": Race(alpha=0.02, promote_alpha=0.02, patience=1.2, most=40),
+    "careful": Race(
+        alpha=0.02,
+        promote_alpha=0.02,
+        patience=1.2,
+        most=40,
+        simplify=Simplify(alpha=0.02, most=40),
+    ),
 }

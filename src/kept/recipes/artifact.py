@@ -14,7 +14,7 @@ from kept.core.plan import Plan
 from kept.core.ports import Gate, Journal, Sink
 from kept.core.schedule import RoundRobin
 from kept.gates import Strict
-from kept.gates.race import PRESETS
+from kept.gates.race import PRESETS, Race
 from kept.locate import locate
 from kept.recipes import Compiled
 from kept.recipes.confine import confine, modes
@@ -31,7 +31,7 @@ from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.settings import processors
 from kept.spec.cases import overlap_warnings
 from kept.spec.source import read_source
-from kept.spec.task import TaskSpec
+from kept.spec.task import RaceSpec, TaskSpec
 from kept.store.candidates import CandidateFolder
 from kept.store.results import ResultsFile
 from kept.workspace import Scratch
@@ -105,9 +105,16 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
 def _gate(task: TaskSpec, plan: Plan) -> Gate:
     """The gate that is named, by its own name or by what only one of them has."""
     if task.gate == "race" or task.race:
-        return PRESETS[task.race or "balanced"]
+        return _race(task.race or RaceSpec())
     strict = task.gate or task.policy.model_fields_set & {"keep_if", "tie_breakers"}
     return Strict() if strict else default_gate(plan)
+
+
+def _race(said: RaceSpec) -> Race:
+    race = PRESETS[said.preset]
+    if said.margin is None:
+        return race
+    return replace(race, simplify=replace(race.simplify, margin=said.margin))
 
 
 def _objective(task: TaskSpec) -> Objective:

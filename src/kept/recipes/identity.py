@@ -24,10 +24,18 @@ def inputs_of(source: Source, task: TaskSpec, files: TaskFiles, gate: str) -> di
     """A hash for each thing that a run depends on, by the name that a person knows it by."""
     return {
         "spec": hash_of(_meaning(task)),
-        "gate": hash_of([gate, task.race or "balanced" if gate == "race" else None]),
+        "gate": hash_of([gate, *(_racing(task) if gate == "race" else (None,))]),
         **_companions(files),
         **measure_files(source, task, files.texts),
     }
+
+
+def _racing(task: TaskSpec) -> tuple[object, ...]:
+    """How it is raced; what is not said is not there, so that a new key leaves old runs alone."""
+    if task.race is None:
+        return ("balanced",)
+    margin = task.race.margin
+    return (task.race.preset, *(() if margin is None else (margin,)))
 
 
 def _companions(files: TaskFiles) -> dict[str, str]:

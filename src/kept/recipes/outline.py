@@ -81,7 +81,10 @@ def _rule(plan: Plan, each: int) -> str:
         return f"keeps a gain above {plan.objective.tie_tolerance:g} over {rollouts} a side"
     looked_at = count(min(train, gate.screen.cases), "train case")
     screened = f"screens on {looked_at}, then " if train else ""
+    simpler = ""
+    if plan.objective.scale is not None:
+        simpler = f", and what is simpler and loses {gate.simplify.margin:g} of the scale at most"
     return (
-        f"{screened}keeps what is better beyond noise on {holdout} cases, in {gate.most} passes at "
-        f"most; {plan.reserve} rollouts are set aside for the proof and the claim"
+        f"{screened}keeps what is better beyond noise on {holdout} cases{simpler}, in {gate.most} "
+        f"passes at most; {plan.reserve} rollouts are set aside for the proof and the claim"
     )

@@ -7,11 +7,13 @@ from kept.core.budget import END_PART, EndMoney, rollouts_within
 from kept.core.plan import Plan
 from kept.core.ports import Gate
 from kept.core.schedule import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
+from kept.core.state import MOST_BARS
 from kept.errors import SetupError
 from kept.gates import Strict
 from kept.gates.race import PRESETS, Race
 from kept.proposers.measured import MEASURED
 from kept.proposers.merge import Merge
+from kept.proposers.prune import Prune
 
 FEWEST = 8
 """Deciding cases without which nothing could be proven for others."""
@@ -40,7 +42,7 @@ def with_race(plan: Plan) -> Plan:
     gate, schedule = plan.gate, plan.schedule
     if not isinstance(gate, Race) or not isinstance(schedule, RoundRobin):
         return plan
-    gate = _fitted(gate, plan)
+    gate = _simplifying(_fitted(gate, plan), plan)
     own = (Merge(plan.locate), *MEASURED)
     for name in {proposer.name for proposer in plan.proposers} & {one.name for one in own}:
         raise SetupError(
@@ -82,6 +84,13 @@ def _paid_by_call(gate: Race, plan: Plan) -> PaidByCall | None:
         claim_pass=2 * max(1, len(plan.cases.test)),
         claims=_claims(gate, plan),
     )
+
+
+def _simplifying(gate: Race, plan: Plan) -> Race:
+    """The gate with levels for as many simplifications as are open at once."""
+    prunes = any(isinstance(proposer, Prune) for proposer in plan.proposers)
+    bars = 1 + MOST_BARS if prunes else 1
+    return replace(gate, simplify=replace(gate.simplify, at_once=plan.width, bars=bars))
 
 
 def _reserve(gate: Race, plan: Plan) -> int:

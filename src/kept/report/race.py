@@ -25,6 +25,9 @@ class Raced:
     """Chance of error that the races were allowed, in sum."""
     proofs: tuple[str, ...]
     """What each promotion that was asked for said."""
+    simpler: int = 0
+    """Simplifications that were tested for being no worse than by the margin."""
+    simpler_kept: int = 0
 
 
 def raced(told: Summary) -> Raced | None:
@@ -33,6 +36,7 @@ def raced(told: Summary) -> Raced | None:
         return None
     screened = [row for row in told.steps if "screen_gain" in row.numbers and row.proposer != MERGE]
     races = [row for row in told.steps if "alpha" in row.numbers]
+    simpler = [row for row in told.steps if "alpha_simplify" in row.numbers]
     return Raced(
         len(screened),
         sum(row.code == "near miss" for row in screened),
@@ -41,6 +45,8 @@ def raced(told: Summary) -> Raced | None:
         sum(row.kept for row in told.steps),
         sum(row.numbers["alpha"] for row in races),
         tuple(row.reason for row in told.steps if "alpha_promote" in row.numbers),
+        len(simpler),
+        sum(row.kept for row in simpler),
     )
 
 
@@ -60,6 +66,9 @@ def questions(told: Summary) -> Iterator[tuple[str, str, str]]:
         risked = f"{found.risked:.2g} of error risked in all"
         heard = f"{count(found.raced, 'race')}: {found.won} kept, {risked}"
     yield "better on these cases, beyond noise?", f"{cases.get('holdout', 0)} holdout", heard
+    if found.simpler:
+        heard = f"{count(found.simpler, 'simpler text')}: {found.simpler_kept} kept"
+        yield "simpler, and no worse?", f"{cases.get('holdout', 0)} holdout", heard
     proofs = "; ".join(found.proofs) or _no_proof(told)
     yield "better for cases like these?", f"{cases.get('holdout', 0)} holdout, new draws", proofs
     if cases.get("test"):

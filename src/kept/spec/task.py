@@ -34,6 +34,17 @@ def _ratio(text: str) -> str:
     return text
 
 
+def _preset(value: object) -> object:
+    # `race: careful` for short
+    return {"preset": value} if isinstance(value, str) else value
+
+
+def _part(share: float) -> float:
+    if not 0 < share < 1:
+        raise ValueError(f"{share:g} is no part of the scale; write it as in 0.05")
+    return share
+
+
 def _file_type(text: str) -> str:
     if not re.fullmatch(r"\.[^./\\\s]+", text):
         raise ValueError(f"`{text}` is not a file type; write it as in `.md`")
@@ -143,6 +154,15 @@ class PolicySpec(Model):
     tie_breakers: Annotated[tuple[TieBreakerSpec, ...], Field(strict=False)] = ()
 
 
+class RaceSpec(Model):
+    """How a race is held; a word alone is its preset."""
+
+    preset: Literal["fast", "balanced", "careful"] = "balanced"
+    """How much it spends on being sure."""
+    margin: Annotated[Finite, AfterValidator(_part)] | None = None
+    """Share of the scale that a simplification may lose."""
+
+
 class BudgetSpec(Model):
     """When to stop."""
 
@@ -206,8 +226,7 @@ class TaskSpec(Model):
     ) = None
     gate: Literal["strict", "race"] | None = None
     """Unless it says, `race` where there are cases enough, and `strict` elsewhere."""
-    race: Literal["fast", "balanced", "careful"] | None = None
-    """How much a race spends on being sure; `balanced` if it does not say."""
+    race: Annotated[RaceSpec, BeforeValidator(_preset)] | None = None
     guards: GuardsSpec = GuardsSpec()
     budget: BudgetSpec
     logging: LoggingSpec = LoggingSpec()
