@@ -241,7 +241,9 @@ def test_a_task_says_how_much_a_simplification_may_lose(here: Path):
     write_task(here)
     (here / "cases.jsonl").write_text("".join(f"{n}\n" for n in range(40)))
     given = ["--set", "cases={file: cases.jsonl}", "--set", "objective.bounds=[0, 1]"]
-    called = kept("check", "task.yaml", *given, "--set", "race={margin: 0.02, preset: careful}")
+    called = kept(
+        "check", "task.yaml", *given, "--set", "race={simplify: {margin: 0.02}, preset: careful}"
+    )
     assert called.code == 0, called.stderr
     assert "simplify: margin 0.02, alpha 0.02" in called.stdout
     assert "simpler and loses 0.02 of the scale at most" in called.stdout
@@ -255,3 +257,22 @@ def test_check_warns_of_a_single_deciding_case(here: Path):
     called = kept("check", "task.yaml", "--set", "cases={file: cases.jsonl}")
     assert called.code == 0
     assert "warning: one case of 2 decides, `" in called.stderr
+
+
+def test_every_figure_of_a_race_can_be_set_by_the_name_that_check_shows(here: Path):
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f"{n}\n" for n in range(40)))
+    given = ["--set", "cases={file: cases.jsonl}", "--set", "objective.bounds=[0, 1]"]
+    shown = json.loads(kept("check", "task.yaml", *given, "--json").stdout)["rule"]["numbers"]
+    # how many steps are open and what they meet follows from the plan
+    del shown["name"], shown["simplify"]["at_once"], shown["simplify"]["bars"]
+    other = {**shown, "most": 31, "promote_passes": [3, 7], "pool_goal": 2.5}
+    other["screen"] = {**shown["screen"], "steps": [[9, 0.3]], "cases": 11}
+    other["simplify"] = {**shown["simplify"], "hope": 0.3}
+    called = kept("check", "task.yaml", *given, "--set", f"race={json.dumps(other)}", "--json")
+    assert called.code == 0, called.stderr
+    told = json.loads(called.stdout)["rule"]["numbers"]
+    assert {name: told[name] for name in other if name != "simplify"} == {
+        name: value for name, value in other.items() if name != "simplify"
+    }
+    assert {name: told["simplify"][name] for name in other["simplify"]} == other["simplify"]

@@ -7,7 +7,7 @@ from math import exp
 import pytest
 
 from kept.core.asked import Asked, note_asked
-from kept.core.ledger import Ledger, level
+from kept.core.ledger import Ledger, left, level
 from kept.core.rollout import Failure
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
@@ -40,6 +40,14 @@ def matter(new: float, old: float, train: float | None = None) -> Matter:
 def test_levels_before_the_first_keep_never_sum_up_to_more_than_alpha():
     total = sum(level(Ledger(tests=n), 0.05) for n in range(20_000))
     assert 0.03 < total <= 0.05
+
+
+@pytest.mark.parametrize("keeps", [(), (2,), (1, 4, 9)])
+def test_what_is_left_is_all_that_later_tests_may_risk(keeps: tuple[int, ...]):
+    ledger = Ledger(tests=10, keeps=keeps)
+    later = sum(level(ledger._replace(tests=n), 0.05) for n in range(10, 20_000))
+    assert later < left(ledger, 0.05) < later * 1.06, "the rest of the sum has no end"
+    assert left(ledger.give(), 0.05) == pytest.approx(left(ledger, 0.05) - level(ledger, 0.05))
 
 
 def test_a_keep_earns_some_back_and_soon_spends_it():
@@ -117,9 +125,10 @@ def test_a_clear_gain_is_kept_and_is_not_the_best_before_it_is_proven():
     assert heard.verdict.outcome == "keep"
     assert not heard.verdict.best
     assert heard.verdict.numbers["evidence"] > 0
-    assert {"gain", "alpha", "challenger_rollouts", "incumbent_rollouts"} <= {
-        *heard.verdict.numbers
-    }
+    told = heard.verdict.numbers
+    assert {"alpha", "alpha_left", "challenger_rollouts", "incumbent_rollouts"} <= {*told}
+    assert 0.2 < told["low"] < told["gain"] < told["high"] < 0.8
+    assert told["better"] > 0.99
 
 
 def test_what_does_nothing_on_train_is_dropped_for_the_price_of_a_screen():

@@ -87,6 +87,21 @@ def level(ledger: Ledger, alpha: float) -> float:
     return total
 
 
+def left(ledger: Ledger, alpha: float) -> float:
+    """What all tests after those in the ledger may risk together, if none of them is a keep."""
+    total = alpha * FIRST * _rest(ledger.tests, PATIENCE)
+    for at, kept in enumerate(ledger.keeps):
+        earned = alpha * (1 - FIRST) if at == 0 else alpha
+        total += earned * _rest(ledger.tests - kept, HASTE)
+    return total
+
+
+@lru_cache(maxsize=1024)
+def _rest(tests: int, delay: int) -> float:
+    """Of one unit spread over all tests to come, what so many have left."""
+    return max(0.0, 1 - sum(_share(nth, delay) for nth in range(1, tests + 1)))
+
+
 def _share(nth: int, delay: int) -> float:
     """Of one unit spread over all tests to come, what the nth gets."""
     return (nth + delay) ** -_POWER / _total(delay)

@@ -4,11 +4,16 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
+from math import sqrt
+from statistics import NormalDist
 from typing import NamedTuple
 
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
 from kept.core.verdict import Side, View
+
+WIDE = NormalDist().inv_cdf(0.975)
+"""Errors on each side of a mean that hold the true one with a chance of 95 %."""
 
 TENURE = 1000
 """Repeats of one incumbent's time: the draws that made it win are never its bar."""
@@ -83,6 +88,22 @@ class Gains(NamedTuple):
     """Standard deviation of one of the rival's answers, over cases and repeats."""
     answers: tuple[int, int]
     """Of the challenger, of the other."""
+
+
+def figures(shown: Gains) -> dict[str, float]:
+    """A gain, where the true one on these cases lies, and the chance that it is one.
+
+    By normal theory, for people to read: no verdict depends on it.
+    """
+    error = shown.spread * sqrt(sum(1 / n for n in shown.answers if n))
+    better = NormalDist(shown.mean, error).cdf(0) if error else float(shown.mean <= 0)
+    half = WIDE * error
+    return {
+        "gain": shown.mean,
+        "low": shown.mean - half,
+        "high": shown.mean + half,
+        "better": 1 - better,
+    }
 
 
 def gains(view: View, purpose: Purpose, other: Side | None = None) -> Gains:

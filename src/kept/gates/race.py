@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import exp, isfinite, log
 
-from kept.core.ledger import level
+from kept.core.ledger import left, level
 from kept.core.proposal import Ask
 from kept.core.rollout import Purpose
 from kept.core.verdict import Verdict, VerdictCode, View
@@ -23,6 +23,7 @@ from kept.gates.pairing import (
     Gains,
     alike,
     draws,
+    figures,
     gains,
     looks,
     missing_asks,
@@ -108,15 +109,17 @@ class Race:
         won = evidence(shown.pairs)
         risk = level(view.ledger, self.alpha)
         numbers = {
-            "gain": shown.mean,
+            **(about := figures(shown)),
             "evidence": won,
             "alpha": risk,
+            "alpha_left": left(view.ledger.give(), self.alpha),
             "chosen": 1.0,
             "challenger_rollouts": float(shown.answers[0]),
             "incumbent_rollouts": float(shown.answers[1]),
         }
         rates = f"odds {odds(exp(min(won, 700)))} to 1, {odds(1 / risk)} needed"
-        words = f"gain {shown.mean:+.3f} on {count(size, 'draw')}, {rates}"
+        gain = Interval(about["gain"], about["low"], about["high"])
+        words = f"gain {gain} on {count(size, 'draw')}, {rates}"
         if whole and won >= -log(risk):
             return _kept(view, f"better: {words}", numbers)
         if self._hopeless(shown):
@@ -210,7 +213,9 @@ class Race:
             return self.simplify.proof(view, risk)
         found = case_gains(view, "promote", view.incumbent)
         chance, shown = risk_of(found), interval(found)
+        left_over = self.promote_alpha / 2 ** (view.ledger.promotions + 1)
         numbers = {**_figures(shown, chance, risk), "passes": float(passes)}
+        numbers |= {"better": 1 - chance, "alpha_promote_left": left_over}
         words = f"{shown} for cases alike, p = {chance:.2g} of {risk:.2g} needed"
         if chance <= risk:
             return Verdict("skip", f"proven: {words}", "promoted", best=True, numbers=numbers)

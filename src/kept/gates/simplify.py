@@ -24,6 +24,7 @@ from kept.gates.pairing import (
     Gains,
     alike,
     draws,
+    figures,
     gains,
     looks,
     missing_asks,
@@ -138,7 +139,7 @@ class Simplify:
         least = min(seen, key=lambda one: one.won)
         shown, whole = least.shown, size % len(view.holdout) == 0
         numbers = {
-            "gain": shown.mean,
+            **figures(shown),
             "margin": self.margin,
             "evidence": least.won,
             "alpha_simplify": risk,

@@ -14,7 +14,6 @@ from kept.core.plan import Plan
 from kept.core.ports import Gate, Journal, Sink
 from kept.core.schedule import RoundRobin
 from kept.gates import Strict
-from kept.gates.race import PRESETS, Race
 from kept.locate import locate
 from kept.recipes import Compiled
 from kept.recipes.confine import confine, modes
@@ -23,15 +22,16 @@ from kept.recipes.identity import inputs_of
 from kept.recipes.measure import exposed
 from kept.recipes.proposing import Tools
 from kept.recipes.protecting import make_protected
-from kept.recipes.racing import default_gate, with_race
+from kept.recipes.racing import default_gate, race_of, with_race
 from kept.recipes.reading import ReadTask, read_task
 from kept.recipes.roles import told
 from kept.recipes.running import Running, facts_of, make_runner
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.settings import processors
 from kept.spec.cases import overlap_warnings
+from kept.spec.race import RaceSpec
 from kept.spec.source import read_source
-from kept.spec.task import RaceSpec, TaskSpec
+from kept.spec.task import TaskSpec
 from kept.store.candidates import CandidateFolder
 from kept.store.results import ResultsFile
 from kept.workspace import Scratch
@@ -105,16 +105,9 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
 def _gate(task: TaskSpec, plan: Plan) -> Gate:
     """The gate that is named, by its own name or by what only one of them has."""
     if task.gate == "race" or task.race:
-        return _race(task.race or RaceSpec())
+        return race_of(task.race or RaceSpec())
     strict = task.gate or task.policy.model_fields_set & {"keep_if", "tie_breakers"}
     return Strict() if strict else default_gate(plan)
-
-
-def _race(said: RaceSpec) -> Race:
-    race = PRESETS[said.preset]
-    if said.margin is None:
-        return race
-    return replace(race, simplify=replace(race.simplify, margin=said.margin))
 
 
 def _objective(task: TaskSpec) -> Objective:

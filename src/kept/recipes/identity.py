@@ -34,8 +34,8 @@ def _racing(task: TaskSpec) -> tuple[object, ...]:
     """How it is raced; what is not said is not there, so that a new key leaves old runs alone."""
     if task.race is None:
         return ("balanced",)
-    margin = task.race.margin
-    return (task.race.preset, *(() if margin is None else (margin,)))
+    said = task.race.said
+    return (task.race.preset, *((said,) if said else ()))
 
 
 def _companions(files: TaskFiles) -> dict[str, str]:

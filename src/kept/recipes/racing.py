@@ -14,6 +14,7 @@ from kept.gates.race import PRESETS, Race
 from kept.proposers.measured import MEASURED
 from kept.proposers.merge import Merge
 from kept.proposers.prune import Prune
+from kept.spec.race import RaceSpec
 
 FEWEST = 8
 """Deciding cases without which nothing could be proven for others."""
@@ -26,6 +27,14 @@ LAST_RACE = 14
 
 LAST_PART = 0.1
 """Share of a rollout budget that they may be at most."""
+
+
+def race_of(spec: RaceSpec) -> Race:
+    """The preset that a task names, with the figures that it sets itself."""
+    race, said = PRESETS[spec.preset], dict(spec.said)
+    screen = replace(race.screen, **said.pop("screen", {}))
+    simplify = replace(race.simplify, **said.pop("simplify", {}))
+    return replace(race, screen=screen, simplify=simplify, **said)
 
 
 def default_gate(plan: Plan) -> Gate:

@@ -31,6 +31,7 @@ _WANTED = {
 _BOUNDS: Mapping[str, Callable[[Any], str]] = {
     "greater_than": lambda ctx: f"more than {ctx['gt']:g}",
     "greater_than_equal": lambda ctx: f"{ctx['ge']:g} or more",
+    "less_than": lambda ctx: f"less than {ctx['lt']:g}",
     "less_than_equal": lambda ctx: f"{ctx['le']:g} or less",
     "literal_error": lambda ctx: ctx["expected"].replace("'", "`"),
     "finite_number": lambda ctx: "a finite number",

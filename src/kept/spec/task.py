@@ -17,6 +17,7 @@ from kept.spec.base import Count, Finite, Model, Text, Texts, some
 from kept.spec.guards import GuardsSpec
 from kept.spec.models import ModelsSpec
 from kept.spec.proposers import ProposerSpec
+from kept.spec.race import RaceSpec
 from kept.spec.runners import RunnerSpec
 from kept.spec.sandbox import SandboxSpec
 from kept.spec.scorers import ScorerSpec
@@ -37,12 +38,6 @@ def _ratio(text: str) -> str:
 def _preset(value: object) -> object:
     # `race: careful` for short
     return {"preset": value} if isinstance(value, str) else value
-
-
-def _part(share: float) -> float:
-    if not 0 < share < 1:
-        raise ValueError(f"{share:g} is no part of the scale; write it as in 0.05")
-    return share
 
 
 def _file_type(text: str) -> str:
@@ -152,15 +147,6 @@ class PolicySpec(Model):
     on_failure: Literal["discard", "stop"] = "discard"
     """What a candidate that crashes does: it is dropped and the run goes on, or it ends the run."""
     tie_breakers: Annotated[tuple[TieBreakerSpec, ...], Field(strict=False)] = ()
-
-
-class RaceSpec(Model):
-    """How a race is held; a word alone is its preset."""
-
-    preset: Literal["fast", "balanced", "careful"] = "balanced"
-    """How much it spends on being sure."""
-    margin: Annotated[Finite, AfterValidator(_part)] | None = None
-    """Share of the scale that a simplification may lose."""
 
 
 class BudgetSpec(Model):
