@@ -578,7 +578,40 @@ def test_calls_of_a_rollout_that_was_cancelled_are_on_the_bill():
     desk = at_a_desk(abandon, Calling(quality=half, seconds=lambda job: 1.0))
     assert (desk.purse.spent.cancelled, desk.purse.spent.usd) == (2, 0.5)
     used = Usage(calls=1, usd=0.25)
-    assert list(desk.journal.cancelled(0)) == [(0, used)] * 2, "a kill would lose it"
+    told = [(step, usage) for step, _, usage in desk.journal.cancelled(0)]
+    assert told == [(0, used)] * 2, "a kill would lose it"
+
+
+def test_calls_of_a_rollout_that_was_cancelled_and_made_again_are_billed_once():
+    made: list[str] = []
+
+    class Calling(ScriptedEvaluator):
+        async def run(
+            self, job: Job, candidate: Candidate, case: Case, scope: Scope
+        ) -> Rollout | Failure:
+            async def reply() -> ModelReply:
+                made.append(case.id)
+                return ModelReply("hm", Usage(calls=1, usd=0.25))
+
+            await scope.call({"prompt": case.id}, ModelReply, reply)
+            found = await super().run(job, candidate, case, scope)
+            await scope.call({"prompt": f"{case.id}, then"}, ModelReply, reply)
+            return found
+
+    async def change_ones_mind(desk: Desk) -> None:
+        for seconds in (0.5, 0.5, None):
+            task = asyncio.create_task(desk.answer(ask(2)))
+            if seconds is not None:
+                await desk.runner.clock.sleep(seconds)
+                task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await asyncio.sleep(0)
+
+    desk = at_a_desk(change_ones_mind, Calling(quality=half, seconds=lambda job: 1.0))
+    assert len(made) == 4, "two for each rollout"
+    assert (desk.purse.spent.cancelled, desk.purse.spent.rollouts) == (4, 2)
+    assert desk.purse.spent.usd == 4 * 0.25
+    assert desk.purse.spent.calls == 4
 
 
 def test_pairs_that_were_joined_and_failed_meanwhile_are_paid_for():

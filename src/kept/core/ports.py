@@ -214,8 +214,8 @@ class Journal(Protocol):
         """Write what rollouts used that were stopped in flight, each with the step that pays."""
         ...
 
-    def cancelled(self, start: int) -> Sequence[tuple[int, Usage]]:
-        """Step and usage of every rollout that was stopped in flight, behind an offset."""
+    def cancelled(self, start: int) -> Sequence[tuple[int, Job, Usage]]:
+        """Step, job and usage of every rollout that was stopped in flight, behind an offset."""
         ...
 
     def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:

@@ -50,6 +50,15 @@ class Usage:
             self.usd + other.usd,
         )
 
+    def __sub__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.calls - other.calls,
+            self.tokens_in - other.tokens_in,
+            self.tokens_out - other.tokens_out,
+            self.tokens_cached - other.tokens_cached,
+            self.usd - other.usd,
+        )
+
 
 FREE = Usage()
 

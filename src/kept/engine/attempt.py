@@ -6,7 +6,7 @@ from kept.core.artifact import Candidate
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.quick import make
-from kept.core.rollout import FREE, Failure, Usage
+from kept.core.rollout import FREE, Failure, Job, Usage
 from kept.core.score import Outcome, Score, usable
 from kept.engine.known import Known
 from kept.engine.purse import OutOfBudget, Purse
@@ -37,6 +37,9 @@ class Attempts:
         self._by_call = purse.by_call
         self.till = Till(purse)
         """Where the money for calls comes from: also for those of proposers."""
+        self.billed: dict[Job, Usage] = {}
+        """Of rollouts that were stopped in flight, what they are charged with already: their calls
+        are not made again when they are."""
         self.closed = False
         """Whether nothing is tried again."""
 
@@ -77,6 +80,8 @@ class Attempts:
         case = self._cases[case_id]
         pays = self.till.of(job) if self._by_call else None
         work.scope = scope = JournalScope(self._journal, job, pays)
+        if self.billed and job in self.billed:
+            scope.usage = FREE - self.billed[job]
         rollout = work.rollout
         if rollout is None:
             rollout = await self._runner.run(job, candidate, case, scope)

@@ -318,6 +318,7 @@ class Evaluator:
         (meters[step] if step in meters else self._purse.meter(step)).add(outcome)
         if work.called:
             self._purse.done(job)
+            self.attempts.billed.pop(job, None)
         self.listener(step, job, outcome)
         # what is settled will not be run again; what an outage left open may be, up to the miss
         if work.called and answered(outcome):
@@ -356,7 +357,11 @@ class Evaluator:
             self._put_away(work)
             if work.task is not None:
                 work.task.cancel()
-                used = work.scope.usage if work.scope else FREE
+                # of one that was stopped before, it may be that nothing new had come yet
+                used = work.scope.usage if work.scope and work.scope.usage.calls > 0 else FREE
+                if used is not FREE:
+                    billed = self.attempts.billed
+                    billed[work.job] = billed.get(work.job, FREE) + used
                 self._purse.cancel(work.step, work.job, used)
                 stopped.append((work.step, work.job, used))
         # a disk that is full is told of by the next write that somebody waits for

@@ -14,7 +14,7 @@ from kept.core.event import Event, RunStopped, StepClosed, StepOpened
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Sink
 from kept.core.proposal import Proposal, Turn
-from kept.core.rollout import Job
+from kept.core.rollout import FREE, Job
 from kept.core.schedule import budget_stop, too_many_failures
 from kept.core.score import Outcome
 from kept.core.state import OpenStep, State, advance
@@ -121,13 +121,16 @@ class Loop:
         elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
         if state.open:
             waiting = {step.step for step in state.open}
+            billed = self._evaluator.attempts.billed
+            for step, job, usage in self._journal.cancelled(state.open[0].rollouts_at):
+                billed[job] = billed.get(job, FREE) + usage
+                if step in waiting:
+                    self._purse.meter(step).cancel(usage)
             for step, job, outcome in self._journal.tail(state.open[0].rollouts_at):
+                billed.pop(job, None)
                 elsewhere.add(job.candidate_id)
                 if step in waiting:
                     self._purse.meter(step).add(outcome)
-            for step, usage in self._journal.cancelled(state.open[0].rollouts_at):
-                if step in waiting:
-                    self._purse.meter(step).cancel(usage)
             for waiting_step in state.open:
                 self._purse.pay(waiting_step.spend)
         self._known.elsewhere |= elsewhere

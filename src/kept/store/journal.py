@@ -146,8 +146,8 @@ class RunJournal:
             lines = [wire.CancelledLine(step, *job, usage) for step, job, usage in rows]
             self._rollouts.write(b"".join(wire.encode(line) + b"\n" for line in lines))
 
-    def cancelled(self, start: int) -> Sequence[tuple[int, Usage]]:
-        """Step and usage of every rollout that was stopped in flight, behind an offset."""
+    def cancelled(self, start: int) -> Sequence[tuple[int, Job, Usage]]:
+        """Step, job and usage of every rollout that was stopped in flight, behind an offset."""
         return read_cancelled(self._rollouts.path, start)
 
     def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
@@ -311,11 +311,11 @@ def read_events(path: Path) -> Iterator[Event]:
             ) from error
 
 
-def read_cancelled(path: Path, start: int) -> list[tuple[int, Usage]]:
-    """Step and usage of every rollout that was stopped in flight, behind an offset."""
+def read_cancelled(path: Path, start: int) -> list[tuple[int, Job, Usage]]:
+    """Step, job and usage of every rollout that was stopped in flight, behind an offset."""
     lines = (line for line in lines_from(path, start) if line.startswith(_CANCELLED))
     rows = (read_line(line, path) for line in lines)
-    return [(row.step, row.usage) for row in rows if isinstance(row, wire.CancelledLine)]
+    return [(row.step, row.job, row.usage) for row in rows if isinstance(row, wire.CancelledLine)]
 
 
 def read_line(line: bytes, path: Path) -> wire.Line | None:

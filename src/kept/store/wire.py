@@ -106,6 +106,11 @@ class CancelledLine(msgspec.Struct, tag="cancelled", tag_field="kind", omit_defa
     purpose: Purpose
     usage: Usage = FREE
 
+    @property
+    def job(self) -> Job:
+        """The pair, of which candidate and what for."""
+        return Job(self.candidate, self.case, self.repeat, self.purpose)
+
 
 Line = RolloutLine | CallLine | CancelledLine
 

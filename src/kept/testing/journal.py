@@ -102,10 +102,10 @@ class MemoryJournal:
         for row in rows:
             self._write(CancelledRecord(*row))
 
-    def cancelled(self, start: int) -> Sequence[tuple[int, Usage]]:
-        """Step and usage of every rollout that was stopped in flight, behind an offset."""
+    def cancelled(self, start: int) -> Sequence[tuple[int, Job, Usage]]:
+        """Step, job and usage of every rollout that was stopped in flight, behind an offset."""
         lines = (line for line in self._lines[start:] if isinstance(line, CancelledRecord))
-        return [(line.step, line.usage) for line in lines]
+        return [(line.step, line.job, line.usage) for line in lines]
 
     def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
         """Every recorded outcome of these candidates, oldest first."""
