@@ -95,7 +95,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         cases: what to evaluate on; any values, or `Cases` that are split already.
         proposers: functions of the brief that return a new text, texts to try, or `Proposer`s.
         gate: decides what is kept; unless it is given, `race` where there are cases and rollouts
-            enough for one, else `strict`.
+            enough for one, else `strict`; without cases `strict` too, unless repeats differ.
         guards: refuse a candidate before anything is evaluated; by default the one against text
             copied from holdout and test cases.
         budget: limits; a number is a number of steps.

@@ -24,6 +24,7 @@ from tests.engine.worlds import (
     make_plan,
     make_proof,
     make_race,
+    make_repeats,
     make_simplification,
 )
 
@@ -160,6 +161,19 @@ def test_simplifications_are_judged_alike_after_any_cut(width: int, tmp_path: Pa
     for sizes in moments.sizes[:: 13 if width == 1 else 19]:
         part = cut(folder, sizes, tmp_path / "part")
         check_resume(part, width, steps, seed, whole, make_simplification)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_run_without_cases_whose_runs_differ_is_the_same_after_any_cut(
+    width: int, tmp_path: Path
+):
+    steps, seed = 8, 1
+    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_repeats)
+    assert whole.keeps, "nothing was rebased"
+    assert whole.ledger.varies
+    for sizes in moments.sizes[:: 7 if width == 1 else 13]:
+        part = cut(folder, sizes, tmp_path / "part")
+        check_resume(part, width, steps, seed, whole, make_repeats)
 
 
 @pytest.mark.parametrize("width", [1, 3])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
-from kept.core.case import Case, Cases
+from kept.core.case import Case, Cases, implicit_cases
 from kept.core.edit import Append, Replace, Write
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.objective import Objective
@@ -20,6 +20,7 @@ from kept.core.schedule import Pooling, RoundRobin, Turns
 from kept.gates import Strict
 from kept.gates.compare import Compare
 from kept.gates.race import Race
+from kept.gates.repeats import Repeats
 from kept.proposers.variants import Variant, Variants
 from kept.recipes.racing import with_race
 from kept.scorers.recorded import RecordedScorer
@@ -210,6 +211,17 @@ def make_simplification(
         schedule=replace(plan.schedule, inner=RoundRobin(("trimmer", "editor"))),
     )
     return simpler, runner, model
+
+
+def make_repeats(
+    width: int, steps: int = 8, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """The same world without cases, where every run differs."""
+    plan, runner, model = make_plan(width, steps, seed)
+    # a careless level, so that something is kept and others are judged anew
+    gate = Repeats(alpha=4.0, most=20)
+    alone = replace(plan, cases=implicit_cases(), gate=gate, objective=Objective())
+    return alone, runner, model
 
 
 def make_comparison(

@@ -7,6 +7,7 @@ from kept.core.verdict import Verdict
 from kept.gates import Follow, Selection, Sigma, Strict
 from kept.gates.compare import Compare
 from kept.gates.race import Race
+from kept.gates.repeats import Repeats
 from kept.testing.suites.gate import GateSuite
 
 
@@ -32,6 +33,21 @@ class TestStrictWithATieBreaker(GateSuite):
     def scored(self, score: float) -> Outcome:
         # the worst answers are the longest: a crash in their place must not look like brevity
         return Outcome({"score": score, "length": 10 - 10 * score})
+
+
+class TestRepeats(GateSuite):
+    size = 1
+
+    def make_gate(self) -> Gate:
+        return Repeats()
+
+
+class TestRepeatsWithoutNoise(GateSuite):
+    size = 1
+    steady = True
+
+    def make_gate(self) -> Gate:
+        return Repeats()
 
 
 class TestSelection(GateSuite):

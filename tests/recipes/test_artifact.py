@@ -74,7 +74,7 @@ def test_the_minimal_form_becomes_a_plan(tmp_path: Path):
     assert list(plan.rules.artifacts) == ["prompt.md"]
     assert plan.cases.holdout == (IMPLICIT_CASE,)
     assert plan.objective == Objective("score", "maximize")
-    assert plan.gate.name == "strict"
+    assert plan.gate.name == "repeats"
     assert plan.budget.max_iterations == 20
     assert plan.width == min(32, 2 * plan.workers)
     assert plan.facts["spec"] == str(tmp_path.resolve() / "task.yaml")
@@ -139,23 +139,23 @@ def test_copies_of_cases_across_splits_are_a_warning(tmp_path: Path):
 @pytest.mark.parametrize(
     ("before", "after", "drifts"),
     [
-        ("max_iterations: 20", "max_iterations: 90", False),
-        ("budget:", "workers: 7\nwidth: 3\ndescription: x\nid: y\nbudget:", False),
-        ("budget:", "gate: strict\nbudget:", False),
-        ("runner: {", "runner: {cwd: ., ", False),
-        ('{command: "true"}\nscorer', '{command: "false"}\nscorer', True),
-        ("runner: {", "runner: {timeout_seconds: 9, ", True),
-        ("maximize", "minimize", True),
-        ("budget:", "constraints: [{metric: a, op: <, value: 1}]\nbudget:", True),
+        ("max_iterations: 20", "max_iterations: 90", ""),
+        ("budget:", "workers: 7\nwidth: 3\ndescription: x\nid: y\nbudget:", ""),
+        ("budget:", "gate: strict\nbudget:", "gate"),
+        ("runner: {", "runner: {cwd: ., ", ""),
+        ('{command: "true"}\nscorer', '{command: "false"}\nscorer', "spec"),
+        ("runner: {", "runner: {timeout_seconds: 9, ", "spec"),
+        ("maximize", "minimize", "spec"),
+        ("budget:", "constraints: [{metric: a, op: <, value: 1}]\nbudget:", "spec"),
     ],
 )
 def test_a_resume_notices_what_changes_verdicts_and_allows_the_rest(
-    before: str, after: str, drifts: bool, tmp_path: Path
+    before: str, after: str, drifts: str, tmp_path: Path
 ):
     old = inputs_of(plan_of(write_task(tmp_path)))
     assert before in TASK
     new = inputs_of(plan_of(write_task(tmp_path, TASK.replace(before, after))))
-    assert {name for name in old if old[name] != new[name]} == ({"spec"} if drifts else set())
+    assert {name for name in old if old[name] != new[name]} == ({drifts} if drifts else set())
 
 
 def test_a_resume_notices_changed_files(tmp_path: Path):
@@ -177,7 +177,8 @@ def test_a_task_runs_and_keeps_what_is_better(tmp_path: Path):
     assert values(state) == (5, 14)
     assert (folder / "best" / "prompt.md").read_text() == "longer by far\n"
     assert (tmp_path / "prompt.md").read_text() == "seed\n"
-    assert (count(path, "runs"), count(path, "scores")) == (4, 4)
+    # the seed three times, what was kept five times
+    assert (count(path, "runs"), count(path, "scores")) == (3 + 1 + 5 + 1, 10)
 
 
 def test_a_run_killed_between_running_and_scoring_scores_again_without_running_again(
@@ -185,13 +186,13 @@ def test_a_run_killed_between_running_and_scoring_scores_again_without_running_a
 ):
     path = task_that_counts(tmp_path)
     folder, whole = run(path)
-    assert (count(path, "runs"), count(path, "scores")) == (2, 2)
+    assert (count(path, "runs"), count(path, "scores")) == (4, 4)
     cut(folder, ("run_started", "step_opened", "proposed"), ("call",))
     events = (folder / "journal.jsonl").read_text().splitlines()
     (folder / "journal.jsonl").write_text("\n".join(events[:3]) + "\n")
     (folder / "steps.idx").unlink(missing_ok=True)
     state = go_on(path, folder)
-    assert (count(path, "runs"), count(path, "scores")) == (2, 4)
+    assert (count(path, "runs"), count(path, "scores")) == (4, 8)
     assert state.settled() == whole.settled()
 
 
@@ -203,7 +204,7 @@ def test_a_run_killed_before_anything_arrived_runs_again(tmp_path: Path):
     (folder / "journal.jsonl").write_text("\n".join(events[:2]) + "\n")
     (folder / "steps.idx").unlink(missing_ok=True)
     state = go_on(path, folder)
-    assert (count(path, "runs"), count(path, "scores")) == (4, 4)
+    assert (count(path, "runs"), count(path, "scores")) == (8, 8)
     assert state.settled() == whole.settled()
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from kept.core.forecast import forecast
 from kept.core.plan import Plan
+from kept.gates.repeats import Repeats
 from kept.recipes.artifact import compile_task
 from kept.runs import start
 from kept.store.home import Home
@@ -47,4 +48,10 @@ def test_what_a_proposer_learns_from_is_counted(tmp_path: Path):
 def test_a_sample_of_the_train_cases_costs_less_and_no_cases_cost_nothing(tmp_path: Path):
     plan = plan_of(tmp_path, "proposers.0.train_sample=3")
     assert forecast(plan).rollouts == 2 * 6 + 3 * 6
-    assert forecast(plan_of(tmp_path, "cases=null")).rollouts == 1 + 5
+    assert forecast(plan_of(tmp_path, "cases=null", "gate=strict")).rollouts == 1 + 5
+
+
+def test_without_cases_every_step_may_be_a_race_over_repeats(tmp_path: Path):
+    gate = Repeats()
+    each = 2 * gate.most + gate.first + gate.sure
+    assert forecast(plan_of(tmp_path, "cases=null")).rollouts == 1 + 5 * each

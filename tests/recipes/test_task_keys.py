@@ -132,8 +132,8 @@ def test_what_is_protected_no_draft_changes_and_no_program(tmp_path: Path):
         ("judged", "strictly better: `score` 1 → 2"),
     ]
     assert {row[1:] for row in told if row[0] == "command"} == {("protected", inside)}
-    # the seed and the one that was judged
-    assert state.spend.rollouts == 2
+    # the seed three times, and the one that was kept five times
+    assert state.spend.rollouts == 8
     found = Run(folder)
     assert found.best["prompt.md"] == drafts[3]
     found.close()
@@ -240,15 +240,20 @@ def test_max_failures_ends_the_run(tmp_path: Path):
 
 def test_where_results_go_and_what_a_crash_does_may_differ_on_a_resume(tmp_path: Path):
     task = write(tmp_path, ["good good\n"])
-    plain = inputs_of(compile_task(task).plan)
+    strict = "gate=strict"
+    plain = inputs_of(compile_task(task, [strict]).plan)
     for same in (
         "logging.results_file=x",
         "policy.on_failure=stop",
         "policy.keep_if=better_primary",
     ):
-        assert inputs_of(compile_task(task, [same]).plan) == plain
+        assert inputs_of(compile_task(task, [strict, same]).plan) == plain
     for other in ("mutation.max_changed_lines=9", "scorer.parse.score_field=x"):
-        assert inputs_of(compile_task(task, [other]).plan) != plain
+        assert inputs_of(compile_task(task, [strict, other]).plan) != plain
+    # without a word the gate is another, by whichever key it is asked for
+    assert inputs_of(compile_task(task, []).plan) != plain
+    asked = inputs_of(compile_task(task, ["policy.keep_if=better_primary"]).plan)
+    assert asked == plain
 
 
 class Listening:
@@ -300,7 +305,7 @@ def test_nothing_of_one_task_reaches_another(tmp_path: Path):
         plan = compile_task(tmp_path / name / "task.yaml").plan
         state = asyncio.run(start(plan, home)).state
         assert verdicts(state) == ["keep"]
-        assert state.spend.rollouts == 2, "what another task measured is not served from a cache"
+        assert state.spend.rollouts == 8, "what another task measured is not served from a cache"
     brief = brief_of(tmp_path / "b" / "task.yaml")
     assert not brief.closed
     assert not brief.memory

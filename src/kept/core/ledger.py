@@ -38,6 +38,8 @@ class Ledger(NamedTuple):
     """Simplifications that were tested; they have a line of their own."""
     cuts_kept: tuple[int, ...] = ()
     """Which of them were kept, counted from 1."""
+    varies: bool = False
+    """Whether repeats of the same run were seen to differ, in a run without cases."""
 
     @property
     def lost(self) -> int:

@@ -276,6 +276,8 @@ def _bars(state: State, event: StepClosed, incumbent: str) -> tuple[str, ...]:
 
 def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
     ledger = state.ledger
+    if "varies" in event.verdict.numbers:
+        ledger = ledger._replace(varies=True)
     if _simplified(event) and isinstance(step.reply, Proposal):
         return ledger.cut(step.ledger.cuts + 1, kept=event.verdict.outcome == "keep")
     if event.verdict.outcome == "keep" and step.turn.races:

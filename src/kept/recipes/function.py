@@ -25,6 +25,7 @@ from kept.errors import SetupError
 from kept.gates import Strict
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
+from kept.recipes.repeating import gate_without_cases
 
 log = logging.getLogger("kept")
 
@@ -140,8 +141,10 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
 
 def with_gate(plan: Plan, gate: Gate | Literal["strict", "race"] | None) -> Plan:
     """The plan with the gate that a word means; of none, the race where it can be held."""
-    if gate == "strict" or (gate is None and plan.cases.implicit):
+    if gate == "strict":
         return replace(plan, gate=Strict())
+    if gate is None and plan.cases.implicit:
+        return replace(plan, gate=gate_without_cases(plan))
     if gate is None or gate == "race":
         # at use: without cases a run does without it and the statistics behind it
         from kept.gates.race import PRESETS

@@ -7,6 +7,7 @@ from kept.core.forecast import forecast
 from kept.core.plan import Plan
 from kept.core.words import count
 from kept.gates.race import Race
+from kept.gates.repeats import Repeats
 from kept.proposers.variants import Variants
 from kept.recipes import Compiled
 
@@ -76,6 +77,12 @@ def outline(compiled: Compiled) -> dict[str, Any]:
 def _rule(plan: Plan, each: int) -> str:
     """What the gate keeps, in words."""
     gate, train, holdout = plan.gate, len(plan.cases.train), len(plan.cases.holdout)
+    if isinstance(gate, Repeats):
+        return (
+            f"keeps a gain above {plan.objective.tie_tolerance:g} over one run a side while "
+            f"repeats agree, {gate.first} of the seed first; else what is better beyond noise, in "
+            f"{gate.most} runs a side at most"
+        )
     if not isinstance(gate, Race):
         rollouts = count(each, "rollout")
         return f"keeps a gain above {plan.objective.tie_tolerance:g} over {rollouts} a side"

@@ -14,6 +14,7 @@ from kept.gates.race import PRESETS, Race
 from kept.proposers.measured import MEASURED
 from kept.proposers.merge import Merge
 from kept.proposers.prune import Prune
+from kept.recipes.repeating import gate_without_cases
 from kept.spec.race import RaceSpec
 
 FEWEST = 8
@@ -38,7 +39,12 @@ def race_of(spec: RaceSpec) -> Race:
 
 
 def default_gate(plan: Plan) -> Gate:
-    """The race, where cases and rollouts are enough for one; else `strict`."""
+    """The race, where cases and rollouts are enough for one; else `strict`.
+
+    Without cases, `strict` as well, unless repeats of the same run differ.
+    """
+    if plan.cases.implicit:
+        return gate_without_cases(plan)
     try:
         _fitted(PRESETS["balanced"], plan)
     except SetupError:

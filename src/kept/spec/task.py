@@ -211,7 +211,8 @@ class TaskSpec(Model):
         Annotated[tuple[ProposerSpec, ...], Field(strict=False), AfterValidator(some)] | None
     ) = None
     gate: Literal["strict", "race"] | None = None
-    """Unless it says, `race` where there are cases enough, and `strict` elsewhere."""
+    """Unless it says, `race` where there are cases enough, and `strict` elsewhere; without cases
+    `strict` while repeats agree."""
     race: Annotated[RaceSpec, BeforeValidator(_preset)] | None = None
     guards: GuardsSpec = GuardsSpec()
     budget: BudgetSpec

@@ -1,0 +1,74 @@
+"""Whole runs without cases: what they cost and keep where runs agree, and where they differ."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+import kept
+from kept.recipes.repeating import FEWEST
+
+
+def run(path: Path, scores: dict[str, float], *, noise: float = 0.0, **more: object) -> kept.Result:
+    """A run that tries each text once; what its evaluator adds is another number every time."""
+    drawn = random.Random(f"{sorted(scores)} {noise}")
+
+    async def evaluate(candidate: kept.Candidate) -> float:
+        return scores[candidate.text] + noise * drawn.random()
+
+    first, *others = scores
+    return kept.optimize(
+        first,
+        evaluate,
+        proposers=others,
+        home=path,
+        width=1,
+        workers=1,
+        **more,  # pyright: ignore[reportArgumentType] # by name
+    )
+
+
+TEXTS = {"seed": 0.5, "worse": 0.4, "better": 0.7, "tied": 0.7, "best": 0.9, "last": 0.1}
+
+
+def test_where_runs_agree_every_verdict_is_that_of_strict(tmp_path: Path):
+    repeats = run(tmp_path / "a", TEXTS)
+    strict = run(tmp_path / "b", TEXTS, gate="strict")
+    assert repeats.state.fact("gate") == "repeats"
+    told = [[step.verdict for step in one.state.closed] for one in (repeats, strict)]
+    assert told[0] == told[1]
+    assert repeats.best.text == strict.best.text == "best"
+    # two more of the seed, four more of each that was kept
+    assert repeats.spend.rollouts == strict.spend.rollouts + 2 + 4 * 2
+    assert repeats.best_value == strict.best_value
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_runs_differ_and_nothing_is_better_nothing_is_kept(seed: int, tmp_path: Path):
+    texts = {f"{seed} {n}": 0.0 for n in range(12)}
+    result = run(tmp_path, texts, noise=1.0, bounds=(0, 1))
+    assert result.state.keeps == 0
+    assert result.state.ledger.varies
+    careless = run(tmp_path / "strict", texts, noise=1.0, bounds=(0, 1), gate="strict")
+    assert careless.state.keeps, "one run a side keeps noise"
+
+
+def test_a_gain_beyond_the_noise_is_kept_and_said_to_be_so(tmp_path: Path):
+    result = run(tmp_path, {"seed": 0.0, "idle": 0.0, "better": 3.0}, noise=1.0)
+    assert result.best.text == "better"
+    kept_step = next(step for step in result.state.closed if step.verdict.outcome == "keep")
+    assert "which differ: odds" in kept_step.verdict.reason
+    assert "sign test" in kept_step.verdict.reason
+
+
+@pytest.mark.parametrize(("rollouts", "gate"), [(FEWEST, "repeats"), (FEWEST - 1, "strict")])
+def test_a_budget_that_cannot_pay_for_a_race_is_strict(rollouts: int, gate: str, tmp_path: Path):
+    result = run(tmp_path, TEXTS, budget=kept.Budget(max_rollouts=rollouts))
+    assert result.state.fact("gate") == gate
+    assert result.best.text == "best"
+
+
+def test_a_resume_with_another_gate_is_refused(tmp_path: Path):
+    first = run(tmp_path, TEXTS, budget=2)
+    with pytest.raises(kept.JournalError, match="gate changed"):
+        run(tmp_path, TEXTS, budget=6, gate="strict", resume=first.run)
