@@ -127,6 +127,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     from kept.recipes import function as recipe
     from kept.recipes.call import check_call
     from kept.runners.function import FunctionRunner
+    from kept.runs import gate_of
     from kept.scorers.recorded import RecordedScorer
     from kept.store.home import Home
 
@@ -165,10 +166,11 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             "random_seed": str(random_seed),
         },
     )
-    plan = recipe.with_gate(plan, gate)
+    where = Home(Path(home)) if home else Home.find(Path.cwd())
+    began = gate_of(where.find_run(resume)) if resume else ""
+    plan = recipe.with_gate(plan, gate, began)
     plan = replace(plan, inputs={**plan.inputs, "gate": _told(plan.gate)})
     plan = replace(plan, width=width or enough_steps(plan))
-    where = Home(Path(home)) if home else Home.find(Path.cwd())
     return run_plan(recipe.racing(plan), where, resume, tuple(sinks))
 
 

@@ -13,8 +13,11 @@ _TASK_KEYS = ("artifacts", "runner", "scorer")
 """A file with any of these means to be a task."""
 
 
-def compile_spec(path: Path, overrides: Sequence[str] = ()) -> Compiled:
-    """The plan of a spec, or of the one in a folder."""
+def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> Compiled:
+    """The plan of a spec, or of the one in a folder.
+
+    A spec that names no gate, for a run that goes on, has the one that the run began with.
+    """
     # here, and not above: they take longer to import than most commands to run
     from kept.recipes.artifact import compile_task
     from kept.spec.source import read_source
@@ -27,7 +30,7 @@ def compile_spec(path: Path, overrides: Sequence[str] = ()) -> Compiled:
             f"{path} is not a task: it has none of {wanted}",
             hint=f"a {TASK} is the only kind of spec so far",
         )
-    return compile_task(file, overrides)
+    return compile_task(file, overrides, began)
 
 
 def find_spec(path: Path) -> Path:

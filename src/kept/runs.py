@@ -90,6 +90,12 @@ async def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Ended:
         journal.close()
 
 
+def gate_of(folder: Path) -> str:
+    """The gate that a run began with, by its name; empty where nothing says."""
+    started = next(iter(read_events(folder / "journal.jsonl")), None)
+    return str(started.facts.get("gate", "")) if isinstance(started, RunStarted) else ""
+
+
 async def _sit(
     plan: Plan,
     journal: RunJournal,

@@ -9,9 +9,9 @@ from kept.recipes import Compiled
 from kept.registry import compile_spec
 
 
-def compiled(spec: Path, settings: Sequence[str] = ()) -> Plan:
-    """The plan of a spec; warnings are told."""
-    return told_warnings(compile_spec(spec, settings))
+def compiled(spec: Path, settings: Sequence[str] = (), began: str = "") -> Plan:
+    """The plan of a spec, for a run that began with this gate if it goes on; warnings are told."""
+    return told_warnings(compile_spec(spec, settings, began))
 
 
 def told_warnings(made: Compiled) -> Plan:

@@ -61,7 +61,7 @@ def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
 
     started = run.state.started
     if started is None or started.recipe != "compare":
-        return compiled(spec, settings)
+        return compiled(spec, settings, run.state.fact("gate"))
     from kept.recipes.compare import Asked, compile_comparison
 
     return told_warnings(compile_comparison(Asked.of(started.facts), settings))

@@ -37,16 +37,16 @@ from kept.store.results import ResultsFile
 from kept.workspace import Scratch
 
 
-def compile_task(path: Path, overrides: Sequence[str] = ()) -> Compiled:
+def compile_task(path: Path, overrides: Sequence[str] = (), began: str = "") -> Compiled:
     """The plan of a task; raises `SpecError` with everything that is wrong with it."""
     read = read_task(read_source(path, overrides))
-    made = plan_of(read, Candidate(read.files.texts), overrides)
+    made = plan_of(read, Candidate(read.files.texts), overrides, began)
     few = too_few(read.files.cases)
     warnings = (*([few] if few else []), *overlap_warnings(read.files.cases), *made.warnings)
     return Compiled(with_race(made.plan), warnings)
 
 
-def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compiled:
+def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: str = "") -> Compiled:
     """What a task makes of a seed, with what was set besides."""
     source, task, files = read.source, read.task, read.files
     bits = modes(source.folder, files.texts)
@@ -95,19 +95,19 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
         views=_views(task, source.folder, objective),
         worst_seconds=task.runner.timeout_seconds + scorer_seconds(task.scorer),
     )
-    gate = _gate(task, plan)
+    gate = _gate(task, plan, began)
     plan = replace(plan, gate=gate, inputs=inputs_of(source, task, files, gate.name))
     plan = replace(plan, width=task.width or enough_steps(plan))
     exposes = exposed(source, task, files.texts, confined.inside.hidden)
     return Compiled(plan, (*confined.warnings(), *exposes, *about_models))
 
 
-def _gate(task: TaskSpec, plan: Plan) -> Gate:
+def _gate(task: TaskSpec, plan: Plan, began: str) -> Gate:
     """The gate that is named, by its own name or by what only one of them has."""
     if task.gate == "race" or task.race:
         return race_of(task.race or RaceSpec())
     strict = task.gate or task.policy.model_fields_set & {"keep_if", "tie_breakers"}
-    return Strict() if strict else default_gate(plan)
+    return Strict() if strict else default_gate(plan, began)
 
 
 def _objective(task: TaskSpec) -> Objective:

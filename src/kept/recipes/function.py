@@ -139,18 +139,21 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
         )
 
 
-def with_gate(plan: Plan, gate: Gate | Literal["strict", "race"] | None) -> Plan:
-    """The plan with the gate that a word means; of none, the race where it can be held."""
-    if gate == "strict":
+def with_gate(plan: Plan, gate: Gate | Literal["strict", "race"] | None, began: str = "") -> Plan:
+    """The plan with the gate that a word means; of none, the race where it can be held.
+
+    A run that goes on and is given none has the one that it began with.
+    """
+    if gate == "strict" or (gate is None and began == "strict"):
         return replace(plan, gate=Strict())
-    if gate is None and plan.cases.implicit:
+    if gate is None and plan.cases.implicit and not began:
         return replace(plan, gate=gate_without_cases(plan))
     if gate is None or gate == "race":
         # at use: without cases a run does without it and the statistics behind it
         from kept.gates.race import PRESETS
         from kept.recipes.racing import default_gate
 
-        gate = PRESETS["balanced"] if gate else default_gate(plan)
+        gate = PRESETS["balanced"] if gate else default_gate(plan, began)
     return replace(plan, gate=gate)
 
 

@@ -11,6 +11,7 @@ from kept.core.state import MOST_BARS
 from kept.errors import SetupError
 from kept.gates import Strict
 from kept.gates.race import PRESETS, Race
+from kept.gates.repeats import Repeats
 from kept.proposers.measured import MEASURED
 from kept.proposers.merge import Merge
 from kept.proposers.prune import Prune
@@ -38,11 +39,16 @@ def race_of(spec: RaceSpec) -> Race:
     return replace(race, screen=screen, simplify=simplify, **said)
 
 
-def default_gate(plan: Plan) -> Gate:
+def default_gate(plan: Plan, began: str = "") -> Gate:
     """The race, where cases and rollouts are enough for one; else `strict`.
 
-    Without cases, `strict` as well, unless repeats of the same run differ.
+    Without cases, `strict` as well, unless repeats of the same run differ. A run that goes on keeps
+    the gate that it began with, whatever its budget is now.
     """
+    if began == "race":
+        return PRESETS["balanced"]
+    if began:
+        return Repeats() if began == "repeats" else Strict()
     if plan.cases.implicit:
         return gate_without_cases(plan)
     try:
