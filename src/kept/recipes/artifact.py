@@ -54,7 +54,15 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
     confined = confine(source, task, files.texts)
     protected = make_protected(task.mutation.protect)
     metric = task.objective.primary_metric
-    scoring = Scoring(source.folder, seed, metric, scratch, confined.scorer)
+    scoring = Scoring(
+        source.folder,
+        seed,
+        metric,
+        scratch,
+        confined.scorer,
+        task.models.judge,
+        files.guidance.get("rubric", ""),
+    )
     proposers = files.proposing.make(Tools(scratch, confined.runner))
     workers = task.workers or processors()
     objective = _objective(task)

@@ -67,11 +67,11 @@ def read_files(source: Source, proposes: bool) -> TaskFiles:
     check_outputs(source, texts)
     if proposes:
         check_proposers(source)
-    check_scorer(source, texts)
+    found = read_cases(source)
+    check_scorer(source, texts, found)
     check_guards(source, texts)
     check_sandbox(source)
     check_models(source)
-    found = read_cases(source)
     check_runner(source, texts, found)
     guidance = read_guidance(source, texts)
     proposing = read_proposers(source, editable, found)

@@ -44,10 +44,16 @@ def check_models(source: Source) -> None:
         message = "`max_usd` needs `usd_per_rollout`: the most that one may cost"
         source.report(("budget",), message)
     for loc, spec in found.items():
-        lack = unbounded(spec.config(source.folder)) if spec is not None else None
-        if lack is not None:
-            message = "what a call costs at most is not known, so `max_usd` could not be kept"
-            source.report(loc, message, f"give `{lack}` in a block for this model")
+        if spec is not None:
+            check_price(source, loc, spec.config(source.folder))
+
+
+def check_price(source: Source, loc: Loc, config: ModelConfig) -> None:
+    """Report a model that a limit of money cannot be kept with, where there is one."""
+    lack = unbounded(config)
+    if lack is not None and said(source, ("budget", "max_usd")) is not None:
+        message = "what a call costs at most is not known, so `max_usd` could not be kept"
+        source.report(loc, message, f"give `{lack}` in a block for this model")
 
 
 def told(models: ModelsSpec, folder: Path) -> tuple[dict[str, object], tuple[str, ...]]:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from kept.sandbox import TIMEOUT
 from kept.spec.base import Finite, Model, Seconds, Text
+from kept.spec.judging import JudgeScorerSpec
 from kept.spec.rules import RulesScorerSpec
 
 
@@ -108,6 +109,7 @@ ScorerSpec = Annotated[
     Annotated[CommandScorerSpec, Tag("command")]
     | Annotated[PythonScorerSpec, Tag("python")]
     | Annotated[RulesScorerSpec, Tag("rules")]
+    | Annotated[JudgeScorerSpec, Tag("judge")]
     | Annotated[CompositeScorerSpec, Tag("composite")],
     Discriminator(_kind),
 ]
