@@ -61,7 +61,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("scorer: {", "scorer: {parse: json, ", "task.yaml:3 scorer.parse: the text `json`, where a mapping was expected"),
         ("proposers: [{kind: variants, files: [\"alternatives/*.md\"]}]\n", "", "task.yaml:1 proposers: missing (hint: without one nothing is ever proposed)"),
         ("proposers: [{kind: variants, files: [\"alternatives/*.md\"]}]\n", "mutation: {mode: direct_edit}\n", "task.yaml:5 mutation.mode: `direct_edit` needs a model that edits (hint: name one in `models.optimizer` or in KEPT_MODEL, or give `proposers`)"),
-        ("proposers: [{kind: variants, files: [\"alternatives/*.md\"]}]\n", "mutation: {mode: direct_edit}\nmodels: {optimizer: openai/m}\n", "task.yaml:5 mutation.mode: `direct_edit` by `openai/m`: this version of Kept does not call models yet (hint: give `proposers`, as in --set 'proposers=[{kind: variants, files: [alternatives/*]}]')"),
         ("max_iterations: 20", "max_failures: 0", "task.yaml:6 budget.max_failures: the number 0, where 1 or more was expected"),
         ("max_iterations: 20", "max_minutes: 0", "task.yaml:6 budget.max_minutes: the number 0, where more than 0 was expected"),
         ("direction: maximize", "direction: up", "task.yaml:4 objective.direction: the text `up`, where `maximize` or `minimize` was expected"),
