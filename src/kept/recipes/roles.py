@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from kept import settings
 from kept.errors import SetupError
@@ -13,6 +13,7 @@ from kept.models.roles import ROLES, Role, is_kept, is_priced, unbounded
 from kept.spec.load import said, section
 from kept.spec.models import ModelSpec, ModelsSpec
 from kept.spec.runners import ModelRunnerSpec
+from kept.spec.seed_models import KEYS, from_seed
 from kept.spec.source import Source
 from kept.spec.yaml import Loc
 
@@ -27,6 +28,22 @@ def configs(models: ModelsSpec, folder: Path) -> dict[Role, ModelConfig]:
     if models.optimizer is None and named is not None:
         found["optimizer"] = replace(config_of(named), folder=folder)
     return found
+
+
+def take_seed_names(source: Source) -> None:
+    """Have the names that a seed has for models mean ours; what is wrong with them is reported."""
+    given = said(source, ("models",))
+    if not isinstance(given, dict) or not given.keys() & set(KEYS):
+        return
+    azure = settings.variable("AZURE_OPENAI_ENDPOINT") is not None
+    mapped = from_seed(cast("dict[str, Any]", given), azure=azure)
+    for key, message, hint in mapped.wrong:
+        source.report(("models", key), message, hint)
+    if mapped.agent is not None:
+        message = f"`{mapped.agent}` is an agent CLI, which is a runner and no model"
+        key = "student_backend" if "student_backend" in given else "backend"
+        source.report(("models", key), message, "say in `runner` how a candidate is run")
+    cast("dict[str, object]", source.data)["models"] = mapped.models
 
 
 def check_models(source: Source) -> None:
