@@ -28,7 +28,7 @@ from kept.models.prices import rates_of
 from kept.models.providers import PROVIDERS, key_of, located
 from kept.models.speech import Habits, Heard, Speech
 from kept.models.structured import instructed
-from kept.models.trouble import Trouble, passing, refused
+from kept.models.trouble import Trouble, hidden, passing, refused
 from kept.settings import proxy_for, variable
 
 FIRST_WAIT = 0.5
@@ -113,7 +113,7 @@ class HttpModel:
         except BaseException as error:
             limiter.end()
             if isinstance(error, Trouble):
-                error.hide(headers.values())
+                error.hide(_secrets(headers))
                 if error.failure.kind == "rate_limit":
                     # who wants too much patience is given up, and nobody else waits for that
                     patient = error.after is not None and error.after <= MOST_PATIENCE
@@ -121,7 +121,8 @@ class HttpModel:
             raise
         limiter.end(guessed, heard.taken.tokens_in + heard.taken.tokens_out)
         limiter.went_well()
-        return heard
+        # before anybody keeps it: what a server echoes would be in journals, caches and artifacts
+        return _discreet(heard, _secrets(headers))
 
     async def _hear(self, headers: dict[str, str], body: bytes) -> Heard:
         if self.config.stream:
@@ -184,6 +185,20 @@ class HttpModel:
 def make(config: ModelConfig) -> HttpModel:
     """A model of a config; a `SetupError` where it lacks a key or an address."""
     return HttpModel(located(config))
+
+
+def _secrets(headers: dict[str, str]) -> tuple[str, ...]:
+    """What was sent in confidence; the version of a protocol was not."""
+    return tuple(value for name, value in headers.items() if name != "anthropic-version")
+
+
+def _discreet(heard: Heard, secrets: tuple[str, ...]) -> Heard:
+    """A reply without what was sent in confidence."""
+    calls = tuple(
+        replace(call, arguments=hidden(call.arguments, secrets)) for call in heard.tool_calls
+    )
+    text, refusal = hidden(heard.text, secrets), hidden(heard.refusal, secrets)
+    return replace(heard, text=text, refusal=refusal, tool_calls=calls)
 
 
 def _told(whole: dict[str, Any]) -> str:
