@@ -12,7 +12,7 @@ from kept.cli.texts import step_text
 from kept.core.plan import Plan
 from kept.errors import SetupError, SpecError
 from kept.recipes.artifact import compile_task
-from kept.report import as_json, markdown
+from kept.report import as_json, markdown, summary
 from kept.report.step import step_detail
 from kept.runs import inputs_of, start
 from kept.scorers.judge import JudgeScorer
@@ -144,6 +144,31 @@ def test_a_judge_of_unknown_price_is_refused_where_money_is_limited(task: Path):
     limited = "budget={max_iterations: 2, max_usd: 1, usd_per_rollout: 0}"
     (line,) = problems(task, judges, limited)
     assert line.startswith("scorer.judges[0]: what a call costs at most is not known")
+
+
+def test_a_judge_whose_price_is_not_known_is_told_before_a_run(task: Path):
+    judges = "scorer.judges=[{provider: openai_compatible, model: m, base_url: 'https://far/v1'}]"
+    told = compile_task(task, [judges]).warnings
+    assert "the price of `openai_compatible/m` is not known: what it costs is not counted" in told
+
+
+def test_what_judges_cost_is_counted_and_limited(task: Path, tmp_path: Path, server: ModelServer):
+    priced = "price: {input: 10, output: 1000}, max_tokens: 50, cache: false"
+    judge = f"{{provider: openai_compatible, model: strict, base_url: '{server.v1}', {priced}}}"
+    one = (f"scorer.judges=[{judge}]", "workers=2")
+    with run(compile_task(task, one).plan, tmp_path / "home") as done:
+        spend = summary(done).spend
+    judged = [seen for seen in server.answered if seen.model == "strict"]
+    assert spend.calls == len(server.answered)
+    assert spend.usd > len(judged) * 0.001
+    before = len(server.answered)
+    limit = f"budget={{max_iterations: 4, max_usd: {spend.usd / 2}}}"
+    with run(compile_task(task, [*one, limit]).plan, tmp_path / "less") as done:
+        told = summary(done)
+    assert told.stopped is not None
+    assert told.stopped.kind == "usd"
+    assert told.spend.usd <= spend.usd / 2
+    assert before < len(server.answered) < 2 * before
 
 
 def test_a_judge_without_a_key_is_told_before_anything_runs(

@@ -66,7 +66,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
     proposers = files.proposing.make(Tools(scratch, confined.runner))
     workers = task.workers or processors()
     objective = _objective(task)
-    models, about_models = told(task.models, source.folder)
+    models, about_models = told(task, source.folder)
     plan = Plan(
         recipe="artifact",
         seed=seed,

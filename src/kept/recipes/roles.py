@@ -1,6 +1,6 @@
 """The models of a task: what is wrong with them, and what should be known before a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -10,11 +10,15 @@ from kept.errors import SetupError
 from kept.models.config import ModelConfig
 from kept.models.providers import config_of, missing
 from kept.models.roles import ROLES, Role, is_kept, is_priced, unbounded
+from kept.spec.judging import JudgeScorerSpec
 from kept.spec.load import said, section
 from kept.spec.models import ModelSpec, ModelsSpec
+from kept.spec.proposers import EditSpec
 from kept.spec.runners import ModelRunnerSpec
+from kept.spec.scorers import leaves_of
 from kept.spec.seed_models import KEYS, from_seed
 from kept.spec.source import Source
+from kept.spec.task import TaskSpec
 from kept.spec.yaml import Loc
 
 
@@ -73,17 +77,37 @@ def check_price(source: Source, loc: Loc, config: ModelConfig) -> None:
         source.report(loc, message, f"give `{lack}` in a block for this model")
 
 
-def told(models: ModelsSpec, folder: Path) -> tuple[dict[str, object], tuple[str, ...]]:
+def told(task: TaskSpec, folder: Path) -> tuple[dict[str, object], tuple[str, ...]]:
     """What a reader wants to know of each role, and what should be known before a run."""
+    others = [spec.config(folder) for spec in _without_role(task)]
     try:
-        found = configs(models, folder)
+        found = configs(task.models, folder)
     except SetupError as error:
-        return {}, (f"KEPT_MODEL: {error.message}",)
+        return {}, (f"KEPT_MODEL: {error.message}", *_unpriced(others))
     facts: dict[str, object] = {
         role: {"model": config.name, "cache": is_kept(role, config)}
         for role, config in found.items()
     }
-    return facts, tuple(_warnings(found))
+    return facts, (*_warnings(found), *_unpriced([*found.values(), *others]))
+
+
+def _without_role(task: TaskSpec) -> Iterator[ModelSpec]:
+    """The models that the runner, judges and proposers of a task name for themselves."""
+    if isinstance(task.runner, ModelRunnerSpec) and task.runner.model is not None:
+        yield task.runner.model
+    for leaf in leaves_of(task.scorer):
+        yield from (leaf.judges or ()) if isinstance(leaf, JudgeScorerSpec) else ()
+    for proposer in task.proposers or ():
+        if isinstance(proposer, EditSpec) and proposer.model is not None:
+            yield proposer.model
+
+
+def _unpriced(found: Iterable[ModelConfig]) -> list[str]:
+    names = {config.name for config in found if not is_priced(config)}
+    return [
+        f"the price of `{name}` is not known: what it costs is not counted"
+        for name in sorted(names)
+    ]
 
 
 def _warnings(found: dict[Role, ModelConfig]) -> Iterator[str]:
@@ -91,6 +115,3 @@ def _warnings(found: dict[Role, ModelConfig]) -> Iterator[str]:
         lack = missing(config)
         if lack is not None:
             yield f"the {role} `{config.name}` cannot be asked: {lack}"
-    unpriced = {config.name for config in found.values() if not is_priced(config)}
-    for name in sorted(unpriced):
-        yield f"the price of `{name}` is not known: what it costs is not counted"

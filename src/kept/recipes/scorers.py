@@ -34,7 +34,13 @@ from kept.spec.load import check_folder, said, section
 from kept.spec.models import ModelSpec
 from kept.spec.rules import RESERVED, RuleSpec, RulesScorerSpec
 from kept.spec.sandbox import SandboxSpec
-from kept.spec.scorers import CommandScorerSpec, CompositeScorerSpec, PythonScorerSpec, ScorerSpec
+from kept.spec.scorers import (
+    CommandScorerSpec,
+    CompositeScorerSpec,
+    PythonScorerSpec,
+    ScorerSpec,
+    leaves_of,
+)
 from kept.spec.source import Source
 from kept.spec.yaml import Loc
 from kept.workspace import Scratch
@@ -131,7 +137,7 @@ def _right_ones(source: Source, loc: Loc) -> Iterator[tuple[Loc, ScorerSpec]]:
 
 def named_in(spec: ScorerSpec) -> list[str]:
     """The commands, functions and files that a scorer is made of, for whoever hides its files."""
-    return [name for _, leaf in _leaves(spec, ()) for name in _names(leaf)]
+    return [name for leaf in leaves_of(spec) for name in _names(leaf)]
 
 
 def _names(leaf: ScorerSpec) -> Iterator[str]:
@@ -148,7 +154,7 @@ def _names(leaf: ScorerSpec) -> Iterator[str]:
 
 def scorer_seconds(spec: ScorerSpec) -> float:
     """The longest that scoring one rollout can take; parts are asked side by side."""
-    return max((_seconds(leaf) for _, leaf in _leaves(spec, ())), default=0.0)
+    return max((_seconds(leaf) for leaf in leaves_of(spec)), default=0.0)
 
 
 def _seconds(leaf: ScorerSpec) -> float:
@@ -161,14 +167,6 @@ def _seconds(leaf: ScorerSpec) -> float:
             return rules + leaf.timeout_seconds
         case _:
             return leaf.timeout_seconds
-
-
-def _leaves(spec: ScorerSpec, loc: Loc) -> Iterator[tuple[Loc, ScorerSpec]]:
-    """A scorer and all that it is made of, each with its place."""
-    yield loc, spec
-    if isinstance(spec, CompositeScorerSpec):
-        for number, part in enumerate(spec.parts):
-            yield from _leaves(part.scorer, (*loc, "parts", number, "scorer"))
 
 
 def _check_targets(source: Source, loc: Loc, spec: RulesScorerSpec, paths: Collection[str]) -> None:

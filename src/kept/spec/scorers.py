@@ -116,3 +116,10 @@ ScorerSpec = Annotated[
 
 PartSpec.model_rebuild()
 CompositeScorerSpec.model_rebuild()
+
+
+def leaves_of(spec: ScorerSpec) -> Iterator[ScorerSpec]:
+    """A scorer and all that it is made of."""
+    yield spec
+    for part in spec.parts if isinstance(spec, CompositeScorerSpec) else ():
+        yield from leaves_of(part.scorer)
