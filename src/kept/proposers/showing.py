@@ -120,9 +120,10 @@ def _result(brief: Brief, case: Case, outcome: Outcome, sight: Sight) -> Item:
 
 
 def _fields(case: Case, sight: Sight) -> Iterator[tuple[str, object]]:
-    if isinstance(case.data, dict):
-        data = cast("dict[str, object]", case.data)
-        yield from ((name, data[name]) for name in sight.fields if name in data)
+    data = case.data
+    if isinstance(data, dict):
+        known = cast("dict[str, object]", data)
+        yield from ((name, known[name]) for name in sight.fields if name in known)
 
 
 def _named(case: Case) -> str:
