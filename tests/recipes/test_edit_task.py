@@ -114,6 +114,7 @@ def test_the_check_fails_for_a_gate_that_does_not_look(gate: Gate, task: Path, t
         check((folder / "best" / "guide.md").read_text())
 
 
+@pytest.mark.slow
 def test_a_run_of_edits_cut_after_anything_it_wrote_asks_nothing_again(
     task: Path, tmp_path: Path, server: ModelServer
 ):

@@ -51,7 +51,7 @@ def answer(seen: Seen) -> str:
         told = seen.lines[0].text
         said = seen.text.upper() if "SHOUT" in told else seen.text
         return said + (" as an AI" if "HUMBLE" in told else "")
-    found = re.findall(r"<([\w ]+)-[0-9a-f]{8}>\n(.*?)\n</", seen.text, re.DOTALL)
+    found = re.findall(r"<([\w-]+)-[0-9a-f]{8}>\n(.*?)\n</", seen.text, re.DOTALL)
     shown = dict(found)
     if "output" not in shown:
         better = next((n for n in ("first", "second") if shown[n].isupper()), "equal")
@@ -214,10 +214,11 @@ def test_what_judges_prefer_is_kept_and_a_broken_rule_is_not(task: Path, tmp_pat
     assert "rules cap it at 0" in report
 
 
+@pytest.mark.slow
 def test_a_judged_run_cut_after_anything_it_wrote_asks_nothing_again(
     task: Path, tmp_path: Path, server: ModelServer
 ):
-    state = check_every_cut(lambda: compile_task(task).plan, server, tmp_path, every=2)
+    state = check_every_cut(lambda: compile_task(task).plan, server, tmp_path)
     assert state.keeps == 1
 
 

@@ -27,7 +27,7 @@ TONE = Criterion("tone", "kind, and not servile", ("rude", "cold", "kind"), 3.0)
 SHEET = Sheet((CLEAR, TONE))
 CASE = Case("case-1", {"question": "1 + 1", "answer": "2", "secret": "never shown"})
 ANSWER = Rollout(output="It is two, my friend.")
-FENCED = re.compile(r"<([\w ]+)-([0-9a-f]{8})>\n(.*?)\n</\1-\2>", re.DOTALL)
+FENCED = re.compile(r"<([\w-]+)-([0-9a-f]{8})>\n(.*?)\n</\1-\2>", re.DOTALL)
 
 
 def grades(clarity: int = 4, tone: str = "cold") -> str:
@@ -111,6 +111,24 @@ def test_a_judge_is_told_the_criteria_and_sees_of_a_case_what_it_may():
     assert system.endswith("Be strict.")
     assert parts(seen) == {"input": "1 + 1", "reference": "2", "output": ANSWER.output}
     assert "never shown" not in str(seen.body)
+
+
+def test_several_fields_of_a_case_are_shown_by_their_names():
+    sheet = Sheet((CLEAR,), ("question", "its answer"))
+    case = Case("c", {"question": "1 + 1", "its answer": {"value": 2}})
+    with ModelServer(['{"clarity": {"reason": "", "level": 1}}']) as server:
+        told(score(scorer(server, sheet), ANSWER, case=case))
+        shown = parts(server.log[0])
+    assert (shown["input-question"], shown["input-its-answer"]) == ("1 + 1", '{"value": 2}')
+
+
+def test_the_schema_is_one_that_openai_enforces():
+    with ModelServer([grades()]) as server:
+        told(score(scorer(server), ANSWER))
+        form = server.log[0].body["response_format"]["json_schema"]
+    assert form["strict"] is True
+    level = form["schema"]["properties"]["tone"]["properties"]["level"]
+    assert level == {"type": "string", "enum": ["rude", "cold", "kind"]}
 
 
 def test_several_judges_are_averaged_and_their_spread_is_kept():

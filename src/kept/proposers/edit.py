@@ -45,7 +45,7 @@ SCHEMA = {
             "items": {
                 "type": "object",
                 "properties": {
-                    "op": {"enum": list(OPERATIONS)},
+                    "op": {"type": "string", "enum": list(OPERATIONS)},
                     "path": {"type": "string"},
                     "target": {"type": "string"},
                     "text": {"type": "string"},

@@ -5,6 +5,7 @@ judged.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -22,11 +23,13 @@ PREFERRED = "preferred"
 LONGEST = 1_000
 """Characters of a reason that are kept beside the score; the reply in the journal has all."""
 
+_ODD = re.compile(r"\W+")
+
 _PAIR: Mapping[str, object] = {
     "type": "object",
     "properties": {
         "reason": {"type": "string"},
-        "better": {"enum": ["first", "second", "equal"]},
+        "better": {"type": "string", "enum": ["first", "second", "equal"]},
     },
     "required": ["reason", "better"],
     "additionalProperties": False,
@@ -164,7 +167,11 @@ def _described(criterion: Criterion) -> str:
 def _schema(criteria: tuple[Criterion, ...]) -> Mapping[str, object]:
     def one(criterion: Criterion) -> Mapping[str, object]:
         # the reason first: what a model has written is what it goes by
-        fields = {"reason": {"type": "string"}, "level": {"enum": list(criterion.levels)}}
+        kind = "integer" if isinstance(criterion.levels[0], int) else "string"
+        fields = {
+            "reason": {"type": "string"},
+            "level": {"type": kind, "enum": list(criterion.levels)},
+        }
         return {
             "type": "object",
             "properties": fields,
@@ -182,7 +189,7 @@ def _schema(criteria: tuple[Criterion, ...]) -> Mapping[str, object]:
 
 def _given(sheet: Sheet, case: Case) -> Iterator[Named]:
     for name in sheet.input:
-        label = "input" if len(sheet.input) == 1 else f"input {name}"
+        label = "input" if len(sheet.input) == 1 else f"input-{_ODD.sub('-', name)}"
         yield label, _field(case, name)
 
 
