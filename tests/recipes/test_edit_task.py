@@ -64,6 +64,8 @@ def draw(seen: Seen) -> str:
     shown = seen.lines[1].text
     text = shown.partition("<file-")[2].partition("\n</file-")[0]
     left = [line for line in POOL.lines if line not in text.splitlines()]
+    if not left:
+        return json.dumps({"why": "all of them are there", "cases": [], "edits": []})
     edit = {"op": "append", "path": "guide.md", "target": "", "text": chance.choice(left) + "\n"}
     if chance.random() < 1 / 3 and not repaired:
         edit |= {"op": "insert_after", "target": "words that stand nowhere"}
@@ -94,6 +96,7 @@ def check(best: str) -> None:
     assert len(lines) == len(set(lines)), "something was added twice"
 
 
+@pytest.mark.slow
 def test_a_loop_over_a_models_edits_ends_truly_better(task: Path, server: ModelServer):
     called = kept("loop", str(task), "-q", "--json")
     assert called.code == 0, called.stderr
@@ -106,6 +109,7 @@ def test_a_loop_over_a_models_edits_ends_truly_better(task: Path, server: ModelS
     assert not verdicts & {"no edits", "proposer failed"}, "what could not be made was mended"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gate", [AcceptAll(), RejectAll()], ids=lambda gate: gate.name)
 def test_the_check_fails_for_a_gate_that_does_not_look(gate: Gate, task: Path, tmp_path: Path):
     plan = replace(compile_task(task).plan, gate=gate)
@@ -146,6 +150,7 @@ def test_a_loop_that_is_killed_asks_again_only_for_what_was_in_flight(
     assert again <= 2, "no more than the steps that were open may be asked again"
 
 
+@pytest.mark.slow
 def test_what_the_model_was_not_shown_is_told_with_the_step(task: Path, tmp_path: Path):
     small = (
         "models.optimizer.context_window=1720",
