@@ -321,3 +321,10 @@ def test_a_server_that_takes_no_seed_is_asked_without_and_that_is_remembered():
             assert isinstance(reply, ModelReply)
             assert reply.text == "yes"
         assert ["seed" in seen.body for seen in server.log] == [True, False, False]
+
+
+def test_half_a_character_in_a_request_does_not_keep_it_from_being_sent():
+    with ModelServer(["yes"]) as server:
+        request = ModelRequest((Message("user", "caf\udce9 and more"),))
+        assert isinstance(complete(model("openai_compatible", server), request), ModelReply)
+        assert server.log[0].text == "caf? and more"

@@ -241,6 +241,19 @@ def test_what_does_not_fit_is_left_out_whole_and_the_proposal_says_so():
     assert "3 traces" in part.unseen
 
 
+def test_of_many_texts_those_that_fit_are_shown_and_the_others_counted():
+    texts = {f"{n}.md": f"text {n} " * 40 for n in range(9)}
+    brief = replace(make_brief(texts), train=())
+    fixed = tokens_of(prompt("edit")) + tokens_of(json.dumps(SCHEMA))
+    with ModelServer([reply(ADD | {"path": "0.md"})]) as server:
+        said = ask(editor(server, room=fixed + 600), brief)
+        told = server.log[0].text
+    assert isinstance(said, Proposal)
+    shown = sum(f"text {n} " in told for n in range(9))
+    assert 0 < shown < 9
+    assert said.unseen.endswith(f": {9 - shown} files")
+
+
 def test_a_request_that_was_too_long_after_all_is_halved_once():
     with ModelServer([TOO_LONG, reply(ADD)]) as server:
         said = ask(editor(server), brief_of())

@@ -199,6 +199,7 @@ def test_the_model_is_its_own_or_the_optimizer_or_the_applier_or_that_of_the_env
     monkeypatch.setenv("KEPT_MODEL", "openai_compatible/env")
     monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", server.v1)
     assert named("models={}") == "openai_compatible/env"
+    assert "edit: edits by `openai_compatible/m`" in kept("check", str(task)).stdout
 
 
 @pytest.mark.parametrize(

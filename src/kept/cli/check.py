@@ -69,6 +69,8 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "proposers", ", ".join(told["proposers"])
     for name, labels in told["variants"].items():
         yield "", f"{name}: {_variants(labels)}"
+    for name, model in told["editors"].items():
+        yield "", f"{name}: edits by `{model}`"
     yield from _decision(told)
     budget = ", ".join(f"{name} {n:g}" for name, n in told["budget"].items())
     yield "budget", budget

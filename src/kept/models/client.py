@@ -6,6 +6,7 @@ makes sense and says so (`Failure.tried`), so that the engine, which tries rollo
 """
 
 import asyncio
+import json
 import random
 import time
 from contextlib import aclosing
@@ -155,7 +156,11 @@ class HttpModel:
             body["stream"] = True
             if isinstance(self._speech, Chat):
                 body["stream_options"] = {"include_usage": True}
-        return msgspec.json.encode(body)
+        try:
+            return msgspec.json.encode(body)
+        except UnicodeEncodeError:
+            # half a character, or bytes that are no text: no server could read them either
+            return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
     async def _headers(self) -> dict[str, str]:
         key = key_of(self.config)

@@ -69,10 +69,12 @@ def _aim(brief: Brief) -> str:
 
 
 def _files(brief: Brief) -> Iterator[Item]:
-    for path in sorted(brief.rules.artifacts):
-        text = brief.incumbent.texts.get(path)
-        if text is not None:
-            yield Item("file", f"# The file `{path}` as it is now", text, needed=True)
+    texts = brief.incumbent.texts
+    paths = sorted(path for path in brief.rules.artifacts if path in texts)
+    # of a whole repository as much as fits is better than nothing at all
+    only = len(paths) == 1
+    for path in paths:
+        yield Item("file", f"# The file `{path}` as it is now", texts[path], needed=only)
 
 
 def _carried(brief: Brief) -> Iterator[Item]:
