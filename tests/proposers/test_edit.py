@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from kept.core.artifact import Artifact, Rules
+from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import Case
-from kept.core.edit import Append, Delete, InsertAfter, Replace, Write
+from kept.core.edit import Append, Delete, InsertAfter, Replace, Write, apply_edits
+from kept.core.grow import Log
+from kept.core.pool import NearMiss
 from kept.core.ports import Proposer
 from kept.core.proposal import Answer, Ask, Brief, Proposal, Skip
 from kept.core.protect import Heading
@@ -24,7 +26,7 @@ from kept.proposers.edit import SCHEMA, EditProposer
 from kept.proposers.showing import Sight
 from kept.testing import MemoryJournal, ProposerSuite
 from kept.testing.server import Fault, ModelServer, Seen
-from tests.proposers.briefs import after, ask, close, make_brief
+from tests.proposers.briefs import TIED, after, ask, close, make_brief
 
 TEXTS = {"prompt.md": "Be brief.\nBe kind.\n"}
 TRAIN = tuple(Case(f"c{n}", {"question": f"question {n}", "answer": f"gold {n}"}) for n in range(4))
@@ -107,7 +109,7 @@ def test_the_model_is_shown_the_texts_what_went_wrong_and_what_was_refused():
         {"prompt.md": Artifact("prompt.md", (Heading("Rules"),))}, max_files=1, max_changed_lines=9
     )
     brief = replace(brief_of(2), rules=rules, guidance={"instruction": "Make it friendly."})
-    brief = replace(brief, closed=type(brief.closed)(past))
+    brief = replace(brief, closed=Log(past))
     with ModelServer([reply(ADD)]) as server:
         ask(editor(server, Sight(("question",), traces=2)), brief)
         (seen,) = server.log
@@ -198,6 +200,34 @@ def test_edits_beyond_the_limits_are_shown_once_more():
         assert "2 lines would change, 1 allowed" in server.log[1].text
     assert isinstance(said, Proposal)
     assert said.edits == (Append("prompt.md", "Be warm.\n"),)
+
+
+def test_what_was_tried_before_is_told_to_be_and_something_else_asked_for():
+    proposal = Proposal((Append("prompt.md", "Be warm.\n"),))
+    made = apply_edits(Candidate(TEXTS), proposal.edits, brief_of().rules).candidate
+    worse = Verdict("discard", "worse: `score` 0.5 → 0.4")
+    past = replace(close(make_brief(TEXTS), proposal, worse), candidate=made.id)
+    other = {"op": "append", "text": "Be cool.\n"}
+    brief = replace(brief_of(1), closed=Log([past]))
+    with ModelServer([reply(ADD), reply(other)]) as server:
+        said = ask(editor(server), brief)
+        told = "together they make what step 0 made: discard (judged): worse: `score` 0.5 → 0.4"
+        assert told in server.log[1].text
+    assert isinstance(said, Proposal)
+    assert said.edits == (Append("prompt.md", "Be cool.\n"),)
+
+
+def test_near_misses_are_shown_however_long_ago_they_were():
+    proposal = Proposal((Append("prompt.md", "Be near."),), why="nearly")
+    first = make_brief(TEXTS)
+    near = Verdict("discard", "a near miss", code="near miss")
+    past = [close(replace(first, step=n), proposal, near if n == 0 else TIED) for n in range(9)]
+    brief = replace(brief_of(9), closed=Log(past), pool=(NearMiss(0, 0.1, (("c0", -1.0),)),))
+    with ModelServer([reply(ADD)]) as server:
+        ask(editor(server), brief)
+        told = server.log[0].text
+    assert "# Step 0 was nearly kept, and waits to be put together with others" in told
+    assert [n for n in range(9) if f"# Step {n} was not kept" in told] == [4, 5, 6, 7, 8]
 
 
 def test_there_is_one_repair_and_what_still_cannot_be_made_is_for_the_loop_to_report():

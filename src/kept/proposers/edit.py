@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
+from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.edit import (
     Append,
@@ -30,7 +31,7 @@ from kept.core.words import count
 from kept.models.asking import ask
 from kept.models.window import tokens_of
 from kept.proposers.fitting import Fitted, fit
-from kept.proposers.showing import Sight, items_of
+from kept.proposers.showing import UNTOLD, Sight, items_of, verdict_of
 
 MAX_WHY = 2000
 OPERATIONS = ("replace", "insert_after", "delete", "append", "write")
@@ -162,7 +163,7 @@ def _edit(row: dict[str, str]) -> Edit:
 
 
 def _wrong(brief: Brief, draft: Draft) -> list[str]:
-    """Why the edits cannot be made as they are; nothing when they can."""
+    """Why the edits cannot be made, or are not worth it; nothing when they are."""
     rules = brief.rules
     applied = apply_edits(brief.incumbent, draft.edits, rules)
     told = [
@@ -176,13 +177,21 @@ def _wrong(brief: Brief, draft: Draft) -> list[str]:
     lines = changed_lines(brief.incumbent, applied.candidate)
     if rules.max_changed_lines is not None and lines > rules.max_changed_lines:
         told.append(f"{count(lines, 'line')} would change, {rules.max_changed_lines} allowed")
-    return told
+    return [*told, *_seen_before(brief, applied.candidate)]
+
+
+def _seen_before(brief: Brief, candidate: Candidate) -> list[str]:
+    """That a step before this one came to the same texts, where one did."""
+    for step in reversed(brief.closed):
+        if step.candidate == candidate.id and step.verdict.code not in UNTOLD:
+            return [f"together they make what step {step.step} made: {verdict_of(step)}"]
+    return []
 
 
 def _once_more(request: ModelRequest, said: str, wrong: list[str]) -> ModelRequest:
     listed = "\n".join(f"* {line}" for line in wrong)
     words = (
-        f"These edits cannot be made:\n{listed}\n\nAnswer again with all edits that you want made, "
+        f"This is wrong with these edits:\n{listed}\n\nAnswer again with all that you want made, "
         "also those that were right. Copy each target to the letter from the file as it is shown, "
         "and make it long enough to stand there only once."
     )

@@ -16,7 +16,7 @@ from kept.core.score import Outcome
 from kept.core.words import count
 from kept.proposers.fitting import Item
 
-_UNTOLD = ("stale", "indecisive", "unaffordable")
+UNTOLD = ("stale", "indecisive", "unaffordable")
 """Codes of steps that say nothing of their proposal."""
 
 
@@ -137,19 +137,32 @@ def _shown(value: object) -> str:
 
 
 def _refused(brief: Brief, sight: Sight) -> Iterator[Item]:
+    """Near misses, which nobody need propose again, and the last of what came to nothing."""
+    pooled = {miss.step for miss in brief.pool}
     past = [step for step in brief.closed if _is_refused(step)]
-    for step in reversed(past[-sight.refused :] if sight.refused else []):
-        assert step.proposal is not None
-        verdict = f"{step.verdict.outcome} ({step.verdict.code}): {step.verdict.reason}"
-        edits = "\n".join(_edit(edit) for edit in step.proposal.edits)
-        text = f"why: {step.proposal.why}\n{edits}\nverdict: {verdict}"
-        yield Item("refused proposal", f"# Step {step.step} was not kept", text)
+    last = [step for step in past if step.step not in pooled][::-1][: sight.refused]
+    for step in sorted((s for s in past if s.step in pooled), key=lambda s: -s.step):
+        title = f"# Step {step.step} was nearly kept, and waits to be put together with others"
+        yield Item("near miss", title, _attempt(step))
+    for step in last:
+        yield Item("refused proposal", f"# Step {step.step} was not kept", _attempt(step))
+
+
+def _attempt(step: ClosedStep) -> str:
+    assert step.proposal is not None
+    edits = "\n".join(_edit(edit) for edit in step.proposal.edits)
+    return f"why: {step.proposal.why}\n{edits}\nverdict: {verdict_of(step)}"
+
+
+def verdict_of(step: ClosedStep) -> str:
+    """How a step ended, in words."""
+    return f"{step.verdict.outcome} ({step.verdict.code}): {step.verdict.reason}"
 
 
 def _is_refused(step: ClosedStep) -> bool:
     if step.proposal is None or step.proposal.merges:
         return False
-    return step.verdict.outcome != "keep" and step.verdict.code not in _UNTOLD
+    return step.verdict.outcome != "keep" and step.verdict.code not in UNTOLD
 
 
 def _edit(edit: Edit) -> str:
