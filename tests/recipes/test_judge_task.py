@@ -196,6 +196,21 @@ def test_a_change_of_a_judges_prompt_is_noticed_by_a_resume(task: Path):
     assert {name for name in after if after[name] != before[name]} == {"`strict.md`"}
 
 
+@pytest.mark.parametrize("rubric", ["", "Silence is golden.\n"])
+def test_judges_see_what_the_target_saw_and_the_rubric_beside_the_task(
+    task: Path, tmp_path: Path, server: ModelServer, rubric: str
+):
+    (task.parent / "rubric.md").write_text(rubric or " ")
+    text = task.read_text().replace("  input: [question]\n", "")
+    task.write_text(text.replace("  pairwise: {reference: answer}\n", ""))
+    with run(compile_task(task, ["budget={max_iterations: 1}"]).plan, tmp_path / "home"):
+        asked = [seen for seen in server.log if seen.model in ("strict", "mild")]
+    assert asked
+    assert all(re.search(r"<input-\w{8}>\nword \d\n", seen.text) for seen in asked)
+    assert not any("so so" in str(seen.body) for seen in asked), "the answer was not named"
+    assert all(("Silence is golden." in seen.lines[0].text) == bool(rubric) for seen in asked)
+
+
 def run(plan: Plan, home: Path) -> Run:
     folder, _ = asyncio.run(start(plan, Home(home)))
     return Run(folder)

@@ -30,6 +30,7 @@ from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.settings import processors
 from kept.spec.cases import overlap_warnings
 from kept.spec.race import RaceSpec
+from kept.spec.runners import ModelRunnerSpec
 from kept.spec.source import read_source
 from kept.spec.task import TaskSpec
 from kept.store.candidates import CandidateFolder
@@ -62,6 +63,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str]) -> Compil
         confined.scorer,
         task.models.judge,
         files.guidance.get("rubric", ""),
+        task.runner.input if isinstance(task.runner, ModelRunnerSpec) else (),
     )
     proposers = files.proposing.make(Tools(scratch, confined.runner))
     workers = task.workers or processors()

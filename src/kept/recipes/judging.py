@@ -26,15 +26,19 @@ def make_judge(
     judge: ModelSpec | None,
     rubric: str,
     rules: RulesScorer | None,
+    seen: tuple[str, ...] = (),
 ) -> JudgeScorer:
-    """The scorer that a task describes, with the role that stands for judges it does not name."""
+    """The scorer that a task describes; a role stands for judges that it does not name.
+
+    Unless it says otherwise, a judge sees of a case what the model saw that it judges.
+    """
     texts = {key: (folder / name).read_text(encoding="utf-8") for key, name in spec.prompts}
     pairwise = spec.pairwise
     sheet = Sheet(
         tuple(Criterion(one.name, one.means, one.values, one.weight) for one in spec.criteria),
-        spec.input or (),
+        seen if spec.input is None else spec.input,
         spec.reference,
-        rubric=rubric,
+        rubric=rubric.strip(),
         prompt=texts.get(("prompt",), ""),
     )
     if pairwise is not None:

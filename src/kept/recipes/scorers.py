@@ -63,6 +63,8 @@ class Scoring:
     """The model of that role."""
     rubric: str = ""
     """What somebody wrote for judges."""
+    seen: tuple[str, ...] = ()
+    """Fields of a case that the runner's model sees."""
 
 
 def make_scorer(spec: ScorerSpec, kit: Scoring) -> Scorer:
@@ -84,7 +86,7 @@ def _make(spec: ScorerSpec, kit: Scoring, metric: str) -> Scorer:
             return _rules_scorer(spec, kit)
         case JudgeScorerSpec():
             rules = _rules_scorer(spec.floor, kit) if spec.rules else None
-            return make_judge(spec, kit.folder, kit.judge, kit.rubric, rules)
+            return make_judge(spec, kit.folder, kit.judge, kit.rubric, rules, kit.seen)
         case CompositeScorerSpec():
             parts = (
                 Part(

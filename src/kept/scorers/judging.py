@@ -154,7 +154,7 @@ def _request(
     schema: Mapping[str, object],
     seed: int,
 ) -> ModelRequest:
-    notes = ["# Notes of whoever set the task", sheet.rubric.strip()] if sheet.rubric else []
+    notes = ["# Notes of whoever set the task", sheet.rubric] if sheet.rubric else []
     system = "\n\n".join(part.strip() for part in (*parts, *notes))
     messages = (Message("system", system), Message("user", fenced(shown)))
     return ModelRequest(messages, schema=schema, seed=seed)

@@ -83,7 +83,7 @@ class JudgeScorerSpec(Model):
     criteria: Annotated[tuple[CriterionSpec, ...], Field(strict=False)] = ()
     pairwise: PairwiseSpec | None = None
     input: OneOrMore | None = None
-    """Fields of a case that judges see."""
+    """Fields of a case that judges see; by default those that a model which is the runner sees."""
     reference: Text | None = None
     """The field of a case with an answer that is known to be good."""
     target: Target = "output"
