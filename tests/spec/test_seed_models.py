@@ -67,6 +67,7 @@ def test_the_settings_of_the_seed_are_azures_for_both_roles():
         ({"teacher": "t", "teacher_backend": "claude_chat"}, True, {"optimizer": "anthropic/t"}),
         ({"backend": "claude", "teacher": "t", "student": "s"}, False, {"optimizer": "anthropic/t", "target": "anthropic/s"}),
         ({"backend": "codex", "teacher": "t", "student": "s"}, False, {"optimizer": "openai/t"}),
+        ({"backend": "azure_openai", "teacher": "t"}, False, {"optimizer": "azure_openai/t"}),
         ({"judge": "openai/j", "student": "s"}, False, {"judge": "openai/j", "target": "openai/s"}),
     ],
 )  # fmt: skip

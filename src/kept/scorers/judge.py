@@ -71,14 +71,13 @@ class JudgeScorer:
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
         """Check the rules, then ask every judge, side by side, each in a scope of its own."""
-        checked = Score(rollout.metrics)
+        checked: Score | Failure = Score(rollout.metrics)
+        cap = None
         if self._floor is not None:
-            found = await self._floor.rules.score(job, rollout, candidate, case, scope)
-            if isinstance(found, Failure):
-                return found
-            checked = found
-        broken = bool(checked.metrics.get("violation_count", 0)) and self._floor is not None
-        cap = self._floor.cap if self._floor is not None and broken else None
+            checked = await self._floor.rules.score(job, rollout, candidate, case, scope)
+            if isinstance(checked, Failure):
+                return checked
+            cap = self._floor.cap if checked.metrics["violation_count"] else None
         if cap == 0:
             return self._capped(checked, Score(dict.fromkeys(self._names, 0.0)), cap)
         text = text_of(self._target, rollout, candidate)

@@ -69,10 +69,10 @@ def from_seed(given: Mapping[str, Any], *, azure: bool = False) -> Mapped:
     shared = _shared(said)
     for role, ours in ROLES.items():
         backend = said.get(f"{role}_backend") or _of_both(said.get("backend"), role)
-        if backend is None and role not in said:
-            continue
         if backend in EXEC and role == "student":
             mapped.agent = backend
+            continue
+        if role not in said and f"{role}_backend" not in said:
             continue
         wrong = _wrong_role(role, ours, backend, said, given)
         mapped.wrong += wrong
