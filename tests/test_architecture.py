@@ -32,7 +32,10 @@ LAYERS = (
     Layer(modules=("gates",), third_party=("numpy",)),
     Layer(modules=("engine",)),
     Layer(
-        modules=("store", "workspace", "sandbox", "settings", "threads", "models", "locate", "git")
+        modules=(
+            *("store", "workspace", "sandbox", "settings", "threads", "models", "locate", "git"),
+            "prompts",
+        )
     ),
     Layer(
         modules=("tools", "runners", "scorers", "proposers", "envs", "agents", "spec"),

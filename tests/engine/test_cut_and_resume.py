@@ -1,22 +1,18 @@
 """A run cut anywhere resumes to the same end, and repeats nothing whose result was written."""
 
 import asyncio
-import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from kept.core.event import Event
 from kept.core.plan import Plan
-from kept.core.rollout import Job
-from kept.core.score import Outcome
 from kept.core.state import State
 from kept.runs import Watch, resume, start
 from kept.store import wire
 from kept.store.home import Home
+from tests.engine.cutting import FILES, Home1, Moments, calls, cut, rows
 from tests.engine.worlds import (
     CountingModel,
     CountingRunner,
@@ -28,43 +24,7 @@ from tests.engine.worlds import (
     make_simplification,
 )
 
-FILES = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", "steps.idx")
-
-
 Maker = Callable[[int, int, int], tuple[Plan, CountingRunner, CountingModel]]
-
-
-class Moments:
-    """Remembers how large each file was after everything that was written."""
-
-    def __init__(self) -> None:
-        self.folder: Path | None = None
-        self.sizes: list[tuple[int, ...]] = []
-
-    def on_event(self, event: Event, state: State) -> None:
-        self._note()
-
-    def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        self._note()
-
-    def _note(self) -> None:
-        assert self.folder is not None
-        sizes = tuple((self.folder / name).stat().st_size for name in FILES)
-        if not self.sizes or sizes != self.sizes[-1]:
-            self.sizes.append(sizes)
-
-
-class Home1(Home):
-    """A home that tells a sink the folder of its run before the run begins."""
-
-    def __init__(self, path: Path, moments: Moments) -> None:
-        super().__init__(path)
-        self._moments = moments
-
-    def new_run(self, inputs: object, now: float) -> Path:
-        folder = super().new_run({"run": "1"}, now)
-        self._moments.folder = folder
-        return folder
 
 
 def finish(
@@ -74,27 +34,6 @@ def finish(
     plan, _, _ = make(width, steps, seed)
     folder, state = asyncio.run(start(plan, Home1(path, moments), Watch((moments,))))
     return folder, state, moments
-
-
-def cut(folder: Path, sizes: tuple[int, ...], to: Path) -> Path:
-    """The run as it was when its files had these sizes."""
-    shutil.rmtree(to, ignore_errors=True)
-    to.mkdir()
-    for name, size in zip(FILES, sizes, strict=True):
-        (to / name).write_bytes((folder / name).read_bytes()[:size])
-    return to
-
-
-Rows = list[wire.Line]
-
-
-def rows(folder: Path) -> Rows:
-    lines = (folder / "rollouts.jsonl").read_bytes().splitlines(keepends=True)
-    return [wire.decode_line(line) for line in lines if line.endswith(b"\n")]
-
-
-def calls(rows: Rows) -> Counter[tuple[str, str]]:
-    return Counter((row.scope, row.key) for row in rows if isinstance(row, wire.CallLine))
 
 
 def check_resume(

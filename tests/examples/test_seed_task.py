@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kept.core.objective import Constraint, TieBreaker
-from kept.errors import SpecError
+from kept.errors import SetupError, SpecError
+from kept.proposers.edit import EditProposer
 from kept.recipes.artifact import compile_task
 from kept.runs import start
 from kept.store.home import Home
@@ -86,10 +87,19 @@ def test_direct_edit_without_a_model_is_told_with_what_to_do(
     with pytest.raises(SpecError, match=r"task.yaml:10 mutation.mode: `direct_edit` needs a model"):
         compile_task(task)
     monkeypatch.setenv("KEPT_MODEL", "some/model")
-    with pytest.raises(SpecError, match=r"`direct_edit` by `some/model`.*hint: give `proposers`"):
+    with pytest.raises(SpecError, match=r"mutation.mode: KEPT_MODEL: `some` is no provider"):
         compile_task(task)
-    with pytest.raises(SpecError, match="`direct_edit` by `openai/other`"):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(SetupError, match=r"`openai/other`: OPENAI_API_KEY is not set"):
         compile_task(task, ["models.optimizer=openai/other"])
+
+
+def test_direct_edit_has_a_model_propose(task: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("KEPT_MODEL", "openai_compatible/m")
+    monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", "http://127.0.0.1:9/v1")
+    (proposer,) = compile_task(task).plan.proposers
+    assert isinstance(proposer, EditProposer)
+    assert proposer.name == "edit"
 
 
 @pytest.mark.slow

@@ -81,6 +81,19 @@ def test_replies_outlive_the_process_that_asked(tmp_path: Path):
     assert path.stat().st_mode & 0o077 == 0
 
 
+def test_a_cache_that_is_named_is_opened_with_the_first_call(tmp_path: Path):
+    opened: list[CallCache] = []
+
+    def open_it() -> CallCache:
+        opened.append(CallCache(tmp_path / "calls.db"))
+        return opened[0]
+
+    model = CachedModel(ScriptedModel(["said"]), open_it)
+    assert opened == []
+    assert draw(model).text == "said"
+    opened[0].close()
+
+
 def test_a_question_in_a_scope_may_name_its_draw(cache: CallCache):
     scripted = ScriptedModel(["first", "second"])
     model = CachedModel(scripted, cache)

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -306,3 +307,24 @@ class TestScriptedFile(ModelSuite):
 def test_the_config_of_a_model_holds_no_secret():
     with ModelServer(["y"]) as server:
         assert KEY not in repr(config("openai", server))
+
+
+def test_a_server_that_takes_no_seed_is_asked_without_and_that_is_remembered():
+    def picky(seen: Seen) -> str | Fault:
+        told = "Extra inputs are not permitted: seed"
+        return Fault("status", 422, told) if "seed" in seen.body else "yes"
+
+    with ModelServer(picky) as server:
+        made = model("openai_compatible", server)
+        for _ in range(2):
+            reply = asyncio.run(made.complete(replace(ASK, seed=7)))
+            assert isinstance(reply, ModelReply)
+            assert reply.text == "yes"
+        assert ["seed" in seen.body for seen in server.log] == [True, False, False]
+
+
+def test_half_a_character_in_a_request_does_not_keep_it_from_being_sent():
+    with ModelServer(["yes"]) as server:
+        request = ModelRequest((Message("user", "caf\udce9 and more"),))
+        assert isinstance(complete(model("openai_compatible", server), request), ModelReply)
+        assert server.log[0].text == "caf? and more"

@@ -245,7 +245,8 @@ def test_a_scorer_that_never_works_stops_the_run_and_blames_no_candidate(tmp_pat
     found = Run(folder)
     failures = {outcome.failure for _, _, outcome in found.rollouts()}
     found.close()
-    expected = Failure("harness", "infrastructure", "the scorer failed: exit 1: no scores today")
+    what = "the scorer failed: exit 1: no scores today"
+    expected = Failure("harness", "infrastructure", what, scoring=True)
     assert {failure and replace(failure, detail="") for failure in failures} == {expected}
 
 

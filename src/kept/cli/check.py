@@ -61,7 +61,7 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "guidance", ", ".join(told["guidance"])
     yield "cases", _cases(told["cases"])
     yield "runner", _runner(told["runner"])
-    yield "scorer", _command(told["scorer"])
+    yield "scorer", _scorer(told["scorer"])
     yield "sandbox", "; ".join(_sandbox(told["sandbox"], told["runner"]["env"]))
     for n, (role, facts) in enumerate(told["models"].items()):
         replies = ", replies kept for other runs" if facts["cache"] else ""
@@ -69,6 +69,8 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "proposers", ", ".join(told["proposers"])
     for name, labels in told["variants"].items():
         yield "", f"{name}: {_variants(labels)}"
+    for name, model in told["editors"].items():
+        yield "", f"{name}: edits by `{model}`"
     yield from _decision(told)
     budget = ", ".join(f"{name} {n:g}" for name, n in told["budget"].items())
     yield "budget", budget
@@ -112,6 +114,12 @@ def _runner(facts: dict[str, Any]) -> str:
         return _command(facts)
     prompt, fields = " + ".join(facts["prompt"]), ", ".join(facts["input"])
     return f"`{facts['model']}`, asked with {prompt} about {fields}"
+
+
+def _scorer(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it
+    from kept.report.scoring import judges, scorer_words
+
+    return scorer_words(facts) if judges(facts) else _command(facts)
 
 
 def _command(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it

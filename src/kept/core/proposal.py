@@ -57,6 +57,8 @@ class Proposal(_Reply):
     """The point of the edits is less text at no loss."""
     merges: tuple[int, ...] = ()
     """Steps whose proposals it puts together."""
+    unseen: str = ""
+    """What of the brief its author was not shown, for want of room; in words."""
     kind: Literal["proposal"] = "proposal"
 
 

@@ -1,10 +1,13 @@
 """One question to a model, in a scope: journalled, paid for, held to its schema."""
 
+import asyncio
+import hashlib
 from dataclasses import asdict
 
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure
+from kept.core.words import count
 from kept.models.cache import CachedModel
 from kept.models.pricing import worst_usd
 from kept.models.structured import settle
@@ -29,3 +32,22 @@ async def ask(
         return await scope.call(known_by, ModelReply, lambda: do(one), worst_usd(model, one))
 
     return await settle(request, call)
+
+
+async def ask_within(
+    seconds: float, scope: Scope, model: Model, request: ModelRequest
+) -> ModelReply | Failure:
+    """The same, and an outage where the answer takes longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await ask(scope, model, request)
+    except TimeoutError:
+        message = f"{model.name} did not answer within {count(seconds, 'second')}"
+        return Failure("timeout", "infrastructure", message)
+
+
+def draw_seed(*draw: object) -> int:
+    """A seed of its own for every draw, the same whenever it is made."""
+    text = "\0".join(map(str, draw))
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:4], "big") >> 1

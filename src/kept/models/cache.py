@@ -8,6 +8,7 @@ of a run unless somebody asks for it.
 import json
 import logging
 import sqlite3
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
@@ -73,10 +74,13 @@ class CallCache:
 class CachedModel:
     """A model whose replies are kept: the same draw of the same request is asked for once."""
 
-    def __init__(self, model: Model, cache: CallCache, address: str = "") -> None:
+    def __init__(
+        self, model: Model, cache: CallCache | Callable[[], CallCache], address: str = ""
+    ) -> None:
+        """A cache that is to be opened is opened with the first call: a plan alone writes none."""
         self.name = model.name
         self._model = model
-        self._cache = cache
+        self._open = cache if callable(cache) else lambda: cache
         self._address = address
         """Where the model is: two servers may call different models by one name."""
 
@@ -86,13 +90,13 @@ class CachedModel:
 
     async def draw(self, request: ModelRequest, repeat: int) -> ModelReply | Failure:
         """One draw by its number; one that is kept costs nothing."""
-        key = self._key(request, repeat)
-        kept = self._cache.get(key)
+        cache, key = self._open(), self._key(request, repeat)
+        kept = cache.get(key)
         if kept is not None:
             return replace(kept, usage=FREE)
         reply = await self._model.complete(request)
         if isinstance(reply, ModelReply):
-            self._cache.put(key, reply)
+            cache.put(key, reply)
         return reply
 
     def worst_usd(self, request: ModelRequest) -> float | None:

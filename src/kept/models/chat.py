@@ -26,7 +26,7 @@ class Chat:
             "temperature": request.temperature,
             "top_p": request.top_p,
             limit: request.max_tokens,
-            "seed": request.seed,
+            "seed": request.seed if habits.seed else None,
             "stop": list(request.stop) or None,
             "reasoning_effort": request.effort,
         }

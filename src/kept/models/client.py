@@ -6,6 +6,7 @@ makes sense and says so (`Failure.tried`), so that the engine, which tries rollo
 """
 
 import asyncio
+import json
 import random
 import time
 from contextlib import aclosing
@@ -28,7 +29,7 @@ from kept.models.prices import rates_of
 from kept.models.providers import PROVIDERS, key_of, located
 from kept.models.speech import Habits, Heard, Speech
 from kept.models.structured import instructed
-from kept.models.trouble import Trouble, passing, refused
+from kept.models.trouble import Trouble, hidden, passing, refused
 from kept.settings import proxy_for, variable
 
 FIRST_WAIT = 0.5
@@ -113,7 +114,7 @@ class HttpModel:
         except BaseException as error:
             limiter.end()
             if isinstance(error, Trouble):
-                error.hide(headers.values())
+                error.hide(_secrets(headers))
                 if error.failure.kind == "rate_limit":
                     # who wants too much patience is given up, and nobody else waits for that
                     patient = error.after is not None and error.after <= MOST_PATIENCE
@@ -121,7 +122,8 @@ class HttpModel:
             raise
         limiter.end(guessed, heard.taken.tokens_in + heard.taken.tokens_out)
         limiter.went_well()
-        return heard
+        # before anybody keeps it: what a server echoes would be in journals, caches and artifacts
+        return _discreet(heard, _secrets(headers))
 
     async def _hear(self, headers: dict[str, str], body: bytes) -> Heard:
         if self.config.stream:
@@ -154,7 +156,11 @@ class HttpModel:
             body["stream"] = True
             if isinstance(self._speech, Chat):
                 body["stream_options"] = {"include_usage": True}
-        return msgspec.json.encode(body)
+        try:
+            return msgspec.json.encode(body)
+        except UnicodeEncodeError:
+            # half a character, or bytes that are no text: no server could read them either
+            return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
     async def _headers(self) -> dict[str, str]:
         key = key_of(self.config)
@@ -184,6 +190,20 @@ class HttpModel:
 def make(config: ModelConfig) -> HttpModel:
     """A model of a config; a `SetupError` where it lacks a key or an address."""
     return HttpModel(located(config))
+
+
+def _secrets(headers: dict[str, str]) -> tuple[str, ...]:
+    """What was sent in confidence; the version of a protocol was not."""
+    return tuple(value for name, value in headers.items() if name != "anthropic-version")
+
+
+def _discreet(heard: Heard, secrets: tuple[str, ...]) -> Heard:
+    """A reply without what was sent in confidence."""
+    calls = tuple(
+        replace(call, arguments=hidden(call.arguments, secrets)) for call in heard.tool_calls
+    )
+    text, refusal = hidden(heard.text, secrets), hidden(heard.refusal, secrets)
+    return replace(heard, text=text, refusal=refusal, tool_calls=calls)
 
 
 def _told(whole: dict[str, Any]) -> str:

@@ -40,6 +40,8 @@ class ModelConfig:
     max_tokens: int | None = None
     seed: int | None = None
     effort: Effort | None = None
+    context_window: int | None = None
+    """Tokens that it can read and write at once, where the list does not say."""
     stream: bool = False
     """Whether replies are taken piece by piece, so that one that stalls is noticed early."""
     timeout: float = 300.0

@@ -1,5 +1,7 @@
 """Which model does what in a run."""
 
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Literal, get_args
 
 from kept.core.ports import Model
@@ -22,7 +24,13 @@ def connect_role(role: Role, config: ModelConfig) -> Model:
     model = connect(config)
     if not is_kept(role, config):
         return model
-    return CachedModel(model, CallCache(cache_home() / "calls.db"), address(config) or "")
+    return CachedModel(model, partial(_opened, cache_home() / "calls.db"), address(config) or "")
+
+
+@lru_cache(maxsize=4)
+def _opened(path: Path) -> CallCache:
+    """One for all models of a process."""
+    return CallCache(path)
 
 
 def is_kept(role: Role, config: ModelConfig) -> bool:

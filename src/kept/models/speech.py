@@ -1,5 +1,6 @@
 """What the two public protocols have in common: a question in JSON, an answer in JSON."""
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -42,12 +43,17 @@ class Habits:
     """Whether the longest reply is called `max_tokens`, and not `max_completion_tokens`."""
     switched: bool = False
     """Whether that was learnt."""
+    seed: bool = True
+    """Whether it takes a seed."""
 
     def learn(self, message: str) -> bool:
         """Whether an error says that something is not known, and may be done without."""
         text = message.lower()
         if self.schema and any(word in text for word in _SCHEMA_WORDS):
             self.schema = False
+            return True
+        if self.seed and _SEED.search(text) and any(word in text for word in _UNKNOWN):
+            self.seed = False
             return True
         used = "max_tokens" if self.old_limit else "max_completion_tokens"
         if not self.switched and _unknown(text, used):
@@ -58,6 +64,7 @@ class Habits:
         return False
 
 
+_SEED = re.compile(r"\bseed\b")
 _SCHEMA_WORDS = ("response_format", "json_schema", "output_config", "output_format")
 _UNKNOWN = ("unsupported", "unrecognized", "unknown", "not supported", "extra inputs", "unexpected")
 

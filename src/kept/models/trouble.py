@@ -59,17 +59,24 @@ class Trouble(Exception):
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Take out what was sent in confidence: a provider may quote it."""
-        message, detail = self.failure.message, self.failure.detail
-        for secret in secrets:
-            for form in (secret, secret.removeprefix("Bearer ")):
-                if len(form) >= SHORTEST:
-                    message, detail = message.replace(form, MARK), detail.replace(form, MARK)
+        known = tuple(secrets)
+        message, detail = hidden(self.failure.message, known), hidden(self.failure.detail, known)
         self.failure = replace(self.failure, message=message, detail=detail)
 
     def final(self, tries: int) -> Failure:
         """The failure, when it was tried so often and is not tried again."""
         often = f" ({tries} tries)" if tries > 1 else ""
         return replace(self.failure, message=self.failure.message + often, tried=True)
+
+
+def hidden(text: str, secrets: Iterable[str]) -> str:
+    """A text without what was sent in confidence, also as it would stand inside JSON."""
+    for secret in secrets:
+        for plain in (secret, secret.removeprefix("Bearer ")):
+            if len(plain) >= SHORTEST:
+                for form in (plain, json.dumps(plain)[1:-1]):
+                    text = text.replace(form, MARK)
+    return text
 
 
 def passing(

@@ -30,6 +30,7 @@ from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.settings import processors
 from kept.spec.cases import overlap_warnings
 from kept.spec.race import RaceSpec
+from kept.spec.runners import ModelRunnerSpec
 from kept.spec.source import read_source
 from kept.spec.task import TaskSpec
 from kept.store.candidates import CandidateFolder
@@ -54,11 +55,20 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     confined = confine(source, task, files.texts)
     protected = make_protected(task.mutation.protect)
     metric = task.objective.primary_metric
-    scoring = Scoring(source.folder, seed, metric, scratch, confined.scorer)
+    scoring = Scoring(
+        source.folder,
+        seed,
+        metric,
+        scratch,
+        confined.scorer,
+        task.models.judge,
+        files.guidance.get("rubric", ""),
+        task.runner.input if isinstance(task.runner, ModelRunnerSpec) else (),
+    )
     proposers = files.proposing.make(Tools(scratch, confined.runner))
     workers = task.workers or processors()
     objective = _objective(task)
-    models, about_models = told(task.models, source.folder)
+    models, about_models = told(task, source.folder)
     plan = Plan(
         recipe="artifact",
         seed=seed,

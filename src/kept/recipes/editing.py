@@ -1,28 +1,108 @@
-"""What a task without `proposers` means: a model that edits the artifacts directly."""
+"""From what a task says about a model that edits to the proposer.
 
-from kept.settings import model
-from kept.spec.load import section
+`mutation.mode: direct_edit` in a task without `proposers` is such a model, with nothing said of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kept import settings
+from kept.core.case import Cases
+from kept.core.ports import Proposer
+from kept.errors import SetupError
+from kept.models.config import ModelConfig
+from kept.models.providers import config_of
+from kept.models.roles import Role, connect_role
+from kept.models.window import room_of
+from kept.prompts import prompt
+from kept.proposers.edit import EditProposer
+from kept.proposers.showing import Sight
+from kept.recipes.fields import check_field
+from kept.recipes.roles import check_price
+from kept.spec.files import read_named
+from kept.spec.load import said, section
 from kept.spec.models import ModelsSpec
+from kept.spec.proposers import EditSpec
+from kept.spec.runners import ModelRunnerSpec
 from kept.spec.source import Source
 from kept.spec.task import MutationSpec
+from kept.spec.yaml import Loc
 
-_INSTEAD = "give `proposers`, as in --set 'proposers=[{kind: variants, files: [alternatives/*]}]'"
+Editor = tuple[Role, ModelConfig]
+
+
+@dataclass(frozen=True, slots=True)
+class Editing:
+    """A model that edits, ready to be made."""
+
+    editor: Editor | None
+    """None where that was reported."""
+    sight: Sight
+    prompt: str
+    prompts: Mapping[str, str]
+    """The file that the prompt was read from, where the task has one."""
+
+    def make(self, name: str) -> Proposer:
+        """The proposer; a `SetupError` where the model cannot be asked."""
+        assert self.editor is not None, "a task without problems has a model"
+        model = connect_role(*self.editor)
+        return EditProposer(model, self.prompt, self.sight, room_of(self.editor[1]), name)
+
+
+def edits_directly(source: Source) -> bool:
+    """Whether a task leaves all proposing to a model that edits."""
+    mutation = section(source, ("mutation",), MutationSpec)
+    named = said(source, ("proposers",)) is not None
+    return not named and mutation is not None and mutation.mode == "direct_edit"
 
 
 def check_proposers(source: Source) -> None:
     """Report a task that nothing proposes a change for."""
-    if isinstance(source.data, dict) and source.data.get("proposers") is not None:  # pyright: ignore[reportUnknownMemberType] # any YAML
-        return
-    mutation = section(source, ("mutation",), MutationSpec)
-    if mutation is None or mutation.mode is None:
+    if said(source, ("proposers",)) is None and not edits_directly(source):
         source.report(("proposers",), "missing", "without one nothing is ever proposed")
-        return
+
+
+def read_editing(source: Source, loc: Loc, spec: EditSpec, cases: Cases | None) -> Editing:
+    """Look at all that it names; what is wrong is reported."""
+    text = read_named(source, (*loc, "prompt"), spec.prompt) if spec.prompt else None
+    for name in spec.fields or ():
+        if cases is None or cases.implicit:
+            if said(source, ("cases",)) is None:
+                source.report((*loc, "fields"), "there are no cases to have such a field")
+        else:
+            check_field(source, (*loc, "fields"), name, cases)
+    runner = section(source, ("runner",), ModelRunnerSpec)
+    fields = spec.fields if spec.fields is not None else runner.input if runner else ()
+    sight = Sight(fields, spec.cases, spec.traces, spec.refused)
+    prompts = {spec.prompt: text} if spec.prompt and text else {}
+    editor = _editor(source, loc, spec)
+    # of a role it is told where the role is named
+    if editor is not None and (spec.model or said(source, ("models", editor[0])) is None):
+        check_price(source, loc, editor[1])
+    return Editing(editor, sight, text or prompt("edit"), prompts)
+
+
+def _editor(source: Source, loc: Loc, spec: EditSpec) -> Editor | None:
+    """The model that edits: of its own, of a role, or of the environment."""
+    if spec.model is not None:
+        return "optimizer", spec.model.config(source.folder)
     models = section(source, ("models",), ModelsSpec)
-    spec = models.optimizer if models else None
-    named = spec.name if spec else model()
+    if models is None and said(source, ("models",)) is not None:
+        return None  # told already
+    roles: tuple[Role, ...] = ("optimizer", "applier")
+    for role in roles:
+        found = getattr(models, role, None)
+        if found is not None:
+            return role, found.config(source.folder)
+    named = settings.model()
     if named is None:
         hint = "name one in `models.optimizer` or in KEPT_MODEL, or give `proposers`"
-        source.report(("mutation", "mode"), "`direct_edit` needs a model that edits", hint)
-    else:
-        message = f"`direct_edit` by `{named}`: this version of Kept does not call models yet"
-        source.report(("mutation", "mode"), message, _INSTEAD)
+        direct = loc == ("mutation", "mode")
+        what = "`direct_edit` needs a model that edits" if direct else "there is no model to edit"
+        source.report(loc, what, hint)
+        return None
+    try:
+        return "optimizer", replace(config_of(named), folder=source.folder)
+    except SetupError as error:
+        source.report(loc, f"KEPT_MODEL: {error.message}", error.hint)
+        return None

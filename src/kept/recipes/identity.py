@@ -44,7 +44,7 @@ def _companions(files: TaskFiles) -> dict[str, str]:
     found = {f"`{name}`": hash_of(text) for name, text in texts.items()}
     for alternatives in files.proposing.alternatives:
         found |= {f"`{one.label}`": hash_of(one.texts) for one in alternatives}
-    return found
+    return found | {f"`{file}`": hash_of(text) for file, text in files.proposing.prompts.items()}
 
 
 def _meaning(task: TaskSpec) -> dict[str, Any]:

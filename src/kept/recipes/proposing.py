@@ -5,7 +5,7 @@ when there are none, they are made.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from string import Formatter
@@ -23,6 +23,7 @@ from kept.proposers.numeric import Numeric
 from kept.proposers.prune import Prune
 from kept.proposers.space import Axis, Choices, Numbers, Space
 from kept.proposers.variants import Variant, Variants
+from kept.recipes.editing import Editing, edits_directly, read_editing
 from kept.recipes.scripts import check_script
 from kept.sandbox import Command
 from kept.spec.files import Alternative, read_alternatives
@@ -31,6 +32,7 @@ from kept.spec.proposers import (
     AxisSpec,
     CommandProposerSpec,
     DemosSpec,
+    EditSpec,
     NumericSpec,
     ProposerSpec,
     PruneSpec,
@@ -42,7 +44,10 @@ from kept.workspace import Scratch
 
 _SPECS: TypeAdapter[Any] = TypeAdapter(ProposerSpec)
 
-_UNREAD = {"startup", "train_sample", "units", "between", "count", "timeout_seconds", "network"}
+_UNREAD = {
+    *("startup", "train_sample", "units", "between", "count", "timeout_seconds", "network"),
+    *("cases", "traces", "refused"),
+}
 """Keys of proposers that say nothing about which files they need."""
 
 
@@ -67,6 +72,8 @@ class Proposing:
     makers: tuple[Make, ...]
     alternatives: tuple[tuple[Alternative, ...], ...] = ()
     """Texts that were read, by `variants` proposer: a run depends on them."""
+    prompts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of models that propose, by the files that a task has for them."""
 
     def make(self, tools: Tools) -> tuple[Proposer, ...]:
         """The proposers, each with a name of its own."""
@@ -86,8 +93,8 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
     kinds: list[str] = []
     makers: list[Make] = []
     alternatives: list[tuple[Alternative, ...]] = []
-    for at, spec in _specs(source):
-        loc = ("proposers", at)
+    prompts: dict[str, str] = {}
+    for loc, spec in _specs(source):
         kinds.append(spec.kind)
         match spec:
             case VariantsSpec():
@@ -102,23 +109,30 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
                 makers.append(_demos(source, loc, spec, texts, cases))
             case CommandProposerSpec():
                 makers.append(_command(source, loc, spec))
-    return Proposing(tuple(kinds), tuple(makers), tuple(alternatives))
+            case EditSpec():
+                editing = read_editing(source, loc, spec, cases)
+                prompts |= editing.prompts
+                makers.append(partial(_make_edit, editing))
+    return Proposing(tuple(kinds), tuple(makers), tuple(alternatives), prompts)
 
 
-def _specs(
-    source: Source,
-) -> Iterator[tuple[int, VariantsSpec | NumericSpec | PruneSpec | DemosSpec | CommandProposerSpec]]:
+Spec = VariantsSpec | NumericSpec | PruneSpec | DemosSpec | CommandProposerSpec | EditSpec
+
+
+def _specs(source: Source) -> Iterator[tuple[Loc, Spec]]:
     """The proposers of a spec that are right in themselves; the others were reported.
 
     Of `numeric` also one that is wrong: each of its axes is looked at for itself.
     """
     rows = cast("dict[str, object]", source.data).get("proposers")
+    if edits_directly(source):
+        yield ("mutation", "mode"), EditSpec(kind="edit")
     for at, row in enumerate(cast("list[object]", rows) if isinstance(rows, list) else ()):
         try:
-            yield at, _SPECS.validate_python(_without_unread(row))
+            yield ("proposers", at), _SPECS.validate_python(_without_unread(row))
         except ValidationError:
             if said(source, ("proposers", at, "kind")) == "numeric":
-                yield at, NumericSpec.model_construct(kind="numeric", axes=())
+                yield ("proposers", at), NumericSpec.model_construct(kind="numeric", axes=())
 
 
 def _without_unread(row: object) -> object:
@@ -138,6 +152,10 @@ def _without_unread(row: object) -> object:
 
 def _make_variants(found: tuple[Alternative, ...], name: str, tools: Tools) -> Proposer:
     return Variants(tuple(Variant(row.texts, row.label) for row in found), name)
+
+
+def _make_edit(editing: Editing, name: str, tools: Tools) -> Proposer:
+    return editing.make(name)
 
 
 def _numeric(

@@ -13,7 +13,7 @@ from kept.recipes.editing import check_proposers
 from kept.recipes.guards import check_guards
 from kept.recipes.proposing import Proposing, read_proposers
 from kept.recipes.protecting import check_protected
-from kept.recipes.roles import check_models
+from kept.recipes.roles import check_models, take_seed_names
 from kept.recipes.running import check_runner
 from kept.recipes.scorers import check_scorer
 from kept.spec.cases import read_cases
@@ -46,6 +46,7 @@ class ReadTask:
 
 def read_task(source: Source, *, proposes: bool = True) -> ReadTask:
     """What a source says; raises `SpecError` with everything that is wrong with it."""
+    take_seed_names(source)
     task = validate(source, TaskSpec)
     files = read_files(source, proposes)
     source.check()
@@ -67,11 +68,11 @@ def read_files(source: Source, proposes: bool) -> TaskFiles:
     check_outputs(source, texts)
     if proposes:
         check_proposers(source)
-    check_scorer(source, texts)
+    found = read_cases(source)
+    check_scorer(source, texts, found)
     check_guards(source, texts)
     check_sandbox(source)
     check_models(source)
-    found = read_cases(source)
     check_runner(source, texts, found)
     guidance = read_guidance(source, texts)
     proposing = read_proposers(source, editable, found)

@@ -1,19 +1,24 @@
 """The models of a task: what is wrong with them, and what should be known before a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from kept import settings
 from kept.errors import SetupError
 from kept.models.config import ModelConfig
 from kept.models.providers import config_of, missing
 from kept.models.roles import ROLES, Role, is_kept, is_priced, unbounded
+from kept.spec.judging import JudgeScorerSpec
 from kept.spec.load import said, section
 from kept.spec.models import ModelSpec, ModelsSpec
+from kept.spec.proposers import EditSpec
 from kept.spec.runners import ModelRunnerSpec
+from kept.spec.scorers import leaves_of
+from kept.spec.seed_models import KEYS, from_seed
 from kept.spec.source import Source
+from kept.spec.task import TaskSpec
 from kept.spec.yaml import Loc
 
 
@@ -27,6 +32,22 @@ def configs(models: ModelsSpec, folder: Path) -> dict[Role, ModelConfig]:
     if models.optimizer is None and named is not None:
         found["optimizer"] = replace(config_of(named), folder=folder)
     return found
+
+
+def take_seed_names(source: Source) -> None:
+    """Have the names that a seed has for models mean ours; what is wrong with them is reported."""
+    given = said(source, ("models",))
+    if not isinstance(given, dict) or not given.keys() & set(KEYS):
+        return
+    azure = settings.variable("AZURE_OPENAI_ENDPOINT") is not None
+    mapped = from_seed(cast("dict[str, Any]", given), azure=azure)
+    for key, message, hint in mapped.wrong:
+        source.report(("models", key), message, hint)
+    if mapped.agent is not None:
+        message = f"`{mapped.agent}` is an agent CLI, which is a runner and no model"
+        key = "student_backend" if "student_backend" in given else "backend"
+        source.report(("models", key), message, "say in `runner` how a candidate is run")
+    cast("dict[str, object]", source.data)["models"] = mapped.models
 
 
 def check_models(source: Source) -> None:
@@ -44,23 +65,49 @@ def check_models(source: Source) -> None:
         message = "`max_usd` needs `usd_per_rollout`: the most that one may cost"
         source.report(("budget",), message)
     for loc, spec in found.items():
-        lack = unbounded(spec.config(source.folder)) if spec is not None else None
-        if lack is not None:
-            message = "what a call costs at most is not known, so `max_usd` could not be kept"
-            source.report(loc, message, f"give `{lack}` in a block for this model")
+        if spec is not None:
+            check_price(source, loc, spec.config(source.folder))
 
 
-def told(models: ModelsSpec, folder: Path) -> tuple[dict[str, object], tuple[str, ...]]:
+def check_price(source: Source, loc: Loc, config: ModelConfig) -> None:
+    """Report a model that a limit of money cannot be kept with, where there is one."""
+    lack = unbounded(config)
+    if lack is not None and said(source, ("budget", "max_usd")) is not None:
+        message = "what a call costs at most is not known, so `max_usd` could not be kept"
+        source.report(loc, message, f"give `{lack}` in a block for this model")
+
+
+def told(task: TaskSpec, folder: Path) -> tuple[dict[str, object], tuple[str, ...]]:
     """What a reader wants to know of each role, and what should be known before a run."""
+    others = [spec.config(folder) for spec in _without_role(task)]
     try:
-        found = configs(models, folder)
+        found = configs(task.models, folder)
     except SetupError as error:
-        return {}, (f"KEPT_MODEL: {error.message}",)
+        return {}, (f"KEPT_MODEL: {error.message}", *_unpriced(others))
     facts: dict[str, object] = {
         role: {"model": config.name, "cache": is_kept(role, config)}
         for role, config in found.items()
     }
-    return facts, tuple(_warnings(found))
+    return facts, (*_warnings(found), *_unpriced([*found.values(), *others]))
+
+
+def _without_role(task: TaskSpec) -> Iterator[ModelSpec]:
+    """The models that the runner, judges and proposers of a task name for themselves."""
+    if isinstance(task.runner, ModelRunnerSpec) and task.runner.model is not None:
+        yield task.runner.model
+    for leaf in leaves_of(task.scorer):
+        yield from (leaf.judges or ()) if isinstance(leaf, JudgeScorerSpec) else ()
+    for proposer in task.proposers or ():
+        if isinstance(proposer, EditSpec) and proposer.model is not None:
+            yield proposer.model
+
+
+def _unpriced(found: Iterable[ModelConfig]) -> list[str]:
+    names = {config.name for config in found if not is_priced(config)}
+    return [
+        f"the price of `{name}` is not known: what it costs is not counted"
+        for name in sorted(names)
+    ]
 
 
 def _warnings(found: dict[Role, ModelConfig]) -> Iterator[str]:
@@ -68,6 +115,3 @@ def _warnings(found: dict[Role, ModelConfig]) -> Iterator[str]:
         lack = missing(config)
         if lack is not None:
             yield f"the {role} `{config.name}` cannot be asked: {lack}"
-    unpriced = {config.name for config in found.values() if not is_priced(config)}
-    for name in sorted(unpriced):
-        yield f"the price of `{name}` is not known: what it costs is not counted"

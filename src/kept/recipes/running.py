@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from kept.core.case import Case, Cases
+from kept.core.case import Cases
 from kept.core.ports import Runner
-from kept.core.words import count
 from kept.errors import SetupError
 from kept.models.roles import connect_role
 from kept.models.weights import known
 from kept.recipes.confine import Confinement
+from kept.recipes.fields import check_field
 from kept.recipes.scripts import check_script
 from kept.runners.command import CommandRunner
 from kept.runners.model import Form, ModelRunner
@@ -117,15 +117,7 @@ def _check_fields(source: Source, spec: ModelRunnerSpec, cases: Cases | None) ->
             source.report(("cases",), "missing", "a model is asked about cases")
         return
     for name in spec.input:
-        lack = [case.id for case in cases.by_id.values() if name not in _fields(case)]
-        if lack:
-            message = f"{count(len(lack), 'case')} without a field `{name}`, `{lack[0]}` first"
-            source.report((*_RUNNER, "input"), message)
-
-
-def _fields(case: Case) -> Mapping[str, object]:
-    data = case.data
-    return cast("dict[str, object]", data) if isinstance(data, dict) else {}
+        check_field(source, (*_RUNNER, "input"), name, cases)
 
 
 def _read_schema(path: Path) -> Mapping[str, object]:

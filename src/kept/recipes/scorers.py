@@ -1,5 +1,6 @@
 """From what a task says about scoring to a scorer."""
 
+import shlex
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from typing import cast
 from pydantic import TypeAdapter, ValidationError
 
 from kept.core.artifact import Candidate
+from kept.core.case import Cases
 from kept.core.ports import Scorer
+from kept.recipes.judging import check_judge, make_judge
 from kept.recipes.scripts import check_script
 from kept.sandbox import Command
 from kept.scorers.checks import (
@@ -26,10 +29,18 @@ from kept.scorers.command import CommandScorer, Fields
 from kept.scorers.composite import CompositeScorer, Part
 from kept.scorers.python import Function, PythonScorer, problem_with
 from kept.scorers.rules import Kind, Rule, RulesScorer, Target
+from kept.spec.judging import JudgeScorerSpec
 from kept.spec.load import check_folder, said, section
+from kept.spec.models import ModelSpec
 from kept.spec.rules import RESERVED, RuleSpec, RulesScorerSpec
 from kept.spec.sandbox import SandboxSpec
-from kept.spec.scorers import CommandScorerSpec, CompositeScorerSpec, PythonScorerSpec, ScorerSpec
+from kept.spec.scorers import (
+    CommandScorerSpec,
+    CompositeScorerSpec,
+    PythonScorerSpec,
+    ScorerSpec,
+    leaves_of,
+)
 from kept.spec.source import Source
 from kept.spec.yaml import Loc
 from kept.workspace import Scratch
@@ -48,6 +59,12 @@ class Scoring:
     scratch: Scratch
     hold: Callable[[Command], Command]
     """Puts walls round a command."""
+    judge: ModelSpec | None = None
+    """The model of that role."""
+    rubric: str = ""
+    """What somebody wrote for judges."""
+    seen: tuple[str, ...] = ()
+    """Fields of a case that the runner's model sees."""
 
 
 def make_scorer(spec: ScorerSpec, kit: Scoring) -> Scorer:
@@ -66,7 +83,10 @@ def _make(spec: ScorerSpec, kit: Scoring, metric: str) -> Scorer:
             passed_on = kit.hold(Command("true", kit.folder)).passed_on
             return PythonScorer(_function(spec, kit.folder, passed_on), metric)
         case RulesScorerSpec():
-            return RulesScorer(tuple(_rules(spec)), kit.seed, spec.timeout_seconds)
+            return _rules_scorer(spec, kit)
+        case JudgeScorerSpec():
+            rules = _rules_scorer(spec.floor, kit) if spec.rules else None
+            return make_judge(spec, kit.folder, kit.judge, kit.rubric, rules, kit.seen)
         case CompositeScorerSpec():
             parts = (
                 Part(
@@ -81,7 +101,7 @@ def _make(spec: ScorerSpec, kit: Scoring, metric: str) -> Scorer:
             return CompositeScorer(tuple(parts))
 
 
-def check_scorer(source: Source, texts: Collection[str]) -> None:
+def check_scorer(source: Source, texts: Collection[str], cases: Cases | None) -> None:
     """Report what is wrong with a scorer that is well formed: folders, functions, files, names.
 
     Of a scorer that is made of others, those that are well formed are looked at.
@@ -90,6 +110,10 @@ def check_scorer(source: Source, texts: Collection[str]) -> None:
         match leaf:
             case CommandScorerSpec() | CompositeScorerSpec():
                 pass
+            case JudgeScorerSpec():
+                check_judge(source, loc, leaf, cases)
+                if leaf.rules:
+                    _check_targets(source, loc, leaf.floor, texts)
             case PythonScorerSpec():
                 sandbox = section(source, ("sandbox",), SandboxSpec) or SandboxSpec()
                 problem = problem_with(_function(leaf, source.folder, sandbox.env))
@@ -114,30 +138,37 @@ def _right_ones(source: Source, loc: Loc) -> Iterator[tuple[Loc, ScorerSpec]]:
 
 
 def named_in(spec: ScorerSpec) -> list[str]:
-    """The commands and functions that a scorer is made of, for whoever hides its files."""
-    return [
-        leaf.command if isinstance(leaf, CommandScorerSpec) else leaf.function
-        for _, leaf in _leaves(spec, ())
-        if isinstance(leaf, CommandScorerSpec | PythonScorerSpec)
-    ]
+    """The commands, functions and files that a scorer is made of, for whoever hides its files."""
+    return [name for leaf in leaves_of(spec) for name in _names(leaf)]
+
+
+def _names(leaf: ScorerSpec) -> Iterator[str]:
+    match leaf:
+        case CommandScorerSpec():
+            yield leaf.command
+        case PythonScorerSpec():
+            yield leaf.function
+        case JudgeScorerSpec():
+            yield from (shlex.quote(name) for _, name in leaf.prompts)
+        case RulesScorerSpec() | CompositeScorerSpec():
+            return
 
 
 def scorer_seconds(spec: ScorerSpec) -> float:
     """The longest that scoring one rollout can take; parts are asked side by side."""
-    limited = [
-        leaf.timeout_seconds
-        for _, leaf in _leaves(spec, ())
-        if isinstance(leaf, CommandScorerSpec | PythonScorerSpec | RulesScorerSpec)
-    ]
-    return max(limited, default=0.0)
+    return max((_seconds(leaf) for leaf in leaves_of(spec)), default=0.0)
 
 
-def _leaves(spec: ScorerSpec, loc: Loc) -> Iterator[tuple[Loc, ScorerSpec]]:
-    """A scorer and all that it is made of, each with its place."""
-    yield loc, spec
-    if isinstance(spec, CompositeScorerSpec):
-        for number, part in enumerate(spec.parts):
-            yield from _leaves(part.scorer, (*loc, "parts", number, "scorer"))
+def _seconds(leaf: ScorerSpec) -> float:
+    match leaf:
+        case CompositeScorerSpec():
+            return 0.0
+        case JudgeScorerSpec():
+            # its rules come first, and its judges are asked side by side
+            rules = leaf.floor.timeout_seconds if leaf.rules else 0.0
+            return rules + leaf.timeout_seconds
+        case _:
+            return leaf.timeout_seconds
 
 
 def _check_targets(source: Source, loc: Loc, spec: RulesScorerSpec, paths: Collection[str]) -> None:
@@ -155,6 +186,8 @@ def _check_metric(source: Source, spec: ScorerSpec, metric: str) -> None:
     emitted: list[str] = []
     if isinstance(spec, RulesScorerSpec):
         emitted = [*RESERVED, *spec.names]
+    elif isinstance(spec, JudgeScorerSpec):
+        emitted = spec.emitted
     elif isinstance(spec, CompositeScorerSpec):
         emitted = ["score", *(f"{part.name}.{part.metric}" for part in spec.parts)]
         if any(metric.startswith(f"{part.name}.") for part in spec.parts):
@@ -167,6 +200,10 @@ def _check_metric(source: Source, spec: ScorerSpec, metric: str) -> None:
 
 def _function(spec: PythonScorerSpec, folder: Path, passed_on: tuple[str, ...]) -> Function:
     return Function(spec.function, folder, spec.timeout_seconds, passed_on)
+
+
+def _rules_scorer(spec: RulesScorerSpec, kit: Scoring) -> RulesScorer:
+    return RulesScorer(tuple(_rules(spec)), kit.seed, spec.timeout_seconds)
 
 
 def _rules(spec: RulesScorerSpec) -> Iterator[Rule]:

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 
 from kept.core.words import count
 from kept.report.compared import limits
+from kept.report.length import moves_with_length
+from kept.report.scoring import judges
 from kept.report.summary import Summary
+from kept.store.reader import Run
 from kept.store.unmeasured import unmeasured_words
 
 GATES = {
@@ -19,9 +22,10 @@ GATES = {
 }
 
 
-def caveats(summary: Summary) -> list[str]:
-    """Every reservation that holds for this run."""
-    return list(_caveats(summary))
+def caveats(summary: Summary, run: Run | None = None) -> list[str]:
+    """Every reservation that holds for this run; without it, those that its summary shows."""
+    judged = run is not None and judges(run.fact("scorer"))
+    return [*_caveats(summary), *(_of_judges(run) if run is not None and judged else ())]
 
 
 def _caveats(summary: Summary) -> Iterator[str]:
@@ -73,6 +77,16 @@ def _of_machine(summary: Summary) -> Iterator[str]:
         yield (
             f"No walls are round the Python function that scores, {names}: where it executes what "
             "a candidate left, a candidate that cheats would not have been stopped."
+        )
+
+
+def _of_judges(run: Run) -> Iterator[str]:
+    for judge, found, rollouts in moves_with_length(run):
+        way = "longer" if found > 0 else "shorter"
+        yield (
+            f"The judges' `{judge}` moves with length: {way} outputs to the same case scored "
+            f"higher (rank correlation {found:+.2f} over {count(rollouts, 'rollout')}). Some of "
+            "what looks like a gain may be length."
         )
 
 

@@ -67,7 +67,7 @@ def as_json(run: Run) -> dict[str, Any]:
         ],
         "open": list(told.open),
         "failures": [asdict(group) for group in failures(run)],
-        "caveats": caveats(told),
+        "caveats": caveats(told, run),
     }
 
 

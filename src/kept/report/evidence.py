@@ -24,6 +24,6 @@ def commit_message(run: Run) -> str:
         f"Cases: {cases_words(told)}.",
         f"Candidate {told.seed} → {told.best}.",
         "",
-        *(f"Note: {line}" for line in caveats(told)),
+        *(f"Note: {line}" for line in caveats(told, run)),
     ]
     return "\n".join(lines) + "\n"

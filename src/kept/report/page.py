@@ -59,7 +59,7 @@ def markdown(run: Run) -> str:
         ),
         _section("Failures seen", _failures(run)),
         _section("Spend", _spend(told)),
-        _section("What these figures do not show", [f"* {line}" for line in caveats(told)]),
+        _section("What these figures do not show", [f"* {line}" for line in caveats(told, run)]),
         _section("How to go on", _how_to_go_on(told, run)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

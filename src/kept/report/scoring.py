@@ -4,7 +4,7 @@ Reads the fact that a recipe wrote of its scorer; one of another shape says noth
 """
 
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 
 def scorer_words(fact: object) -> str:
@@ -20,11 +20,34 @@ def scorer_words(fact: object) -> str:
             rules = cast("dict[str, list[dict[str, str]]]", fact)["rules"]
             kinds = dict.fromkeys(rule["kind"] for rule in rules)
             return f"rules: {', '.join(kinds)}"
+        case {"type": "judge"}:
+            return _judge_words(cast("dict[str, Any]", fact))
         case {"type": "composite"}:
             parts = [f"{part['name']} ({scorer_words(part['scorer'])})" for part in _parts(fact)]
             return f"a weighted mean of {', '.join(parts)}"
         case _:
             return ""
+
+
+def _judge_words(fact: dict[str, Any]) -> str:
+    names = [criterion["name"] for criterion in fact.get("criteria", ())]
+    names += ["a comparison in both orders"] if fact.get("pairwise") else []
+    judges = [f"{one['provider']}/{one['model']}" for one in fact.get("judges") or ()]
+    by = f" by {', '.join(judges)}" if judges else ""
+    times = f", {fact['draws']} draws each" if fact.get("draws", 1) > 1 else ""
+    floor = f"; rules cap it at {fact.get('cap') or 0:g}" if fact.get("rules") else ""
+    return f"judged{by}{times}: {', '.join(names)}{floor}"
+
+
+def judges(fact: object) -> bool:
+    """Whether models take part as judges."""
+    match fact:
+        case {"type": "judge"}:
+            return True
+        case {"type": "composite"}:
+            return any(judges(part["scorer"]) for part in _parts(fact))
+        case _:
+            return False
 
 
 def scoring_functions(fact: object) -> Iterator[str]:

@@ -129,7 +129,7 @@ def _reply(run: Run, step: int) -> Reply | None:
 def _words(reply: Reply | None) -> str:
     match reply:
         case Proposal():
-            return reply.why
+            return f"{reply.why}\n\n{reply.unseen}".strip()
         case Note():
             return f"a note: {reply.text}"
         case Skip():

@@ -8,8 +8,6 @@ does not see them.
 With the same case and repeat every candidate is given the same seed, and every pair another one.
 """
 
-import asyncio
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -22,9 +20,8 @@ from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.values import NoSpan
-from kept.core.words import count
 from kept.locate import read_value
-from kept.models.asking import ask
+from kept.models.asking import ask_within, draw_seed
 
 _FIELD = re.compile(r"\{\{\s*([\w-]+)\s*\}\}")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -62,7 +59,7 @@ class ModelRunner:
         if isinstance(request, Failure):
             return request
         request = replace(request, seed=seed_of(job))
-        reply = await self._ask(request, scope)
+        reply = await ask_within(self._timeout, scope, self._model, request)
         if isinstance(reply, Failure):
             return reply
         said = (*request.messages, Message("assistant", reply.text))
@@ -72,20 +69,10 @@ class ModelRunner:
     async def close(self) -> None:
         """Nothing was opened here."""
 
-    async def _ask(self, request: ModelRequest, scope: Scope) -> ModelReply | Failure:
-        try:
-            async with asyncio.timeout(self._timeout):
-                return await ask(scope, self._model, request)
-        except TimeoutError:
-            message = f"{self._model.name} did not answer within {count(self._timeout, 'second')}"
-            return Failure("timeout", "infrastructure", message)
-
 
 def seed_of(job: Job) -> int:
     """A seed for a pair: not one for all cases, which would have them all share one chance."""
-    text = f"{job.purpose}\0{job.case_id}\0{job.repeat}"
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
+    return draw_seed(job.purpose, job.case_id, job.repeat)
 
 
 def request_for(form: Form, candidate: Candidate, case: Case) -> ModelRequest | Failure:

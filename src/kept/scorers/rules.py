@@ -83,16 +83,16 @@ class RulesScorer:
     async def _measure(
         self, rule: Rule, rollout: Rollout, candidate: Candidate, patience: Patience
     ) -> Measured | Failure:
-        text = _text(rule.target, rollout, candidate)
+        text = text_of(rule.target, rollout, candidate)
         if text is None:
             return Measured(0, f"there is no text `{rule.target.path}`")
         if isinstance(rule.check, BOUNDED) and not rule.check.quick(text):
             return await self._bounded.measure(rule.name, rule.check, text, patience)
-        seed = _text(rule.target, Rollout(), self._seed) or ""
+        seed = text_of(rule.target, Rollout(), self._seed) or ""
         return rule.check.measure(text, seed)
 
 
-def _text(target: Target, rollout: Rollout, candidate: Candidate) -> str | None:
+def text_of(target: Target, rollout: Rollout, candidate: Candidate) -> str | None:
     """The text that a target names; None where there is none."""
     kind, path = target
     if kind == "output":

@@ -96,6 +96,14 @@ def find(source: Source, loc: Loc, pattern: str, exclude: Sequence[str] = ()) ->
     return hits
 
 
+def read_named(source: Source, loc: Loc, name: str) -> str | None:
+    """The text of a file that a spec names; None, and a report, when it is none of its folder."""
+    if not is_safe_path(name):
+        source.report(loc, f"`{name}` is not a path below the task's folder")
+        return None
+    return read_text(source, loc, source.folder / name)
+
+
 def read_text(source: Source, loc: Loc, path: Path) -> str | None:
     """The text of a file, its line endings as they are; None, and a report, when it is none."""
     name = path.relative_to(source.folder).as_posix()

@@ -56,6 +56,8 @@ class ModelSpec(Model):
     max_tokens: Count | None = None
     seed: int | None = None
     effort: Effort | None = None
+    context_window: Count | None = None
+    """Tokens that it can read and write at once, where the list does not say."""
     stream: bool = False
     timeout_seconds: Seconds = 300.0
     """For one try."""

@@ -10,6 +10,8 @@ from pydantic import AfterValidator, Field
 
 from kept.sandbox import TIMEOUT, Network
 from kept.spec.base import Count, Finite, Model, Seconds, SomeTexts, Text, some
+from kept.spec.models import RoleSpec
+from kept.spec.runners import OneOrMore
 
 Whole = Annotated[int, Field(ge=0)]
 
@@ -143,7 +145,25 @@ class CommandProposerSpec(Model):
     """By default as `sandbox.network` says."""
 
 
+class EditSpec(Model):
+    """A model that reads the artifacts and what went wrong, and answers with edits."""
+
+    kind: Literal["edit"]
+    model: RoleSpec | None = None
+    """By default that of `models.optimizer`, of `models.applier`, or of KEPT_MODEL."""
+    prompt: Text | None = None
+    """A file to stand for Kept's own prompt."""
+    cases: Whole = 8
+    """Train cases on which the incumbent is run first, for the model to see."""
+    fields: OneOrMore | None = None
+    """Of these cases; by default those that a model which is the runner sees, so no answers."""
+    traces: Whole = 3
+    """Of these cases, the worst ones whose whole trace is shown."""
+    refused: Whole = 5
+    """Proposals that came to nothing and are shown with their verdicts."""
+
+
 ProposerSpec = Annotated[
-    VariantsSpec | NumericSpec | PruneSpec | DemosSpec | CommandProposerSpec,
+    VariantsSpec | NumericSpec | PruneSpec | DemosSpec | CommandProposerSpec | EditSpec,
     Field(discriminator="kind"),
 ]

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from kept.sandbox import TIMEOUT
 from kept.spec.base import Finite, Model, Seconds, Text
+from kept.spec.judging import JudgeScorerSpec
 from kept.spec.rules import RulesScorerSpec
 
 
@@ -108,9 +109,17 @@ ScorerSpec = Annotated[
     Annotated[CommandScorerSpec, Tag("command")]
     | Annotated[PythonScorerSpec, Tag("python")]
     | Annotated[RulesScorerSpec, Tag("rules")]
+    | Annotated[JudgeScorerSpec, Tag("judge")]
     | Annotated[CompositeScorerSpec, Tag("composite")],
     Discriminator(_kind),
 ]
 
 PartSpec.model_rebuild()
 CompositeScorerSpec.model_rebuild()
+
+
+def leaves_of(spec: ScorerSpec) -> Iterator[ScorerSpec]:
+    """A scorer and all that it is made of."""
+    yield spec
+    for part in spec.parts if isinstance(spec, CompositeScorerSpec) else ():
+        yield from leaves_of(part.scorer)

@@ -1,0 +1,49 @@
+"""How much a model can read at once, and how much of that a request may take."""
+
+from functools import lru_cache
+
+from kept.models.config import ModelConfig
+from kept.models.providers import PROVIDERS
+
+BYTES = 3
+"""Of a text that make a token, rather too few than too many: English has four or five."""
+
+REPLY = 4_096
+"""Tokens left for a reply where nobody says how long it may be."""
+
+
+def window_of(config: ModelConfig) -> int | None:
+    """Tokens of a request and its reply together: as declared, or listed; None if unknown."""
+    if config.context_window is not None:
+        return config.context_window
+    if config.provider == "local":
+        from kept.models.local import CONTEXT
+
+        return CONTEXT
+    listed = PROVIDERS[config.provider].prices
+    return _listed(listed, config.model) if listed else None
+
+
+def room_of(config: ModelConfig) -> int | None:
+    """Tokens that a request may have so that its reply fits too; None if unknown."""
+    window = window_of(config)
+    if window is None:
+        return None
+    return window - min(config.max_tokens or REPLY, window // 2)
+
+
+def tokens_of(text: str) -> int:
+    """Tokens of a text, rather too many than too few."""
+    return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES)
+
+
+@lru_cache(maxsize=256)
+def _listed(provider: str, model: str) -> int | None:
+    # at use: it takes 0.4 s to import
+    from genai_prices import Usage, calc_price
+
+    try:
+        found = calc_price(Usage(input_tokens=1, output_tokens=1), model, provider_id=provider)
+    except LookupError:
+        return None
+    return found.model.context_window

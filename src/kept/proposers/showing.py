@@ -1,0 +1,189 @@
+"""A brief as items for a model: the texts, the aim, what went wrong, what was tried.
+
+Pure. Of a case only those fields are shown that a task names, for the others hold the answer.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from kept.core.case import IMPLICIT_CASE, Case
+from kept.core.edit import Append, Delete, Edit, InsertAfter, Replace, SetValue, Write
+from kept.core.proposal import Brief, ClosedStep
+from kept.core.rollout import Pair, TraceItem
+from kept.core.score import Outcome
+from kept.core.words import count
+from kept.proposers.fitting import Item
+
+UNTOLD = ("stale", "indecisive", "unaffordable")
+"""Codes of steps that say nothing of their proposal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """How much of a run a model is shown."""
+
+    fields: tuple[str, ...] = ()
+    """Of train cases."""
+    cases: int = 8
+    """Train cases on which the incumbent is run for it."""
+    traces: int = 3
+    """Of those, how many are told from beginning to end: the worst."""
+    refused: int = 5
+    """Proposals that came to nothing, the last ones."""
+
+
+def items_of(brief: Brief, sight: Sight) -> list[Item]:
+    """All that there is to show, the most important first."""
+    told = _worst_first(brief)
+    return [
+        Item("aim", "# The aim", _aim(brief), material=False, needed=True),
+        *_files(brief),
+        *_guidance(brief),
+        *(_result(brief, case, outcome, sight) for case, _, outcome in told),
+        *_refused(brief, sight),
+        *_carried(brief),
+        *(Item("note", "# A note from an earlier step", note.text) for note in brief.memory),
+        *(
+            Item("trace", f"# What happened on {_named(case)}, from the beginning", text)
+            for case, pair, _ in told[: sight.traces]
+            if (text := _trace(_traces(brief).get(pair, ())))
+        ),
+    ]
+
+
+def _aim(brief: Brief) -> str:
+    objective, rules = brief.objective, brief.rules
+    bounds = f" ({objective.bounds[0]:g} to {objective.bounds[1]:g})" if objective.bounds else ""
+    lines = [f"{objective.direction.capitalize()} `{objective.metric}`{bounds}."]
+    lines += [f"Never break: {constraint}." for constraint in objective.constraints]
+    lines.append(f"You may edit: {', '.join(f'`{path}`' for path in sorted(rules.artifacts))}.")
+    if rules.max_files is not None:
+        lines.append(f"Change at most {count(rules.max_files, 'file')}.")
+    if rules.max_changed_lines is not None:
+        lines.append(f"At most {rules.max_changed_lines} lines may be removed or added in all.")
+    protected = {str(one) for artifact in rules.artifacts.values() for one in artifact.protected}
+    lines += [f"Leave as it is what stands {one}." for one in sorted(protected)]
+    return "\n".join(lines)
+
+
+def _files(brief: Brief) -> Iterator[Item]:
+    texts = brief.incumbent.texts
+    paths = sorted(path for path in brief.rules.artifacts if path in texts)
+    # of a whole repository as much as fits is better than nothing at all
+    only = len(paths) == 1
+    for path in paths:
+        yield Item("file", f"# The file `{path}` as it is now", texts[path], needed=only)
+
+
+def _carried(brief: Brief) -> Iterator[Item]:
+    for path, text in sorted(brief.incumbent.texts.items()):
+        if path not in brief.rules.artifacts:
+            yield Item("further file", f"# The file `{path}`, which stays as it is", text)
+
+
+def _guidance(brief: Brief) -> Iterator[Item]:
+    titles = {"instruction": "# What is wanted", "rubric": "# What it is judged by"}
+    for name, text in brief.guidance.items():
+        title = titles.get(name, f"# {name}")
+        yield Item("piece of guidance", title, text.strip(), material=False)
+
+
+def _worst_first(brief: Brief) -> list[tuple[Case, Pair, Outcome]]:
+    """What the incumbent came to on train cases; failures of its own before all else."""
+    cases = {case.id: case for case in brief.train}
+    rows = [
+        (cases[pair.case], pair, outcome)
+        for answer in brief.answers
+        for pair, outcome in answer.outcomes.items()
+        if outcome.failure is None or outcome.failure.blame == "candidate"
+    ]
+
+    def rank(row: tuple[Case, Pair, Outcome]) -> tuple[bool, float, str]:
+        outcome = row[2]
+        loss = 0.0 if outcome.failure else brief.objective.loss(outcome.metrics)
+        return outcome.failure is None, -loss, row[0].id
+
+    return sorted(rows, key=rank)
+
+
+def _result(brief: Brief, case: Case, outcome: Outcome, sight: Sight) -> Item:
+    lines = [f"{name}: {_shown(value)}" for name, value in _fields(case, sight)]
+    if outcome.failure is not None:
+        title = f"# {_named(case).capitalize()} failed"
+        lines.append(f"{outcome.failure.kind}: {outcome.failure.message}")
+    else:
+        value = brief.objective.value(brief.objective.loss(outcome.metrics))
+        title = f"# {_named(case).capitalize()}: `{brief.objective.metric}` {value:g}"
+    severe = sorted(outcome.findings, key=lambda f: ("high", "medium", "low").index(f.severity))
+    lines += [f"finding: {finding.text}" for finding in severe]
+    return Item("result", title, "\n".join(lines) or "nothing was found")
+
+
+def _fields(case: Case, sight: Sight) -> Iterator[tuple[str, object]]:
+    data = case.data
+    if isinstance(data, dict):
+        known = cast("dict[str, object]", data)
+        yield from ((name, known[name]) for name in sight.fields if name in known)
+
+
+def _named(case: Case) -> str:
+    return "the run" if case.id == IMPLICIT_CASE.id else f"case `{case.id}`"
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _refused(brief: Brief, sight: Sight) -> Iterator[Item]:
+    """Near misses, which nobody need propose again, and the last of what came to nothing."""
+    pooled = {miss.step for miss in brief.pool}
+    past = [step for step in brief.closed if _is_refused(step)]
+    last = [step for step in past if step.step not in pooled][::-1][: sight.refused]
+    for step in sorted((s for s in past if s.step in pooled), key=lambda s: -s.step):
+        title = f"# Step {step.step} was nearly kept, and waits to be put together with others"
+        yield Item("near miss", title, _attempt(step))
+    for step in last:
+        yield Item("refused proposal", f"# Step {step.step} was not kept", _attempt(step))
+
+
+def _attempt(step: ClosedStep) -> str:
+    assert step.proposal is not None
+    edits = "\n".join(_edit(edit) for edit in step.proposal.edits)
+    return f"why: {step.proposal.why}\n{edits}\nverdict: {verdict_of(step)}"
+
+
+def verdict_of(step: ClosedStep) -> str:
+    """How a step ended, in words."""
+    return f"{step.verdict.outcome} ({step.verdict.code}): {step.verdict.reason}"
+
+
+def _is_refused(step: ClosedStep) -> bool:
+    if step.proposal is None or step.proposal.merges:
+        return False
+    return step.verdict.outcome != "keep" and step.verdict.code not in UNTOLD
+
+
+def _edit(edit: Edit) -> str:
+    match edit:
+        case Replace():
+            return f"replace in {edit.path}:\n{edit.old}\nby:\n{edit.new}"
+        case InsertAfter():
+            return f"insert into {edit.path} after:\n{edit.anchor}\nthis:\n{edit.text}"
+        case Delete():
+            return f"delete from {edit.path}:\n{edit.text}"
+        case Append():
+            return f"append to {edit.path}:\n{edit.text}"
+        case Write():
+            return f"write {edit.path}:\n{edit.text}"
+        case SetValue():
+            return f"set {edit.key} in {edit.path} to {edit.value}"
+
+
+def _traces(brief: Brief) -> Mapping[Pair, tuple[TraceItem, ...]]:
+    return {pair: trace for answer in brief.answers for pair, trace in answer.traces.items()}
+
+
+def _trace(items: tuple[TraceItem, ...]) -> str:
+    return "\n\n".join(f"[{item.role}]\n{item.text}" for item in items)

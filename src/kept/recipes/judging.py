@@ -1,0 +1,74 @@
+"""From what a task says about judges to the scorer that asks them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from kept.core.case import Cases
+from kept.core.ports import Model
+from kept.models.roles import connect_role
+from kept.recipes.fields import check_field
+from kept.recipes.roles import check_price
+from kept.scorers.judge import Floor, JudgeScorer
+from kept.scorers.judging import Criterion, Sheet
+from kept.scorers.rules import Kind, RulesScorer, Target
+from kept.spec.files import read_named
+from kept.spec.judging import JudgeScorerSpec
+from kept.spec.load import said
+from kept.spec.models import ModelSpec
+from kept.spec.source import Source
+from kept.spec.yaml import Loc
+
+
+def make_judge(
+    spec: JudgeScorerSpec,
+    folder: Path,
+    judge: ModelSpec | None,
+    rubric: str,
+    rules: RulesScorer | None,
+    seen: tuple[str, ...] = (),
+) -> JudgeScorer:
+    """The scorer that a task describes; a role stands for judges that it does not name.
+
+    Unless it says otherwise, a judge sees of a case what the model saw that it judges.
+    """
+    texts = {key: (folder / name).read_text(encoding="utf-8") for key, name in spec.prompts}
+    pairwise = spec.pairwise
+    sheet = Sheet(
+        tuple(Criterion(one.name, one.means, one.values, one.weight) for one in spec.criteria),
+        seen if spec.input is None else spec.input,
+        spec.reference,
+        rubric=rubric.strip(),
+        prompt=texts.get(("prompt",), ""),
+    )
+    if pairwise is not None:
+        own = texts.get(("pairwise", "prompt"), "")
+        sheet = replace(
+            sheet, rival=pairwise.reference, rival_weight=pairwise.weight, rival_prompt=own
+        )
+    kind, _, path = spec.target.partition(":")
+    target = Target(cast("Kind", kind), path or None)
+    floor = Floor(rules, spec.cap or 0.0) if rules is not None else None
+    judges = _judges(spec, folder, judge)
+    return JudgeScorer(judges, sheet, spec.timeout_seconds, target=target, floor=floor)
+
+
+def _judges(spec: JudgeScorerSpec, folder: Path, judge: ModelSpec | None) -> tuple[Model, ...]:
+    named = spec.judges or ((judge,) if judge is not None else ())
+    made = [connect_role("judge", one.config(folder)) for one in named]
+    return tuple(model for model in made for _ in range(spec.draws))
+
+
+def check_judge(source: Source, loc: Loc, spec: JudgeScorerSpec, cases: Cases | None) -> None:
+    """Report judges that are nobody, fields that cases have not, files and prices that lack."""
+    if spec.judges is None and said(source, ("models", "judge")) is None:
+        hint = "name them here, or one for all in `models.judge`"
+        source.report((*loc, "judges"), "missing", hint)
+    for key, name in spec.prompts:
+        read_named(source, (*loc, *key), name)
+    for key, name in spec.fields if cases is not None else ():
+        check_field(source, (*loc, *key), name, cases or Cases())
+    if said(source, ("cases",)) is None and spec.fields:
+        source.report((*loc, *spec.fields[0][0]), "there are no cases to have such a field")
+    for number, one in enumerate(spec.judges or ()):
+        check_price(source, (*loc, "judges", number), one.config(source.folder))

@@ -1,0 +1,46 @@
+"""A task whose models answer over HTTP, cut after everything it wrote, and resumed."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from kept.core.plan import Plan
+from kept.core.state import State
+from kept.runs import Watch, resume, start
+from kept.store import wire
+from kept.testing.server import ModelServer
+from tests.engine.cutting import Home1, Moments, Rows, calls, cut, rows
+
+
+def check_every_cut(
+    make: Callable[[], Plan],
+    server: ModelServer,
+    folder: Path,
+    *,
+    every: int = 1,
+    asks: str = "",
+) -> State:
+    """Resume from every moment of a run: the same end, and no reply that was written asked again.
+
+    Calls of models are those in scopes that begin with `asks`. What the whole run came to, so that
+    a test can say that it was worth cutting.
+    """
+
+    def asked_for(lines: Rows) -> int:
+        return sum(n for (scope, _), n in calls(lines).items() if scope.startswith(asks))
+
+    moments = Moments()
+    whole, state = asyncio.run(start(make(), Home1(folder / "home", moments), Watch((moments,))))
+    assert asked_for(rows(whole)) == len(server.answered), "a call that is not in the journal"
+    for sizes in moments.sizes[::every]:
+        part = cut(whole, sizes, folder / "part")
+        before, asked = rows(part), len(server.answered)
+        done = {row.entry()[0] for row in before if isinstance(row, wire.RolloutLine)}
+        _, again = asyncio.run(resume(make(), part))
+        assert again.settled() == state.settled()
+        after = rows(part)
+        assert max(calls(after).values()) == 1, "a call whose reply was written was made again"
+        assert len(server.answered) - asked == asked_for(after) - asked_for(before)
+        pairs = [row.entry()[0] for row in after if isinstance(row, wire.RolloutLine)]
+        assert len(pairs) == len(set(pairs)) and done <= set(pairs)
+    return state

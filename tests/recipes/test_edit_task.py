@@ -1,0 +1,223 @@
+"""A task whose changes a model proposes: truly better at the end, cut anywhere, killed, told of.
+
+The model draws from good, useless and harmful lines, so that only a gate which looks can tell.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kept.cli.texts import step_text
+from kept.core.plan import Plan
+from kept.core.ports import Gate
+from kept.errors import SpecError
+from kept.proposers.edit import EditProposer
+from kept.recipes.artifact import compile_task
+from kept.report.step import step_detail
+from kept.runs import inputs_of, start
+from kept.store.home import Home
+from kept.store.reader import Run
+from kept.testing import AcceptAll, Pool, RejectAll
+from kept.testing.server import ModelServer, Seen
+from tests.cli.tasks import kept
+from tests.recipes.cutting import check_every_cut
+
+POOL = Pool()
+STEPS = 30
+
+
+def rules() -> str:
+    rows = [f"{{kind: matches, pattern: '^{line}$'}}" for line in POOL.good]
+    rows += [f"{{kind: lacks, pattern: '^{line}$'}}" for line in POOL.harmful]
+    return ", ".join(rows)
+
+
+TASK = f"""\
+artifacts: {{include: [guide.md]}}
+models: {{optimizer: {{provider: openai_compatible, model: m, base_url: "URL", cache: false}}}}
+runner: {{command: "true"}}
+scorer: {{type: rules, rules: [{rules()}]}}
+objective: {{primary_metric: score, direction: maximize, bounds: [0, 1]}}
+mutation: {{mode: direct_edit, max_changed_lines: 4}}
+sandbox: {{walls: "off"}}
+budget: {{max_iterations: {STEPS}}}
+width: 2
+workers: 2
+"""
+
+
+def draw(seen: Seen) -> str:
+    """One line of the pool, by the seed; every third answer has to be mended first."""
+    repaired = len(seen.lines) > 2
+    chance = random.Random(seen.body["seed"] + repaired)
+    shown = seen.lines[1].text
+    text = shown.partition("<file-")[2].partition("\n</file-")[0]
+    left = [line for line in POOL.lines if line not in text.splitlines()]
+    if not left:
+        return json.dumps({"why": "all of them are there", "cases": [], "edits": []})
+    edit = {"op": "append", "path": "guide.md", "target": "", "text": chance.choice(left) + "\n"}
+    if chance.random() < 1 / 3 and not repaired:
+        edit |= {"op": "insert_after", "target": "words that stand nowhere"}
+    return json.dumps({"why": f"add: {edit['text'].strip()}", "cases": [], "edits": [edit]})
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(draw) as made:
+        yield made
+
+
+@pytest.fixture
+def task(tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("KEPT_MODEL", raising=False)
+    monkeypatch.setenv("KEPT_HOME", str(tmp_path / "home"))
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "guide.md").write_text("a seed\n")
+    (tmp_path / "task" / "task.yaml").write_text(TASK.replace("URL", server.v1))
+    return tmp_path / "task" / "task.yaml"
+
+
+def check(best: str) -> None:
+    """What a user is promised."""
+    lines = best.splitlines()
+    assert len(set(lines) & set(POOL.good)) >= 3, "no real gain"
+    assert not set(lines) & {*POOL.harmful, *POOL.useless}, "something bad was kept"
+    assert len(lines) == len(set(lines)), "something was added twice"
+
+
+@pytest.mark.slow
+def test_a_loop_over_a_models_edits_ends_truly_better(task: Path, server: ModelServer):
+    called = kept("loop", str(task), "-q", "--json")
+    assert called.code == 0, called.stderr
+    folder = Path(called.json["folder"])
+    check((folder / "best" / "guide.md").read_text())
+    assert called.json["spend"]["calls"] == len(server.answered) > STEPS, "some were mended"
+    assert (task.parent / "guide.md").read_text() == "a seed\n"
+    with Run(folder) as run:
+        verdicts = {closed.verdict.code for closed in run.state.closed}
+    assert not verdicts & {"no edits", "proposer failed"}, "what could not be made was mended"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gate", [AcceptAll(), RejectAll()], ids=lambda gate: gate.name)
+def test_the_check_fails_for_a_gate_that_does_not_look(gate: Gate, task: Path, tmp_path: Path):
+    plan = replace(compile_task(task).plan, gate=gate)
+    folder, _ = asyncio.run(start(plan, Home(tmp_path / "other")))
+    with pytest.raises(AssertionError):
+        check((folder / "best" / "guide.md").read_text())
+
+
+@pytest.mark.slow
+def test_a_run_of_edits_cut_after_anything_it_wrote_asks_nothing_again(
+    task: Path, tmp_path: Path, server: ModelServer
+):
+    def make() -> Plan:
+        return compile_task(task, ["budget={max_iterations: 8}"]).plan
+
+    state = check_every_cut(make, server, tmp_path / "cut", asks="propose/")
+    assert state.keeps
+
+
+@pytest.mark.kill
+def test_a_loop_that_is_killed_asks_again_only_for_what_was_in_flight(
+    task: Path, tmp_path: Path, server: ModelServer
+):
+    server.latency = 0.05
+    environment = {**os.environ, "KEPT_HOME": str(tmp_path / "home")}  # noqa: TID251 # a child's
+    command = [sys.executable, "-m", "kept"]
+    process = subprocess.Popen([*command, "loop", str(task), "-q"], env=environment)
+    while len(server.answered) < 12:
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=30)
+    subprocess.run([*command, "resume", "last", "-q"], env=environment, check=True, timeout=120)
+    (folder,) = (tmp_path / "home" / "runs").iterdir()
+    check((folder / "best" / "guide.md").read_text())
+    asked = Counter(json.dumps(seen.body, sort_keys=True) for seen in server.log)
+    again = sum(times - 1 for times in asked.values())
+    assert again <= 2, "no more than the steps that were open may be asked again"
+
+
+@pytest.mark.slow
+def test_what_the_model_was_not_shown_is_told_with_the_step(task: Path, tmp_path: Path):
+    small = (
+        "models.optimizer.context_window=1720",
+        "models.optimizer.max_tokens=800",
+        "width=1",
+        "budget={max_iterations: 12}",
+    )
+    folder, _ = asyncio.run(start(compile_task(task, small).plan, Home(tmp_path / "small")))
+    with Run(folder) as run:
+        shown = [step_text(step_detail(run, n), traces=False) for n in range(12)]
+    assert "not shown to the model" not in shown[0]
+    assert "not shown to the model, which has no room for it: " in shown[-1]
+    assert "refused proposal" in shown[-1]
+
+
+def test_a_prompt_of_ones_own_stands_for_kepts_and_belongs_to_the_run(
+    task: Path, tmp_path: Path, server: ModelServer
+):
+    (task.parent / "mine.md").write_text("Improve it my way.\n")
+    mine = ("proposers=[{kind: edit, prompt: mine.md, cases: 0}]", "budget={max_iterations: 1}")
+    plan = compile_task(task, mine).plan
+    asyncio.run(start(plan, Home(tmp_path / "mine")))
+    assert server.log[0].lines[0].text == "Improve it my way.\n"
+    assert "# The run" not in server.log[0].text, "no case was looked at"
+    (task.parent / "mine.md").write_text("Improve it another way.\n")
+    now = inputs_of(compile_task(task, mine).plan)
+    before = inputs_of(plan)
+    assert {name for name in now if now[name] != before[name]} == {"`mine.md`"}
+
+
+def test_the_model_is_its_own_or_the_optimizer_or_the_applier_or_that_of_the_environment(
+    task: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    def named(*overrides: str) -> str:
+        (proposer,) = compile_task(task, overrides).plan.proposers
+        assert isinstance(proposer, EditProposer)
+        return proposer.model.name
+
+    def block(name: str) -> str:
+        return f"{{provider: openai_compatible, model: {name}, base_url: '{server.v1}'}}"
+
+    applier = f"models.applier={block('a')}"
+    assert named(applier) == "openai_compatible/m"
+    assert named(applier, f"proposers=[{{kind: edit, model: {block('own')}}}]").endswith("/own")
+    assert named(f"models={{applier: {block('a')}}}") == "openai_compatible/a"
+    monkeypatch.setenv("KEPT_MODEL", "openai_compatible/env")
+    monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", server.v1)
+    assert named("models={}") == "openai_compatible/env"
+    assert "edit: edits by `openai_compatible/m`" in kept("check", str(task)).stdout
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("models={}", "mutation.mode: `direct_edit` needs a model that edits"),
+        ("proposers=[{kind: edit, model: gpt-5}]", "proposers[0].model: `gpt-5` is not a model"),
+        ("proposers=[{kind: edit, prompt: gone.md}]", "proposers[0].prompt: cannot read `gone.md`"),
+        ("proposers=[{kind: edit, fields: answer}]", "proposers[0].fields: there are no cases"),
+        ("proposers=[{kind: edit, traces: -1}]", "proposers[0].traces: the number -1, where 0"),
+        (
+            "models.optimizer.context_window=0",
+            "models.optimizer.context_window: the number 0, where 1 or more",
+        ),
+    ],
+)
+def test_what_is_wrong_with_it_is_told(task: Path, override: str, problem: str):
+    with pytest.raises(SpecError) as told:
+        compile_task(task, [override])
+    lines = [f"{one.path}: {one.message}" for one in told.value.problems]
+    assert any(line.startswith(problem) for line in lines), lines
