@@ -167,7 +167,7 @@ def _findings(rollouts: Iterable[StepRollout]) -> Iterator[str]:
         for finding in rollout.outcome.findings if rollout.side == "challenger" else ():
             cases.setdefault(one_line(finding.text, 200), []).append(rollout.job.case_id)
     for text, said_of in list(cases.items())[:MAX_ROLLOUTS]:
-        yield f"finding    {text} ({one_line(', '.join(said_of), 60)})"
+        yield f"finding    {text} ({one_line(', '.join(dict.fromkeys(said_of)), 60)})"
 
 
 def _rollout_cells(rollout: StepRollout) -> tuple[str, ...]:
