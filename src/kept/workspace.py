@@ -88,6 +88,10 @@ class Workspace:
         if view is None:
             return await execute(command, self.variables())
         able = abilities()
+        if view.bare:
+            if view.walls and able.walls:
+                return await execute(command, self.variables(INSIDE), Site(self.folder))
+            return await self._run_unwalled(command, view)
         # layers of an overlay cannot lie in one another
         inside = self.folder.is_relative_to(view.tree)
         if view.walls and able.walls and able.overlay and not inside:
@@ -102,16 +106,16 @@ class Workspace:
         with self.copies.lend(lent, self.candidate) as copy:
             if walls:
                 return await execute(command, self.variables(INSIDE), Site(self.folder, copy))
-            return await self._run_unwalled(command, view, copy)
+            cwd = command.cwd
+            if cwd.is_relative_to(view.tree):
+                cwd = copy / cwd.relative_to(view.tree)
+            return await self._run_unwalled(replace(command, cwd=cwd), view)
 
-    async def _run_unwalled(self, command: Command, view: View, copy: Path) -> Exit | Failure:
-        cwd = command.cwd
-        if cwd.is_relative_to(view.tree):
-            cwd = copy / cwd.relative_to(view.tree)
+    async def _run_unwalled(self, command: Command, view: View) -> Exit | Failure:
         (self.folder / "home").mkdir(exist_ok=True)
         variables = {**self.variables(), "HOME": str(self.folder / "home")}
         guard = Guard(view.guarded)
-        ended = await execute(replace(command, cwd=cwd), variables)
+        ended = await execute(command, variables)
         if changed := guard.changed():
             names = ", ".join(f"`{_below(path, view.tree)}`" for path in changed)
             message = f"changed while the command ran, which is none of its business: {names}"

@@ -86,6 +86,21 @@ def test_a_command_sees_the_candidate_laid_over_its_tree(tree: Path, layer: str)
     assert not (tree / "new").exists()
 
 
+def test_a_bare_command_has_nothing_of_its_tree(
+    tree: Path, layer: str, monkeypatch: pytest.MonkeyPatch
+):
+    # else it would be hidden with the whole of /tmp
+    monkeypatch.setattr(walls, "PRIVATE", (Path("/run"),))
+    view = View(tree, hidden=(tree,), bare=True)
+    tries = f"ls -A '{tree}' 2>&1; (echo x > '{tree}/new') 2>/dev/null"
+    line = f"{tries}; cd $KEPT_OUTPUT && pwd && echo x > y"
+    ended = run(Command(line, Path("/"), 20, view=view))
+    assert ended.ok, ended
+    told = f"ls: cannot open directory '{tree}': Permission denied\n/run/kept/output\n"
+    assert ended.stdout == told
+    assert not (tree / "new").exists()
+
+
 def test_a_temporary_folder_in_the_tree_itself_does_no_harm(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -132,7 +147,7 @@ def test_what_is_known_to_hold_secrets_cannot_be_read_in_a_home(
         (home / place).write_text("content")
     monkeypatch.setenv("HOME", str(home))
     # else it would be hidden with the whole of /tmp
-    monkeypatch.setattr(walls, "_PRIVATE", (Path("/run"),))
+    monkeypatch.setattr(walls, "PRIVATE", (Path("/run"),))
     line = f'cd "{home}"; cat .ssh/id .config/gh/hosts.yml .git-credentials .local/bin/tool; true'
     assert said(line, View(tree)) == "content"
 
@@ -173,7 +188,7 @@ def test_doors_of_other_programs_are_shut_with_the_network(
     network: str, reached: bool, tree: Path, monkeypatch: pytest.MonkeyPatch
 ):
     # else it would be hidden with the whole of /tmp; and a name of a socket must be short
-    monkeypatch.setattr(walls, "_PRIVATE", (Path("/run"),))
+    monkeypatch.setattr(walls, "PRIVATE", (Path("/run"),))
     unix = (socket.socket(socket.AF_UNIX) for _ in range(2))
     with tempfile.TemporaryDirectory() as short, next(unix) as server, next(unix) as agent:
         monkeypatch.setenv("HOME", short)

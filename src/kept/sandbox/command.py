@@ -11,7 +11,7 @@ TIMEOUT = 300.0
 """Seconds a command gets when nobody says otherwise."""
 
 MAX_TEXT = 1024 * 1024
-"""Bytes of stdout, and of stderr, that are kept; the last ones."""
+"""Bytes of stdout, and of stderr, that are kept when nobody says otherwise."""
 
 MIB = 1024 * 1024
 
@@ -52,6 +52,8 @@ class View:
     guarded: tuple[Path, ...] = ()
     """Files that are checked after the command, where no walls protect them."""
     network: Network = "none"
+    bare: bool = False
+    """Whether the command has nothing of the tree: all that it needs lies in its workspace."""
     walls: bool = True
     """Whether to use bwrap; without, only the copy of the tree and the limits are left."""
 
@@ -69,6 +71,8 @@ class Command:
     """None: it sees what we see, and writes where we can."""
     passed_on: tuple[str, ...] = ()
     """Further variables of our environment that it may see."""
+    most_text: int = MAX_TEXT
+    """Bytes of stdout, and of stderr, that are kept; the last ones."""
 
 
 @dataclass(frozen=True, slots=True)

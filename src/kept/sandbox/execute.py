@@ -35,7 +35,8 @@ async def execute(
     with ExitStack() as open_:
         try:
             groups = open_.enter_context(cgroup.groups(abilities().groups, command.limits))
-            out, err = open_.enter_context(Tail()), open_.enter_context(Tail())
+            tails = (Tail(command.most_text), Tail(command.most_text))
+            out, err = (open_.enter_context(tail) for tail in tails)
             status = open_.enter_context(Status(_calls(command))) if site else None
             words = _words(command, site, status, groups, mark)
             environment = _environment(command, {**variables, strays.MARK: mark}, site)

@@ -4,7 +4,7 @@ import asyncio
 import os
 
 from kept.core.words import count
-from kept.sandbox import command
+from kept.sandbox.command import MAX_TEXT
 
 _CHUNK = 65536
 
@@ -12,9 +12,10 @@ _CHUNK = 65536
 class Tail:
     """The end of what is written into a pipe, read as it comes so that no writer has to wait."""
 
-    __slots__ = ("_dropped", "_kept", "_loop", "_reader", "writer")
+    __slots__ = ("_dropped", "_kept", "_loop", "_most", "_reader", "writer")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_TEXT) -> None:
+        self._most = most
         self._loop = asyncio.get_running_loop()
         self._kept = bytearray()
         self._dropped = 0
@@ -28,7 +29,7 @@ class Tail:
     def __exit__(self, *error: object) -> None:
         """Take what is still in the pipe; a process that escaped its group may hold it open."""
         os.close(self.writer)
-        for _ in range(command.MAX_TEXT // _CHUNK + 1):
+        for _ in range(self._most // _CHUNK + 1):
             if not self._read():
                 break
         self._trim()
@@ -53,12 +54,12 @@ class Tail:
             return False
         self._kept += chunk
         # trimmed now and then, not with every chunk
-        if len(self._kept) > 2 * command.MAX_TEXT:
+        if len(self._kept) > 2 * self._most:
             self._trim()
         return bool(chunk)
 
     def _trim(self) -> None:
-        over = len(self._kept) - command.MAX_TEXT
+        over = len(self._kept) - self._most
         if over > 0:
             self._dropped += over
             del self._kept[:over]

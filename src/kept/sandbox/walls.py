@@ -24,7 +24,8 @@ from kept.sandbox.sockets import named_sockets
 INSIDE = Path("/run/kept")
 """Where a command finds what it works on; always the same, so that no request differs by it."""
 
-_PRIVATE = (Path("/tmp"), Path("/run"), Path("/var/tmp"))
+PRIVATE = (Path("/tmp"), Path("/run"), Path("/var/tmp"))
+"""Folders that a command has for itself, and of which it sees nothing of ours."""
 _NAMES = (Path("/run/systemd/resolve"), Path("/run/NetworkManager"), Path("/run/resolvconf"))
 """Where /etc/resolv.conf may lead."""
 _SYSTEM = (Path("/run/current-system"), Path("/run/opengl-driver"))
@@ -74,7 +75,8 @@ def walled(command: Command, site: Site, status: Status, inner: list[str]) -> li
     if view.network == "none":
         # bwrap would bring up the loopback device; this leaves it down
         words += ["--net"]
-    options = "" if site.tree else f"size={command.limits.tree},mode=0755"
+    whole = site.tree or view.bare
+    options = "" if whole else f"size={command.limits.tree},mode=0755"
     # extended attributes that need no privilege; root's file systems may lack them
     more = "" if os.geteuid() == 0 else ",userxattr"
     words += ["/bin/sh", "-c", _SETUP, "kept", str(site.folder), "\n".join(map(str, site.groups))]
@@ -92,18 +94,14 @@ def _bwrap(command: Command, view: View, site: Site, status: Status) -> Iterator
         yield "--share-net"
     yield from ("--ro-bind", "/", "/")
     yield from _system(command)
-    for path in _PRIVATE:
+    for path in PRIVATE:
         if path.is_dir() and not path.is_symlink():
             yield from ("--size", str(command.limits.tree), "--tmpfs", str(path))
     yield from _seen_again(view)
-    tree = str(view.tree)
-    yield from ("--bind", str(site.tree or site.folder / "layers" / "merged"), tree)
-    if view.network != "on":
-        yield from _shut(view.tree)
-    for path in (*view.hidden, *secrets(Path.home()), *_others(site, view)):
-        # a copy of the tree was made without them
-        if not (site.tree and path.is_relative_to(view.tree)):
-            yield from _hide(path.resolve(), view.tree)
+    if not view.bare:
+        seen = site.tree or site.folder / "layers" / "merged"
+        yield from ("--bind", str(seen), str(view.tree))
+    yield from _unseen(view, site)
     for path in view.writable:
         yield from ("--bind", str(path), str(path))
     yield from ("--dir", str(INSIDE / "home"))
@@ -111,6 +109,16 @@ def _bwrap(command: Command, view: View, site: Site, status: Status) -> Iterator
         if (site.folder / name).exists():
             yield from (how, str(site.folder / name), str(INSIDE / name))
     yield from ("--chdir", str(command.cwd), "--")
+
+
+def _unseen(view: View, site: Site) -> Iterator[str]:
+    """What is there and is not the command's business."""
+    if view.network != "on":
+        yield from _shut(view.tree)
+    for path in (*view.hidden, *secrets(Path.home()), *_others(site, view)):
+        # a copy of the tree was made without them
+        if not (site.tree and path.is_relative_to(view.tree)):
+            yield from _hide(path.resolve(), None if view.bare else view.tree)
 
 
 def _system(command: Command) -> Iterator[str]:
@@ -125,7 +133,7 @@ def _system(command: Command) -> Iterator[str]:
 
 def _shut(tree: Path) -> Iterator[str]:
     """Doors of other programs, but for those that are not to be seen anyway."""
-    unseen = (*_PRIVATE, Path("/dev"), tree)
+    unseen = (*PRIVATE, Path("/dev"), tree)
     for path in named_sockets():
         if not any(path.is_relative_to(folder) for folder in unseen):
             yield from ("--ro-bind", "/dev/null", str(path))
@@ -136,20 +144,20 @@ def _seen_again(view: View) -> Iterator[str]:
     names = _NAMES if view.network == "on" else ()
     python = (Path(prefix) for prefix in dict.fromkeys((sys.prefix, sys.base_prefix)))
     for path in (*names, *_SYSTEM, *python):
-        if path.exists() and any(path.is_relative_to(private) for private in _PRIVATE):
+        if path.exists() and any(path.is_relative_to(private) for private in PRIVATE):
             yield from ("--ro-bind", str(path), str(path))
 
 
 def _others(site: Site, view: View) -> Iterable[Path]:
     """The scratch folder, where the workspaces of other rollouts are."""
     root = site.folder.parent.parent
-    hidden = any(root.is_relative_to(private) for private in _PRIVATE)
+    hidden = any(root.is_relative_to(private) for private in PRIVATE)
     return () if hidden and not root.is_relative_to(view.tree) else (root,)
 
 
-def _hide(path: Path, tree: Path) -> Iterator[str]:
-    """Have whoever opens a path be refused."""
-    if tree.is_relative_to(path):
+def _hide(path: Path, tree: Path | None) -> Iterator[str]:
+    """Have whoever opens a path be refused, but for one that the tree is in."""
+    if tree is not None and tree.is_relative_to(path):
         return
     if path.is_dir():
         yield from ("--perms", "0000", "--tmpfs", str(path))
