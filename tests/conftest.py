@@ -4,6 +4,7 @@
 machine, `--stage NAME:MILLISECONDS:VERDICT` for what ran before pytest.
 """
 
+import os
 import tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kept.models.weights import KNOWN
+from kept.settings import cache_home
 
 
 class MarkReport:
@@ -81,3 +83,14 @@ def smollm2() -> Path:
         pytest.skip("the weights are not here: `kept models pull smollm2` fetches them")
     pytest.importorskip("xllamacpp")
     return weights.path
+
+
+@pytest.fixture
+def agent_clis(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The CLIs that tests of the mark `agents` run, on the PATH; `scripts/test` fetches them."""
+    folder = cache_home() / "agents"
+    if not (folder / "versions").is_file():
+        pytest.skip("the agent CLIs are not here: `./scripts/test` fetches them")
+    programs = folder / "node_modules" / ".bin"
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")  # noqa: TID251 # a test of commands
+    return programs

@@ -71,6 +71,7 @@ class Machine:
         self.checkout = folder / "checkout"
         self.state = folder / "state"
         self.bin = folder / "bin"
+        self.cache = folder / "cache"
         (self.checkout / "src" / "kept").mkdir(parents=True)
         shutil.copytree(ROOT / "scripts", self.checkout / "scripts")
         self.edit("pyproject.toml", "[project]")
@@ -86,6 +87,7 @@ class Machine:
         self.stub("tool", TOOL)
         self.stub("git", TOOL)
         self.stub("bwrap", TOOL)
+        self.stub("npm", TOOL)
         self.stub("apt-get", APT)
         self.be_user(1000)
         self.note("pytest-exit", "0")
@@ -114,7 +116,7 @@ class Machine:
         self.note("calls")
         return subprocess.run(
             [*before, str(self.checkout / "scripts" / argv[0]), *argv[1:]],
-            env={"PATH": str(self.bin)},
+            env={"PATH": str(self.bin), "KEPT_CACHE": str(self.cache)},
             cwd=self.bin,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -288,6 +290,28 @@ def test_without_the_weights_the_tests_of_the_model_are_skipped(machine: Machine
     assert machine.calls("python -m pytest") == [
         "python -m pytest --missing model:the weights of smollm2 -x"
     ]
+
+
+def test_the_agent_clis_are_fetched_once_when_all_tests_are_run(machine: Machine):
+    machine.run("test", "-x")
+    machine.run("test", "fast")
+    assert machine.calls("npm") == []
+    machine.run("test")
+    (call,) = machine.calls("npm")
+    assert call.startswith(f"npm install --prefix {machine.cache}/agents ")
+    assert "@openai/codex@" in call
+    machine.run("test")
+    assert machine.calls("npm") == []
+
+
+def test_without_the_agent_clis_their_tests_are_skipped(machine: Machine):
+    machine.note("fails-npm")
+    done = machine.run("test")
+    assert "npm could not install @openai/codex@" in done.stderr
+    (call,) = machine.calls("python -m pytest")
+    assert "--missing agents:@openai/codex@" in call
+    machine.run("test")
+    assert len(machine.calls("npm")) == 1, "it is tried again"
 
 
 @pytest.mark.parametrize("tool", ["ruff", "pyright"])
