@@ -110,6 +110,8 @@ def _cases(counts: dict[str, int] | None) -> str:
 
 
 def _runner(facts: dict[str, Any]) -> str:
+    if facts.get("type") == "agent":
+        return "; ".join(_agent(facts))
     if facts.get("type") != "model":
         return _command(facts)
     prompt, fields = " + ".join(facts["prompt"]), ", ".join(facts["input"])
@@ -120,6 +122,19 @@ def _scorer(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it
     from kept.report.scoring import judges, scorer_words
 
     return scorer_words(facts) if judges(facts) else _command(facts)
+
+
+def _agent(facts: dict[str, Any]) -> Iterator[str]:
+    """What an agent is sent out with; it alone has the network."""
+    seconds = f"up to {facts['timeout_seconds']:g} s"
+    yield f"the agent `{facts['agent']}` with `{facts['model']}`, {seconds}"
+    given = {key: facts[key] for key in ("skill", "instructions", "prompt") if facts[key]}
+    told = [f"{key} {' + '.join(names)}" for key, names in given.items()]
+    yield f"given {', '.join(told)}" if told else "given no text but the case"
+    if facts["input"]:
+        yield f"asked about {', '.join(facts['input'])}"
+    if facts["files"]:
+        yield f"with files {' '.join(facts['files'])}"
 
 
 def _command(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it

@@ -29,12 +29,12 @@ class Finding:
 def doctor(as_json: bool) -> int:
     """Say what works on this machine, and what holds a command back.
 
-    Looks at Python, the sandbox, git, models on this machine and the folder of the runs. Exits with
-    2 when something makes a run impossible.
+    Looks at Python, the sandbox, git, models and agents on this machine and the folder of the runs.
+    Exits with 2 when something makes a run impossible.
     """
     from kept.cli import output
 
-    found = [*_python(), *_sandbox(), *_git(), *_local_models(), *_home()]
+    found = [*_python(), *_sandbox(), *_git(), *_local_models(), *_agents(), *_home()]
     if as_json:
         rows = [{"name": one.name, "state": one.state, "text": one.text} for one in found]
         output.document({"findings": rows, "enforced": dict(_enforced())})
@@ -106,6 +106,16 @@ def _local_models() -> Iterator[Finding]:
         lacks += [] if weights.present else [f"kept models pull {weights.name}"]
         text = f"not here: {' and '.join(f'`{line}`' for line in lacks)}" if lacks else "works"
         yield Finding(f"local/{weights.name}", "ok", text)
+
+
+def _agents() -> Iterator[Finding]:
+    """As optional as models on this machine."""
+    from kept.harness import CLIS
+    from kept.recipes.agents import program_of
+
+    for cli in CLIS.values():
+        program = program_of(cli)
+        yield Finding(cli.name, "ok", str(program) if program else f"not here: `{cli.install}`")
 
 
 def _home() -> Iterator[Finding]:

@@ -17,3 +17,12 @@ def one_line(text: str, width: int = 0) -> str:
     flat = " ".join(text.split())
     flat = "".join(c if c.isprintable() else "�" for c in flat)
     return flat if not width or len(flat) <= width else flat[: max(1, width - 1)] + "…"
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning and the end of a text, and how much is missing between."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    gone = count(len(text) - 2 * half, "character")
+    return f"{text[:half]}\n… {gone} left out …\n{text[-half:]}"

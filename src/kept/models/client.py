@@ -26,7 +26,7 @@ from kept.models.http import Endpoint, events, post
 from kept.models.limiter import Limiter, limiter_of
 from kept.models.messages import Messages
 from kept.models.prices import rates_of
-from kept.models.providers import PROVIDERS, key_of, located
+from kept.models.providers import PROVIDERS, key_name, key_of, located
 from kept.models.speech import Habits, Heard, Speech
 from kept.models.structured import instructed
 from kept.models.trouble import Trouble, hidden, passing, refused
@@ -64,7 +64,7 @@ class HttpModel:
             config.name,
             _url(config),
             {"content-type": "application/json"},
-            (config.api_key or "").strip("${}") or provider.key_variable or "its `api_key`",
+            key_name(config),
             config.timeout,
             config.stall,
             proxy_for(_url(config)),

@@ -146,6 +146,12 @@ def key_of(config: ModelConfig) -> str | None:
     return settings.variable(PROVIDERS[config.provider].key_variable or "")
 
 
+def key_name(config: ModelConfig) -> str:
+    """Where the key of a model is to be put, for whoever lacks it."""
+    named = (config.api_key or "").strip("${}")
+    return named or PROVIDERS[config.provider].key_variable or "its `api_key`"
+
+
 def is_ours(url: str | None) -> bool:
     """Whether an address is this machine: nobody sends a bill."""
     host = urlsplit(url or "").hostname or ""

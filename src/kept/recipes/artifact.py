@@ -16,6 +16,7 @@ from kept.core.schedule import RoundRobin
 from kept.gates import Strict
 from kept.locate import locate
 from kept.recipes import Compiled
+from kept.recipes.agents import Sending, agent_warnings
 from kept.recipes.confine import confine, modes
 from kept.recipes.guards import make_guards
 from kept.recipes.identity import inputs_of
@@ -28,6 +29,7 @@ from kept.recipes.roles import told
 from kept.recipes.running import Running, facts_of, make_runner
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.settings import processors
+from kept.spec.agents import AgentRunnerSpec
 from kept.spec.cases import overlap_warnings
 from kept.spec.race import RaceSpec
 from kept.spec.runners import ModelRunnerSpec
@@ -63,9 +65,10 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         confined.scorer,
         task.models.judge,
         files.guidance.get("rubric", ""),
-        task.runner.input if isinstance(task.runner, ModelRunnerSpec) else (),
+        _shown(task),
     )
-    proposers = files.proposing.make(Tools(scratch, confined.runner))
+    sending = Sending(source.folder, scratch, confined.agent)
+    proposers = files.proposing.make(Tools(scratch, confined.runner, sending))
     workers = task.workers or processors()
     objective = _objective(task)
     models, about_models = told(task, source.folder)
@@ -78,7 +81,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             max_changed_lines=task.mutation.max_changed_lines,
         ),
         cases=files.cases,
-        runner=make_runner(task, Running(source.folder, scratch, confined)),
+        runner=make_runner(task, Running(source.folder, scratch, confined, files.given)),
         scorer=make_scorer(task.scorer, scoring),
         objective=objective,
         locate=locate,
@@ -108,8 +111,18 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     gate = _gate(task, plan, began)
     plan = replace(plan, gate=gate, inputs=inputs_of(source, task, files, gate.name))
     plan = replace(plan, width=task.width or enough_steps(plan))
-    exposes = exposed(source, task, files.texts, confined.inside.hidden)
-    return Compiled(plan, (*confined.warnings(), *exposes, *about_models))
+    runner = (task.runner,) if isinstance(task.runner, AgentRunnerSpec) else ()
+    # an agent sees nothing of the task's folder
+    exposes = () if runner else exposed(source, task, files.texts, confined.inside.hidden)
+    about_agents = agent_warnings((*runner, *files.proposing.agents), source.folder)
+    return Compiled(plan, (*confined.warnings(), *exposes, *about_models, *about_agents))
+
+
+def _shown(task: TaskSpec) -> tuple[str, ...]:
+    """The fields of a case that a model or an agent sees."""
+    if isinstance(task.runner, ModelRunnerSpec | AgentRunnerSpec):
+        return task.runner.input or ()
+    return ()
 
 
 def _gate(task: TaskSpec, plan: Plan, began: str) -> Gate:

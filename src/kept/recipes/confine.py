@@ -41,6 +41,17 @@ class Confinement:
         """The scorer's command, held."""
         return self._held(command, replace(self.inside, hidden=(self.home,)))
 
+    def agent(self, command: Command, program: Path | None) -> Command:
+        """An agent's command, held: it has the network, and sees nothing of the task's folder.
+
+        Unless its program lies there: then it sees what the runner does.
+        """
+        tree, hidden = self.inside.tree, self.inside.hidden
+        if program is None or not program.is_relative_to(tree):
+            hidden = (*hidden, tree)
+        view = replace(self.inside, bare=True, hidden=hidden, writable=(), network="on")
+        return self._held(command, view)
+
     def _held(self, command: Command, view: View) -> Command:
         cwd = command.cwd.resolve()
         return replace(command, cwd=cwd, limits=self.limits, view=view, passed_on=self.spec.env)

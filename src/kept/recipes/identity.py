@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from kept.recipes.agents import file_hashes
 from kept.recipes.measure import measure_files
 from kept.recipes.reading import TaskFiles
 from kept.spec.companions import GUIDANCE
@@ -27,6 +28,7 @@ def inputs_of(source: Source, task: TaskSpec, files: TaskFiles, gate: str) -> di
         "gate": hash_of([gate, *(_racing(task) if gate == "race" else (None,))]),
         **_companions(files),
         **measure_files(source, task, files.texts),
+        **file_hashes(source, files.given, files.texts),
     }
 
 

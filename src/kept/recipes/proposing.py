@@ -17,15 +17,18 @@ from kept.core.case import Case, Cases, implicit_cases
 from kept.core.ports import Proposer
 from kept.core.values import NoSpan, Value
 from kept.locate import read_value
+from kept.proposers.agent import AgentProposer
 from kept.proposers.command import CommandProposer
 from kept.proposers.demos import DemoSets, Layout, fields
 from kept.proposers.numeric import Numeric
 from kept.proposers.prune import Prune
 from kept.proposers.space import Axis, Choices, Numbers, Space
 from kept.proposers.variants import Variant, Variants
+from kept.recipes.agents import Sending, check_agent, harness_of
 from kept.recipes.editing import Editing, edits_directly, read_editing
 from kept.recipes.scripts import check_script
 from kept.sandbox import Command
+from kept.spec.agents import AgentProposerSpec
 from kept.spec.files import Alternative, read_alternatives
 from kept.spec.load import said, section
 from kept.spec.proposers import (
@@ -58,6 +61,8 @@ class Tools:
     scratch: Scratch
     hold: Callable[[Command], Command]
     """Puts walls round a command."""
+    sending: Sending
+    """What agents are sent out with."""
 
 
 Make = Callable[[str, Tools], Proposer]
@@ -74,6 +79,7 @@ class Proposing:
     """Texts that were read, by `variants` proposer: a run depends on them."""
     prompts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of models that propose, by the files that a task has for them."""
+    agents: tuple[AgentProposerSpec, ...] = ()
 
     def make(self, tools: Tools) -> tuple[Proposer, ...]:
         """The proposers, each with a name of its own."""
@@ -94,6 +100,7 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
     makers: list[Make] = []
     alternatives: list[tuple[Alternative, ...]] = []
     prompts: dict[str, str] = {}
+    agents: list[AgentProposerSpec] = []
     for loc, spec in _specs(source):
         kinds.append(spec.kind)
         match spec:
@@ -113,13 +120,13 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
                 editing = read_editing(source, loc, spec, cases)
                 prompts |= editing.prompts
                 makers.append(partial(_make_edit, editing))
-    return Proposing(tuple(kinds), tuple(makers), tuple(alternatives), prompts)
+            case AgentProposerSpec():
+                agents.append(spec)
+                makers.append(_agent(source, loc, spec))
+    return Proposing(tuple(kinds), tuple(makers), tuple(alternatives), prompts, tuple(agents))
 
 
-Spec = VariantsSpec | NumericSpec | PruneSpec | DemosSpec | CommandProposerSpec | EditSpec
-
-
-def _specs(source: Source) -> Iterator[tuple[Loc, Spec]]:
+def _specs(source: Source) -> Iterator[tuple[Loc, ProposerSpec]]:
     """The proposers of a spec that are right in themselves; the others were reported.
 
     Of `numeric` also one that is wrong: each of its axes is looked at for itself.
@@ -290,5 +297,17 @@ def _command(source: Source, loc: Loc, spec: CommandProposerSpec) -> Make:
         if spec.network is not None and command.view is not None:
             command = replace(command, view=replace(command.view, network=spec.network))
         return CommandProposer(command, tools.scratch, name)
+
+    return make
+
+
+def _agent(source: Source, loc: Loc, spec: AgentProposerSpec) -> Make:
+    check_agent(source, loc, spec)
+    if spec.usd_per_call is None and said(source, ("budget", "max_usd")) is not None:
+        message = "what a proposal costs at most is not known, so `max_usd` could not be kept"
+        source.report(loc, message, "give `usd_per_call`")
+
+    def make(name: str, tools: Tools) -> Proposer:
+        return AgentProposer(harness_of(spec, tools.sending), name, spec.usd_per_call)
 
     return make

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kept.core.case import Cases, implicit_cases
+from kept.recipes.agents import given_files
 from kept.recipes.confine import check_sandbox
 from kept.recipes.editing import check_proposers
 from kept.recipes.guards import check_guards
@@ -16,6 +17,7 @@ from kept.recipes.protecting import check_protected
 from kept.recipes.roles import check_models, take_seed_names
 from kept.recipes.running import check_runner
 from kept.recipes.scorers import check_scorer
+from kept.spec.agents import AgentRunnerSpec
 from kept.spec.cases import read_cases
 from kept.spec.companions import check_outputs, read_guidance
 from kept.spec.files import read_artifacts
@@ -33,6 +35,8 @@ class TaskFiles:
     guidance: Mapping[str, str]
     proposing: Proposing
     cases: Cases
+    given: Mapping[str, tuple[str, ...]]
+    """Of each case, what an agent is given of the task's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,9 @@ def read_files(source: Source, proposes: bool) -> TaskFiles:
     check_runner(source, texts, found)
     guidance = read_guidance(source, texts)
     proposing = read_proposers(source, editable, found)
-    return TaskFiles(texts, editable, guidance, proposing, found or implicit_cases())
+    agent = section(source, ("runner",), AgentRunnerSpec)
+    given = given_files(source, agent, found) if agent else {}
+    return TaskFiles(texts, editable, guidance, proposing, found or implicit_cases(), given)
 
 
 def _may_edit(name: str, mutation: MutationSpec) -> bool:

@@ -11,6 +11,7 @@ from kept.core.ports import Runner
 from kept.errors import SetupError
 from kept.models.roles import connect_role
 from kept.models.weights import known
+from kept.recipes.agents import Sending, check_agent, check_artifacts, make_agent
 from kept.recipes.confine import Confinement
 from kept.recipes.fields import check_field
 from kept.recipes.scripts import check_script
@@ -18,6 +19,7 @@ from kept.runners.command import CommandRunner
 from kept.runners.model import Form, ModelRunner
 from kept.sandbox import Command
 from kept.sandbox.command import MIB
+from kept.spec.agents import AgentRunnerSpec
 from kept.spec.load import check_folder, said, section
 from kept.spec.models import ModelSpec, ModelsSpec
 from kept.spec.runners import CommandRunnerSpec, ModelRunnerSpec
@@ -35,6 +37,8 @@ class Running:
     folder: Path
     scratch: Scratch
     confined: Confinement
+    files: Mapping[str, tuple[str, ...]]
+    """Of each case, what an agent is given of the task's folder."""
 
 
 def make_runner(task: TaskSpec, kit: Running) -> Runner:
@@ -44,6 +48,9 @@ def make_runner(task: TaskSpec, kit: Running) -> Runner:
         command = Command(spec.command, kit.folder / spec.cwd, spec.timeout_seconds, spec.env)
         most = task.sandbox.output_mb * MIB
         return CommandRunner(kit.confined.runner(command), kit.scratch, most, spec.retry_exit)
+    if isinstance(spec, AgentRunnerSpec):
+        sending = Sending(kit.folder, kit.scratch, kit.confined.agent)
+        return make_agent(spec, sending, kit.files, task.sandbox.output_mb * MIB)
     schema: Mapping[str, object] = (
         _read_schema(kit.folder / spec.schema_) if spec.schema_ is not None else {}
     )
@@ -64,7 +71,7 @@ def facts_of(task: TaskSpec) -> Mapping[str, object]:
     told = spec.model_dump(by_alias=True, exclude={"env", "model"})
     if isinstance(spec, CommandRunnerSpec):
         return {**told, "env": list(spec.env)}
-    target = _target(spec, task.models)
+    target = spec.model if isinstance(spec, AgentRunnerSpec) else _target(spec, task.models)
     return {**told, "model": target.name if target else None, "env": []}
 
 
@@ -74,6 +81,13 @@ def check_runner(source: Source, texts: Collection[str], cases: Cases | None) ->
     check_script(source, _RUNNER)
     data = said(source, _RUNNER)
     if not isinstance(data, dict) or not data.keys() & {"model", "prompt"}:
+        return
+    if "agent" in data:
+        agent = section(source, _RUNNER, AgentRunnerSpec)
+        if agent is not None:
+            check_agent(source, _RUNNER, agent)
+            check_artifacts(source, agent, texts)
+            _check_fields(source, agent, cases)
         return
     spec = section(source, _RUNNER, ModelRunnerSpec)
     if spec is not None:
@@ -111,7 +125,11 @@ def _check_artifacts(source: Source, spec: ModelRunnerSpec, texts: Collection[st
                 source.report((*_RUNNER, key), f"there is no artifact `{name}`", known_ones)
 
 
-def _check_fields(source: Source, spec: ModelRunnerSpec, cases: Cases | None) -> None:
+def _check_fields(
+    source: Source, spec: ModelRunnerSpec | AgentRunnerSpec, cases: Cases | None
+) -> None:
+    if not spec.input:
+        return
     if cases is None:
         if said(source, ("cases",)) is None:
             source.report(("cases",), "missing", "a model is asked about cases")

@@ -12,6 +12,8 @@ def scorer_words(fact: object) -> str:
     match fact:
         case {"command": str(command)}:
             return f"`{command}`"
+        case {"type": "agent", "agent": str(agent), "model": str(model)}:
+            return f"the agent `{agent}` with `{model}`"
         case {"type": "model", "model": str(model)}:
             return f"the model `{model}`"
         case {"type": "python", "function": str(function)}:

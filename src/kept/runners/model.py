@@ -97,8 +97,14 @@ def request_for(form: Form, candidate: Candidate, case: Case) -> ModelRequest | 
     return replace(ModelRequest(messages, schema=form.schema), **numbers)
 
 
+def fields_of(case: Case) -> Mapping[str, object]:
+    """The fields of a case; none where it is no mapping."""
+    data = case.data
+    return cast("dict[str, object]", data) if isinstance(data, dict) else {}
+
+
 def _given(form: Form, case: Case) -> Mapping[str, object]:
-    data = cast("Mapping[str, object]", case.data)
+    data = fields_of(case)
     return {name: data[name] for name in form.input}
 
 

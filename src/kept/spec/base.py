@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self, TypeVar, cast
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -32,10 +33,16 @@ def some(values: T) -> T:
     return values
 
 
+def _listed(value: object) -> object:
+    # one text may stand for a list of one
+    return [value] if isinstance(value, str) else value
+
+
 Text = Annotated[str, Field(min_length=1), AfterValidator(no_nul)]
 # YAML has lists, and a strict tuple would refuse them
 Texts = Annotated[tuple[Text, ...], Field(strict=False)]
 SomeTexts = Annotated[Texts, AfterValidator(some)]
+OneOrMore = Annotated[SomeTexts, BeforeValidator(_listed)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Seconds = Annotated[Finite, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]

@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from kept.sandbox import TIMEOUT
-from kept.spec.base import Count, Finite, Model, Seconds, SomeTexts, Text, some
+from kept.spec.base import Count, Finite, Model, OneOrMore, Seconds, SomeTexts, Text, some
 from kept.spec.models import RoleSpec
 from kept.spec.rules import RuleSpec, RulesScorerSpec, Share, Target
-from kept.spec.runners import OneOrMore
 
 MOST_LEVELS = 101
 """Of a scale: nobody tells more apart."""

@@ -16,14 +16,15 @@ Positive = Annotated[Finite, Field(gt=0)]
 Usd = Annotated[Finite, Field(ge=0)]
 
 
-def _reference(value: object) -> object:
+def reference(value: object) -> object:
+    """A key, which is a variable of the environment by its name."""
     if value is None or (isinstance(value, str) and REFERENCE.fullmatch(value)):
         return value
     # without the value: it may be a key
     raise ValueError("a key is kept in the environment, not in a file; write ${NAME} for it")
 
 
-def _block(value: object) -> object:
+def model_block(value: object) -> object:
     """A text stands for a block that says no more."""
     if not isinstance(value, str):
         return value
@@ -48,7 +49,7 @@ class ModelSpec(Model):
     provider: Annotated[Text, AfterValidator(check_provider)]
     model: Text
     base_url: Text | None = None
-    api_key: Annotated[Text | None, BeforeValidator(_reference)] = None
+    api_key: Annotated[Text | None, BeforeValidator(reference)] = None
     """`${NAME}`; by default the variable that the provider is known by."""
     api_version: Text | None = None
     temperature: Annotated[Finite, Field(ge=0)] | None = None
@@ -93,7 +94,7 @@ class ModelSpec(Model):
         return ModelConfig(**said, timeout=timeout, stall=stall, price=price, folder=folder)
 
 
-RoleSpec = Annotated[ModelSpec, BeforeValidator(_block)]
+RoleSpec = Annotated[ModelSpec, BeforeValidator(model_block)]
 
 
 class ModelsSpec(Model):

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from kept.sandbox import TIMEOUT, Network
-from kept.spec.base import Count, Finite, Model, Seconds, SomeTexts, Text, some
+from kept.spec.agents import AgentProposerSpec
+from kept.spec.base import Count, Finite, Model, OneOrMore, Seconds, SomeTexts, Text, some
 from kept.spec.models import RoleSpec
-from kept.spec.runners import OneOrMore
 
 Whole = Annotated[int, Field(ge=0)]
 
@@ -164,6 +164,12 @@ class EditSpec(Model):
 
 
 ProposerSpec = Annotated[
-    VariantsSpec | NumericSpec | PruneSpec | DemosSpec | CommandProposerSpec | EditSpec,
+    VariantsSpec
+    | NumericSpec
+    | PruneSpec
+    | DemosSpec
+    | CommandProposerSpec
+    | EditSpec
+    | AgentProposerSpec,
     Field(discriminator="kind"),
 ]

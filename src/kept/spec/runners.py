@@ -1,6 +1,7 @@
 """What a task may say about how a candidate is executed.
 
-By a command, or by asking a model; one that names a `model` or a `prompt` is the latter.
+By a command, by asking a model, or by an agent; one that does not say which is known by what it
+names: an `agent`, or else a `model` or a `prompt`.
 """
 
 import re
@@ -8,10 +9,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from kept.sandbox import TIMEOUT
-from kept.spec.base import Model, Seconds, SomeTexts, Text, no_nul
+from kept.spec.agents import AgentRunnerSpec
+from kept.spec.base import Model, OneOrMore, Seconds, Text, no_nul
 from kept.spec.models import RoleSpec
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -25,14 +27,6 @@ def _env(variables: dict[str, str]) -> dict[str, str]:
     if told:
         raise ValueError("; ".join(told))
     return variables
-
-
-def _listed(value: object) -> object:
-    # one text may stand for a list of one
-    return [value] if isinstance(value, str) else value
-
-
-OneOrMore = Annotated[SomeTexts, BeforeValidator(_listed)]
 
 
 class CommandRunnerSpec(Model):
@@ -82,16 +76,18 @@ class ModelRunnerSpec(Model):
 
 
 def _kind(value: object) -> object:
-    """What a runner says that it is; one that does not say is a model if it names one."""
+    """What a runner says that it is, or else what it names."""
     if isinstance(value, Mapping):
         given = cast("Mapping[str, object]", value)
-        asks = "model" in given or "prompt" in given
-        said = given.get("type", "model" if asks else "command")
+        asks = "model" if "model" in given or "prompt" in given else "command"
+        said = given.get("type", "agent" if "agent" in given else asks)
         return said if isinstance(said, str) else str(said)
     return getattr(value, "type", None)
 
 
 RunnerSpec = Annotated[
-    Annotated[CommandRunnerSpec, Tag("command")] | Annotated[ModelRunnerSpec, Tag("model")],
+    Annotated[CommandRunnerSpec, Tag("command")]
+    | Annotated[ModelRunnerSpec, Tag("model")]
+    | Annotated[AgentRunnerSpec, Tag("agent")],
     Discriminator(_kind),
 ]

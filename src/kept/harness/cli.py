@@ -1,0 +1,147 @@
+"""An agent CLI as data: how it is started, where it looks for things, what its events mean.
+
+One table a CLI, in a module of its own; whoever runs one knows nothing but this.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kept.core.model import Effort
+from kept.core.rollout import TraceItem
+from kept.core.words import shortened
+from kept.models.speech import Taken
+
+MOST_STEP = 4000
+"""Characters of one step that a trace has; what a CLI said in full is kept beside it."""
+
+TRIES = 4
+"""How often a CLI asks again by itself when its provider fails."""
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The model that a CLI is to use, and the way to it."""
+
+    provider: str
+    model: str
+    base_url: str
+    effort: Effort | None = None
+
+
+@dataclass(slots=True)
+class Told:
+    """What the events of a CLI come to."""
+
+    steps: list[TraceItem] = field(default_factory=list[TraceItem])
+    final: str = ""
+    """The last message: the answer."""
+    session: str = ""
+    taken: Taken = field(default_factory=Taken)
+    error: str = ""
+    """Why it gave up, in its own words."""
+    status: int | None = None
+    """Of HTTP, where it says so."""
+    retried: bool = False
+    """Whether it has asked its provider more than once for the same."""
+    waiting: str = ""
+    """What it was about to try again when it was last heard; empty where it was at work."""
+    stop: str = ""
+    """A limit of its own that it stopped at, or that the model would not answer."""
+
+    @property
+    def numbered(self) -> list[TraceItem]:
+        """What the model said and used: the steps that one could go on from."""
+        return [item for item in self.steps if "step" in item.data]
+
+    def wait(self, why: str) -> None:
+        """It is about to ask its provider once more."""
+        self.waiting, self.retried = why, True
+
+    def say(self, text: str) -> None:
+        """A message of the model."""
+        if text.strip():
+            self.final, self.waiting = text.strip(), ""
+            self._step("assistant", text.strip())
+
+    def think(self, text: str) -> None:
+        """What a model tells of its thoughts; no step that one could go on from."""
+        if text.strip():
+            self.steps.append(TraceItem("thought", shortened(text.strip(), MOST_STEP)))
+
+    def use(self, what: str, output: str = "", failed: str = "") -> None:
+        """A tool that was used, what it gave back, and how it failed."""
+        self.waiting = ""
+        lines = [what, *(f"  {line}" for line in output.rstrip("\n").splitlines())]
+        self._step("tool", "\n".join([*lines, *([f"  [{failed}]"] if failed else [])]))
+
+    def note(self, text: str) -> None:
+        """Something that a reader should know, and the model did not say."""
+        if text.strip():
+            self.steps.append(TraceItem("info", shortened(text.strip(), MOST_STEP)))
+
+    def _step(self, role: str, text: str) -> None:
+        number = len(self.numbered) + 1
+        self.steps.append(TraceItem(role, shortened(text, MOST_STEP), {"step": number}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cli:
+    """One agent CLI."""
+
+    name: str
+    """As a spec spells it."""
+    program: str
+    package: str
+    """Of npm."""
+    providers: tuple[str, ...]
+    """Whose models it can be pointed at."""
+    efforts: tuple[Effort, ...]
+    """How long its models can be told to think."""
+    key: str
+    """The variable that it reads its key from."""
+    shell: str
+    """The variable that names a script to run before what its tools run; empty where the tools do
+    not get the key anyway."""
+    short: str
+    """What the names of its files begin with."""
+    instructions: str
+    """The file of the workspace that it always reads."""
+    skills: str
+    """The folder of the workspace that it looks for skills in."""
+    sessions: str
+    """The folder of its home that it keeps its sessions in; empty where they are no files."""
+    home: Callable[[Target], Mapping[str, str]]
+    """Files of its home."""
+    environment: Callable[[Target], Mapping[str, str]]
+    """Variables besides the key."""
+    words: Callable[[Target, str], list[str]]
+    """The command line, which reads the prompt from stdin: for a target, and with the session that
+    it is to go on with, or none."""
+    listen: Callable[[Iterable[Event]], Told]
+    session_file: Callable[[str, str], str] = lambda session, cwd: session
+    """Where below that folder it looks for a session, by its id and the folder it works in."""
+    cut: Callable[[bytes, int], bytes] | None = None
+    """What a session was like after some step; None where it cannot go on from one."""
+
+    @property
+    def install(self) -> str:
+        """What to type to have it."""
+        return f"npm install -g {self.package}"
+
+    @property
+    def raw(self) -> str:
+        """The file that holds all that it said."""
+        return f"{self.short}_raw.txt"
+
+    @property
+    def session(self) -> str:
+        """The file by which it can go on."""
+        return f"{self.short}_session.jsonl"
+
+    @property
+    def summary(self) -> str:
+        """The file that tells its steps in short."""
+        return f"{self.short}_trace_summary.txt"

@@ -1,0 +1,74 @@
+"""An agent CLI as proposer: it reads a brief and edits a copy of files; the diff is proposed."""
+
+from collections.abc import Iterator, Mapping
+
+from kept.core.ports import Scope
+from kept.core.proposal import Brief, ProposerReply
+from kept.core.rollout import Failure, Rollout
+from kept.harness import Errand, Harness
+from kept.proposers.program import BRIEF, COPY, WHY, edited, proposed, told
+
+_AGENT = "agent"
+
+
+class AgentProposer:
+    """Sends an agent for every brief."""
+
+    serial = False
+
+    def __init__(
+        self, harness: Harness, name: str = _AGENT, worst_usd: float | None = None
+    ) -> None:
+        self._harness = harness
+        self._worst = worst_usd
+        self.name = name
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """What the agent made of the files."""
+        harness = self._harness
+        prompt = prompt_for(brief)
+
+        async def execute(files: Mapping[str, bytes]) -> Rollout | Failure:
+            return await harness.run(Errand(prompt=prompt, files=files))
+
+        request = {
+            "agent": harness.cli.name,
+            "model": harness.config.name,
+            "prompt": prompt,
+            "brief": told(brief),
+        }
+        ran = await scope.call(
+            request, Rollout, lambda: edited(brief, execute, _AGENT), self._worst
+        )
+        return ran if isinstance(ran, Failure) else proposed(brief, ran, _AGENT)
+
+
+def prompt_for(brief: Brief) -> str:
+    """What an agent is to do for a brief."""
+    return "\n".join(_lines(brief))
+
+
+def _lines(brief: Brief) -> Iterator[str]:
+    objective, rules = brief.objective, brief.rules
+    better = "higher" if objective.direction == "maximize" else "lower"
+    yield (
+        f"Improve the files in `{COPY}/`. They are measured on cases that you cannot see: "
+        f"`{objective.metric}` should become {better}."
+    )
+    yield ""
+    yield (
+        f"* `{BRIEF}` says what is known: the objective, `train` (cases like those that decide), "
+        "`steps` (what was tried and what became of it), `memory`, `guidance`. Read it first."
+    )
+    yield f"* You may change only: {', '.join(sorted(rules.artifacts))}. Remove no file."
+    if rules.new_files:
+        yield f"* You may add files that match: {', '.join(rules.new_files)}."
+    if rules.max_files:
+        yield f"* Change at most {rules.max_files} of them."
+    if rules.max_changed_lines:
+        yield f"* Change at most {rules.max_changed_lines} lines, removed and added ones together."
+    yield (
+        "* Make one change that you expect to help on cases you have not seen, and do not try "
+        "again what was discarded. Never write the answers of cases into a file."
+    )
+    yield f"* Write to `{WHY}`, in a sentence or two, what you changed and why."
