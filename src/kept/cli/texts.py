@@ -126,6 +126,9 @@ def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
     about.append(("against", detail.incumbent))
     yield pairs(about)
     yield output.visible(detail.reply)
+    if detail.proposing:
+        head = output.style(f"how {turn.proposer} came to it", bold=True)
+        yield "\n".join([head, *_items((i.role, i.text) for i in detail.proposing)])
     if detail.stages:
         rows = [(stage.name, _time(stage.t), one_line(stage.what, 100)) for stage in detail.stages]
         yield output.table(("stage", "at", "what"), rows)
@@ -188,6 +191,11 @@ def _trace(rollout: StepRollout) -> Iterator[str]:
     said = [(item.role, item.text) for item in rollout.trace]
     said += [("finding", finding.text) for finding in rollout.outcome.findings]
     said += [("failure", failure.detail)] if failure and failure.detail else []
+    yield from _items(said)
+
+
+def _items(said: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """What happened, each thing with whose doing it is on its first line."""
     for role, text in said:
-        for line in output.visible(text).splitlines():
-            yield f"  {role:<10}{line}"
+        for n, line in enumerate(output.visible(text).splitlines()):
+            yield f"  {'' if n else role:<10}{line}".rstrip()

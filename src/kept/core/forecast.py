@@ -72,8 +72,8 @@ def forecast(plan: Plan) -> Forecast:
         rollouts += plan.reserve
     if plan.budget.max_rollouts is not None:
         rollouts = min(plan.budget.max_rollouts, rollouts or plan.budget.max_rollouts)
-    usd = 0.0 if not plan.worst_usd else plan.budget.max_usd
-    if rollouts is not None and plan.worst_usd:
+    usd = plan.budget.max_usd if plan.worst_usd or plan.priced else 0.0
+    if rollouts is not None and plan.worst_usd and not plan.priced:
         most = rollouts * (1 + plan.retries) * plan.worst_usd
         usd = most if usd is None else min(usd, most)
     return Forecast(challenger, rollouts, _seconds(plan, rollouts), usd)
@@ -85,7 +85,7 @@ def enough_steps(plan: Plan) -> int:
     Twice what fills them once: steps close in order, so a finished one may wait for its elders.
     """
     pairs, _ = _asked(plan)
-    most = MOST_OPEN if not plan.worst_usd else MOST_PRICED
+    most = MOST_PRICED if plan.worst_usd or plan.priced else MOST_OPEN
     return max(1, min(most, 2 * -(-plan.workers // max(1, pairs))))
 
 

@@ -41,6 +41,8 @@ class Plan:
     """Of them, those for the claim alone."""
     worst_usd: float = 0.0
     """Most that one rollout can cost."""
+    priced: bool = False
+    """Whether something costs money, and nobody says how much at most."""
     worst_seconds: float | None = None
     """Longest that one try of a rollout can take; None when nothing limits it."""
     locate: Locator = locate_line_value

@@ -16,7 +16,7 @@ from kept.core.schedule import RoundRobin
 from kept.gates import Strict
 from kept.locate import locate
 from kept.recipes import Compiled
-from kept.recipes.agents import Sending, agent_warnings
+from kept.recipes.agents import Sending, agent_warnings, is_priced
 from kept.recipes.confine import confine, modes
 from kept.recipes.guards import make_guards
 from kept.recipes.identity import inputs_of
@@ -67,6 +67,8 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         files.guidance.get("rubric", ""),
         _shown(task),
     )
+    runner = (task.runner,) if isinstance(task.runner, AgentRunnerSpec) else ()
+    agents = (*runner, *files.proposing.agents)
     sending = Sending(source.folder, scratch, confined.agent)
     proposers = files.proposing.make(Tools(scratch, confined.runner, sending))
     workers = task.workers or processors()
@@ -92,6 +94,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         guards=make_guards(task.guards, files.cases, files.proposing.kinds),
         budget=_budget(task),
         worst_usd=task.budget.usd_per_rollout or 0.0,
+        priced=any(is_priced(agent, source.folder) for agent in agents),
         workers=workers,
         facts={
             "spec": str(source.path.resolve()),
@@ -101,7 +104,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             "source": str(source.folder.resolve()),
             "runner": facts_of(task),
             "scorer": task.scorer.model_dump(exclude_defaults=True),
-            "sandbox": confined.facts(),
+            "sandbox": {**confined.facts(), "agents": [agent.agent for agent in agents]},
             "models": models,
         },
         guidance=files.guidance,
@@ -111,10 +114,9 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     gate = _gate(task, plan, began)
     plan = replace(plan, gate=gate, inputs=inputs_of(source, task, files, gate.name))
     plan = replace(plan, width=task.width or enough_steps(plan))
-    runner = (task.runner,) if isinstance(task.runner, AgentRunnerSpec) else ()
     # an agent sees nothing of the task's folder
     exposes = () if runner else exposed(source, task, files.texts, confined.inside.hidden)
-    about_agents = agent_warnings((*runner, *files.proposing.agents), source.folder)
+    about_agents = agent_warnings(agents, source.folder)
     return Compiled(plan, (*confined.warnings(), *exposes, *about_models, *about_agents))
 
 

@@ -71,6 +71,8 @@ class StepDetail:
     edits: tuple[EditFate, ...]
     diff: str
     rollouts: tuple[StepRollout, ...]
+    proposing: tuple[TraceItem, ...] = ()
+    """What happened while it was proposed; empty unless traces were asked for."""
     stages: tuple[Stage, ...] = ()
     """What happened in each stage; empty while it has no verdict."""
 
@@ -92,6 +94,7 @@ def step_detail(run: Run, step: int, *, traces: bool = False) -> StepDetail:
         tuple(EditFate(r.edit, r.fate, r.detail) for r in closed.reports),
         step_diff(run, closed),
         tuple(_rollouts(run, step, (closed.candidate, closed.incumbent), traces)),
+        run.proposing(step) if traces else (),
         _stages(run, step),
     )
 
@@ -116,6 +119,7 @@ def _open_detail(run: Run, step: int, turn: Turn, traces: bool) -> StepDetail:
         tuple(EditFate(edit, "", "") for edit in edits),
         "",
         tuple(rollouts),
+        run.proposing(step) if traces else (),
     )
 
 
@@ -169,6 +173,7 @@ def step_json(detail: StepDetail) -> dict[str, Any]:
         "edits": [
             {"edit": asdict(e.edit), "fate": e.fate, "detail": e.detail} for e in detail.edits
         ],
+        "proposing": [asdict(item) for item in detail.proposing],
         "diff": detail.diff,
         "stages": {stage.name: {"t": stage.t, "what": stage.what} for stage in detail.stages},
         "rollouts": [_rollout_json(rollout) for rollout in detail.rollouts],

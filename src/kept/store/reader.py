@@ -10,12 +10,18 @@ from typing import NamedTuple
 
 from kept.core.artifact import Candidate
 from kept.core.event import Event, StepClosed, StepOpened
-from kept.core.rollout import Job, TraceItem
+from kept.core.rollout import Job, Rollout, TraceItem
 from kept.core.score import Outcome
 from kept.core.state import State, advance
 from kept.errors import JournalError
 from kept.store import wire
-from kept.store.journal import lines_from, load_candidate, read_events, read_line
+from kept.store.journal import (
+    lines_from,
+    load_candidate,
+    matching_lines,
+    read_events,
+    read_line,
+)
 from kept.store.lock import holder
 from kept.store.pack import Pack
 from kept.store.steps import StepRow, closed_step, read_steps
@@ -108,6 +114,20 @@ class Run:
     def trace(self, address: str) -> tuple[TraceItem, ...]:
         """What happened inside a rollout."""
         return wire.decode(self._pack.get(address), tuple[TraceItem, ...])
+
+    def proposing(self, step: int) -> tuple[TraceItem, ...]:
+        """What happened while a proposal was made, where a program made it."""
+        path = self.folder / "rollouts.jsonl"
+        needles = [f'"scope":"propose/{step}{end}'.encode() for end in ('"', "/")]
+        rows = (read_line(line, path) for line in matching_lines(path, needles))
+        ran = (self._execution(row) for row in rows if isinstance(row, wire.CallLine))
+        return tuple(item for rollout in ran if rollout is not None for item in rollout.trace)
+
+    def _execution(self, row: wire.CallLine) -> Rollout | None:
+        """The rollout that a call came to; None for a failure, and for what a model said."""
+        raw = self._pack.get(wire.decode(row.reply, str)) if row.stored else bytes(row.reply)
+        # a rollout is a list, and every other reply is none
+        return None if row.failed or not raw.startswith(b"[") else wire.decode(raw, Rollout)
 
     def close(self) -> None:
         """Let go of the files."""
