@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.agents, pytest.mark.slow, pytest.mark.sandbox]
 
 KEY = "sk-canary-0123456789abcdef"
 OTHER = "canary-of-somebody-else-42"
-SKILL = "---\nname: units\ndescription: Units.\n---\nUse metres.\n"
+SKILL = "---\nname: units\ndescription: Say units.\n---\nUse metres.\n"
 BOTH = ("codex_exec", "claude_code_exec")
 
 
@@ -52,6 +52,7 @@ def test_a_cli_does_an_errand_with_the_skill_where_it_looks_for_it(name: str, tm
         assert any(KEY in value for value in asked[0].headers.values()), "it has its key"
         told = f"Use the skill `units`: read {skill} first.\n\nsix feet?"
         assert any(told in line.text for line in asked[0].lines)
+        assert "Say units." in str(asked[0].body), "the CLI itself has found the skill"
     assert rollout.output == "It is 1.83 m."
     steps = [item for item in rollout.trace if "step" in item.data]
     assert [item.role for item in steps] == ["assistant", "tool", "tool", "assistant"]
@@ -64,6 +65,7 @@ def test_a_cli_does_an_errand_with_the_skill_where_it_looks_for_it(name: str, tm
     assert rollout.files["answer.txt"] == b"1.83\n"
     assert rollout.files["note.txt"] == b"feet\n"
     assert cli.raw in rollout.files
+    assert (cli.session in rollout.files) == (cli.cut is not None)
     assert b"[2] tool: $ cat" in rollout.files[cli.summary]
     assert not [path for path in rollout.files if "SKILL" in path or path.startswith(".kept")]
     usage = rollout.usage

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.ports import Runner
 from kept.core.rollout import FREE, Failure, Job, Rollout
-from kept.engine.scope import JournalScope
+from kept.engine.scope import JournalScope, request_key
 from kept.runners.agent import AgentRunner, Outfit
 from kept.runners.model import Form
 from kept.testing import MemoryJournal, RunnerSuite
@@ -64,7 +65,9 @@ class TestAgentRunner(RunnerSuite):
         return self.make(f"echo $$ > {self.folder}/pid; sleep 100 & wait")
 
     def still_running(self) -> object:
-        return not is_gone(read_pid(self.folder / "pid"))
+        # on a busy machine it may have been cancelled before it had begun
+        path = self.folder / "pid"
+        return path.exists() and not is_gone(read_pid(path))
 
 
 def test_it_is_told_the_named_fields_of_a_case_and_nothing_else_of_it(
@@ -109,7 +112,45 @@ def test_files_of_a_case_lie_in_the_workspace_and_artifacts_are_the_candidates(
     assert rollout.files["both"] == b"from the folder,new"
     assert rollout.files["a.csv"] == b"changed\n"
     assert "data/b.csv" not in rollout.files
+    assert rollout.trace[-1].text == "removed: data/b.csv"
     assert (tmp_path / "a.csv").read_text() == "old"
+
+
+def test_a_file_that_stays_as_it_was_is_for_the_scorer_and_not_for_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    large = "a large table, " * 10_000
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text(large)
+    outfit = Outfit(files={"c": ("a.txt", "b.txt", "c.txt")}, folder=tmp_path)
+    put(tmp_path, "echo changed > b.txt; rm c.txt", monkeypatch)
+    setup = Setup(tmp_path, Form((), ("text",)), outfit)
+    first, _ = setup.run()
+    assert isinstance(first, Rollout)
+    texts = {name: data.decode() for name, data in first.files.items() if name.endswith(".txt")}
+    assert texts["a.txt"] == large
+    assert texts["b.txt"] == "changed\n"
+    assert "c.txt" not in texts
+    job = Job(CANDIDATE.id, CASE.id, 0, "decide")
+    key = request_key({"agent": "codex_exec", "model": "openai/m", "job": list(job)})
+    (written,) = setup.journal.calls(job.scope, key, Rollout)
+    assert isinstance(written, Rollout)
+    assert sorted(written.files) == ["b.txt", "codex_raw.txt", "codex_trace_summary.txt"]
+    again, _ = setup.run()
+    assert again == first
+
+
+def test_more_than_may_be_left_in_a_workspace_is_the_candidates_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    put(tmp_path, "head -c 20000 /dev/zero > large", monkeypatch)
+    setup = Setup(tmp_path, Form((), ("text",)))
+    limited = replace(harness(tmp_path), most_output=10_000)
+    setup.runner = AgentRunner(limited, Form((), ("text",)), Outfit())
+    found, _ = setup.run()
+    assert isinstance(found, Failure)
+    assert (found.kind, found.blame) == ("limit", "candidate")
+    assert "[5] assistant: I wrote 1.83 m" in found.detail
 
 
 def test_a_file_that_is_gone_is_no_fault_of_the_candidate(

@@ -139,7 +139,7 @@ class Cli:
     @property
     def session(self) -> str:
         """The file by which it can go on."""
-        return f"{self.short}_session.jsonl"
+        return f"{self.short}_session.jsonl.gz"
 
     @property
     def summary(self) -> str:

@@ -1,5 +1,6 @@
 """What came of an agent CLI: a rollout with its trace and all it said, or a failure."""
 
+import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -56,8 +57,9 @@ class Result:
         files[self.cli.raw] = self._raw()
         files[self.cli.summary] = summary.encode()
         session = self._session(told, output, home)
-        if session:
-            files[self.cli.session] = session
+        if session is not None:
+            # a quarter of a megabyte for a claude that did next to nothing
+            files[self.cli.session] = gzip.compress(session, mtime=0)
         trace = (TraceItem("user", self.prompt), *told.steps, *self._info(told, usage, output))
         return Rollout(output=told.final, files=files, trace=trace, usage=usage)
 
@@ -107,7 +109,7 @@ def session_of(cli: Cli, rollout: Rollout, after: int) -> Session | None:
     id_ = next((str(name) for name in named if name), "")
     if cli.cut is None or data is None or not id_:
         return None
-    return Session(id_, cli.cut(data, after))
+    return Session(id_, cli.cut(gzip.decompress(data), after))
 
 
 def _lines(told: Told) -> list[str]:
@@ -123,7 +125,12 @@ def hide(secret: str, found: Rollout | Failure) -> Rollout | Failure:
     if isinstance(found, Failure):
         message, detail = (text.replace(secret, MARK) for text in (found.message, found.detail))
         return replace(found, message=message, detail=detail)
-    before, after = secret.encode(), MARK.encode()
-    files = {path: data.replace(before, after) for path, data in found.files.items()}
     trace = tuple(replace(item, text=item.text.replace(secret, MARK)) for item in found.trace)
+    files = hide_in(secret, found.files)
     return found._replace(output=found.output.replace(secret, MARK), files=files, trace=trace)
+
+
+def hide_in(secret: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Files without the key that the CLI was given."""
+    before, after = secret.encode(), MARK.encode()
+    return {path: data.replace(before, after) for path, data in files.items()}

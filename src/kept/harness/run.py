@@ -16,19 +16,19 @@ from kept.core.rollout import Failure, Rollout
 from kept.errors import SetupError
 from kept.harness.cli import Cli, Target
 from kept.harness.errand import Errand, rendered
-from kept.harness.result import Result, hide
+from kept.harness.result import Result, hide, hide_in
 from kept.models.config import ModelConfig
 from kept.models.providers import address, key_of
 from kept.sandbox import Command, Exit, abilities
 from kept.sandbox.command import MIB
 from kept.sandbox.walls import INSIDE
 from kept.store.files import write_below
-from kept.workspace import MAX_OUTPUT, Scratch, Workspace
+from kept.workspace import MAX_OUTPUT, Output, Scratch, Workspace
 
 MOST_TEXT = 8 * MIB
 """Bytes of what a CLI says that are kept; the last ones."""
 
-NO_KEY = "none"
+NO_KEY = "no-key-needed"
 """For a server that wants no key: a CLI insists on one."""
 
 HOME = ".kept-home"
@@ -78,10 +78,13 @@ class Harness:
         except OSError as error:
             message = f"cannot use the scratch folder: {error.strerror}"
             return Failure("limit", "infrastructure", message)
+        if isinstance(output, Output):
+            # here, because a session is packed before it is brought back
+            output = output._replace(files=hide_in(key, output.files))
         if isinstance(ended, Exit):
             result = Result(self.cli, self.config, prompt, ended, command.timeout)
             ended = result.brought(output, shown, HOME)
-        return ended if key == NO_KEY else hide(key, ended)
+        return hide(key, ended)
 
     def _target(self) -> Target:
         config = self.config

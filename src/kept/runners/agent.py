@@ -7,13 +7,16 @@ as a model would. The execution is journalled as one call, so a resumed run does
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Scope
-from kept.core.rollout import FREE, Failure, Job, Rollout
+from kept.core.rollout import FREE, Failure, Job, Rollout, TraceItem
 from kept.harness import Errand, Harness
 from kept.runners.model import Form, request_for
+
+_GONE = "removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,26 @@ class AgentRunner:
             return errand
         harness = self._harness
         request = {"agent": harness.cli.name, "model": harness.config.name, "job": list(job)}
-        ran = await scope.call(request, Rollout, lambda: harness.run(errand))
-        # the scope has counted it
-        return ran if isinstance(ran, Failure) else ran._replace(usage=FREE)
+        ran = await scope.call(request, Rollout, lambda: self._news(errand))
+        if isinstance(ran, Failure):
+            return ran
+        gone = {name for item in ran.trace for name in cast("list[str]", item.data.get(_GONE, []))}
+        given = {path: data for path, data in errand.files.items() if path not in gone}
+        # the scope has counted what it used
+        return ran._replace(files={**given, **ran.files}, usage=FREE)
+
+    async def _news(self, errand: Errand) -> Rollout | Failure:
+        """What came of an errand, without the files that are as they were given.
+
+        Those are at hand in the next sitting, too, and may be large.
+        """
+        ran = await self._harness.run(errand)
+        if isinstance(ran, Failure):
+            return ran
+        news = {path: data for path, data in ran.files.items() if errand.files.get(path) != data}
+        gone = [path for path in errand.files if path not in ran.files]
+        told = (TraceItem("info", f"removed: {', '.join(gone)}", {_GONE: gone}),) if gone else ()
+        return ran._replace(files=news, trace=(*ran.trace, *told))
 
     async def close(self) -> None:
         """Remove the scratch folder."""
