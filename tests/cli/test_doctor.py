@@ -9,6 +9,7 @@ import pytest
 from kept.sandbox import abilities
 from kept.sandbox.cgroup import Parents
 from tests.cli.tasks import kept
+from tests.harness.stand_in import put
 
 
 def states(*names: str) -> dict[str, Any]:
@@ -62,3 +63,13 @@ def test_what_a_model_on_this_machine_lacks_is_told_as_what_to_type(
     found = states("local/smollm2")["local/smollm2"]
     assert found["state"] == "ok"
     assert "`kept models pull smollm2`" in found["text"]
+
+
+def test_it_names_the_agents_that_are_here_and_how_to_have_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    put(tmp_path, ":", monkeypatch, "codex_exec")
+    found = states("codex_exec", "opencode_exec")
+    assert found["codex_exec"]["text"] == str(tmp_path.resolve() / "programs" / "codex")
+    assert found["opencode_exec"]["text"] == "not here: `npm install -g opencode-ai`"
