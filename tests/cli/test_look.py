@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import kept as library
 from kept.cli.main import cli
 from kept.store.journal import RunJournal
-from tests.cli.tasks import kept
+from tests.cli.tasks import kept, write_task
 
 
 def score(candidate: library.Candidate, case: object) -> tuple[float, str]:
@@ -114,6 +114,20 @@ def test_show_step_with_traces_says_what_happened_in_each_rollout():
     assert "info      seen: 'good\\ngood\\n'" in kept("show", "--step", "1", "-v").stdout
     told = kept("show", "--step", "1", "--traces", "--json").json
     assert told["rollouts"][0]["trace"][0]["text"].startswith("seen: ")
+
+
+def test_show_step_saves_what_commands_left(here: Path):
+    kept("optimize", str(write_task(here)), "-q", "--set", "gate=strict")
+    called = kept("show", "--step", "1", "--save", "left")
+    assert "left holds what 1 execution left" in called.stderr
+    (folder,) = (here / "left").iterdir()
+    assert folder.name == "challenger-decide-all-0"
+    assert (folder / "prompt.md").read_text() == "good\ngood\n"
+    assert (folder / "output.txt").read_text() == ""
+    again = kept("show", "--step", "1", "--save", "left")
+    assert again.code == 2
+    assert "left is there already" in again.stderr
+    assert kept("show", "--save", "other").code == 2
 
 
 @pytest.mark.usefixtures("run")

@@ -104,6 +104,13 @@ def test_real_agents_run_the_cases_and_edit_the_skill_and_no_key_is_in_any_file(
         "\n  assistant in metres\n  info      claude with anthropic/claude-sonnet-4-5: 3 steps",
     ):
         assert words in shown, shown
+    kept(folder, "show", "last", "--step", "0", "--save", "left")
+    saved = sorted(path.name for path in (folder / "left").iterdir())
+    assert saved[-1] == "proposal"
+    assert len(saved) == 5
+    raw = (folder / "left" / "proposal" / "codex_raw.txt").read_text()
+    assert '"type":"thread.started"' in raw
+    assert (folder / "left" / saved[0] / "claude_trace_summary.txt").exists()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 10
     assert [path for path in files if KEY.encode() in path.read_bytes()] == []

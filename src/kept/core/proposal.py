@@ -185,6 +185,11 @@ class Brief:
 ProposerReply = Proposal | Note | Skip | Prove | Claim | Measure | Ask | Failure
 
 
+def proposal_scope(step: int) -> str:
+    """The path under which the calls of a proposal are journalled."""
+    return f"propose/{step}"
+
+
 def derive_seed(run_seed: int, phase: str, step: int) -> int:
     """A seed of its own for every step, so that no two steps repeat the same draws."""
     digest = hashlib.sha256(f"{run_seed}\0{phase}\0{step}".encode()).digest()

@@ -18,6 +18,7 @@ from kept.core.proposal import (
     ProposerReply,
     Reply,
     derive_seed,
+    proposal_scope,
 )
 from kept.core.rollout import Failure
 from kept.core.state import State
@@ -114,7 +115,7 @@ class Proposing:
 
     async def _converse(self, proposer: Proposer, brief: Brief) -> Proposed:
         """Call, answer what is asked, call again: until there is a reply."""
-        path = f"propose/{brief.step}"
+        path = proposal_scope(brief.step)
         while True:
             pays = self.till.of(brief.step) if self.till is not None else None
             scope = JournalScope(self._journal, path, pays=pays)

@@ -16,6 +16,7 @@ from kept.core.proposal import (
     Reply,
     Skip,
     Turn,
+    proposal_scope,
 )
 from kept.core.rollout import Job, TraceItem
 from kept.core.score import Outcome
@@ -94,9 +95,15 @@ def step_detail(run: Run, step: int, *, traces: bool = False) -> StepDetail:
         tuple(EditFate(r.edit, r.fate, r.detail) for r in closed.reports),
         step_diff(run, closed),
         tuple(_rollouts(run, step, (closed.candidate, closed.incumbent), traces)),
-        run.proposing(step) if traces else (),
+        _proposing(run, step) if traces else (),
         _stages(run, step),
     )
+
+
+def _proposing(run: Run, step: int) -> tuple[TraceItem, ...]:
+    """What happened while a proposal was made, where a program made it."""
+    ran = run.executions([proposal_scope(step)])
+    return tuple(item for _, rollout in ran for item in rollout.trace)
 
 
 def _stages(run: Run, step: int) -> tuple[Stage, ...]:
@@ -119,7 +126,7 @@ def _open_detail(run: Run, step: int, turn: Turn, traces: bool) -> StepDetail:
         tuple(EditFate(edit, "", "") for edit in edits),
         "",
         tuple(rollouts),
-        run.proposing(step) if traces else (),
+        _proposing(run, step) if traces else (),
     )
 
 

@@ -115,13 +115,15 @@ class Run:
         """What happened inside a rollout."""
         return wire.decode(self._pack.get(address), tuple[TraceItem, ...])
 
-    def proposing(self, step: int) -> tuple[TraceItem, ...]:
-        """What happened while a proposal was made, where a program made it."""
+    def executions(self, scopes: Iterable[str]) -> Iterator[tuple[str, Rollout]]:
+        """What programs brought back that ran in these scopes, each with its scope."""
         path = self.folder / "rollouts.jsonl"
-        needles = [f'"scope":"propose/{step}{end}'.encode() for end in ('"', "/")]
-        rows = (read_line(line, path) for line in matching_lines(path, needles))
-        ran = (self._execution(row) for row in rows if isinstance(row, wire.CallLine))
-        return tuple(item for rollout in ran if rollout is not None for item in rollout.trace)
+        needles = [b'"scope":' + wire.encode(scope) for scope in scopes]
+        for line in matching_lines(path, needles):
+            row = read_line(line, path)
+            rollout = self._execution(row) if isinstance(row, wire.CallLine) else None
+            if isinstance(row, wire.CallLine) and rollout is not None:
+                yield row.scope, rollout
 
     def _execution(self, row: wire.CallLine) -> Rollout | None:
         """The rollout that a call came to; None for a failure, and for what a model said."""
