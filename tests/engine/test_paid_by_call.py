@@ -1,6 +1,7 @@
 """A race whose rollouts have no known price: its end is paid for all the same."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -8,11 +9,14 @@ import pytest
 import kept
 from kept.core.budget import EndMoney, Spend
 from kept.core.case import Case, Cases
+from kept.core.event import StepClosed
 from kept.core.model import ModelReply
 from kept.core.plan import Plan
 from kept.core.rollout import Usage
-from kept.core.schedule import CLAIM, PROVE
+from kept.core.schedule import CLAIM, PROVE, RoundRobin
+from kept.core.score import Score
 from kept.engine.purse import Purse
+from kept.gates import Strict
 from kept.gates.race import Race
 from kept.recipes.racing import with_race
 from kept.testing import MemoryJournal, sit, small_plan
@@ -24,8 +28,9 @@ CENT = 0.01
 class Paying:
     """Every rollout makes one call, which costs about a cent; nobody knows before."""
 
-    def __init__(self) -> None:
+    def __init__(self, worst: float | None = None) -> None:
         self.paid = 0.0
+        self.worst = worst
 
     async def run(
         self, job: kept.Job, candidate: kept.Candidate, case: kept.Case, scope: kept.Scope
@@ -35,7 +40,7 @@ class Paying:
             self.paid += usd
             return ModelReply("yes", Usage(1, 10, 10, usd=usd))
 
-        reply = await scope.call(str(job), ModelReply, do)
+        reply = await scope.call(str(job), ModelReply, do, self.worst)
         if isinstance(reply, kept.Failure):
             return reply
         text = candidate.texts["text"]
@@ -61,13 +66,13 @@ class Teacher:
         return kept.Proposal((kept.Append("text", f"{kind} {brief.step}\n"),))
 
 
-def world(usd: float, runner: Paying) -> Plan:
+def world(usd: float, runner: Paying, proposer: Teacher | None = None) -> Plan:
     cases = Cases(
         tuple(Case(f"t{n}", n) for n in range(12)),
         tuple(Case(f"h{n}", n) for n in range(20)),
         tuple(Case(f"s{n}", n) for n in range(8)),
     )
-    plan = small_plan(runner, Teacher())
+    plan = small_plan(runner, proposer or Teacher())
     budget = kept.Budget(max_usd=usd)
     return with_race(replace(plan, cases=cases, gate=Race(), budget=budget, width=2))
 
@@ -114,3 +119,116 @@ def test_a_second_proof_leaves_the_claim_its_rollouts():
     assert purse.leave({"test"}) == 0
     purse.proving = True
     assert purse.leave({"screen"}) == plan.claims, "a look at what is to be proven"
+
+
+@pytest.mark.parametrize("usd", [3.0, 4.0])
+def test_a_small_limit_still_pays_for_an_end(usd: float):
+    state = asyncio.run(sit(world(usd, Paying(), Cheap()), MemoryJournal()))
+    assert state.spend.usd <= usd
+    assert [step.verdict.code for step in state.closed][-1] == "claim"
+    assert not any(
+        step.turn.proves and step.verdict.code == "unaffordable" for step in state.closed
+    )
+
+
+class Cheap(Teacher):
+    """Costs nothing, and what is good is very good."""
+
+    async def propose(self, brief: kept.Brief, scope: kept.Scope) -> kept.Proposal:
+        kind = ("good good good good good", "idle", "bad")[int(3 * chance("kind", brief.step))]
+        return kept.Proposal((kept.Append("text", f"{kind} {brief.step}\n"),))
+
+
+class Late:
+    """A scorer that asks a judge, who is late the first time, and may be down the second."""
+
+    def __init__(self, runner: Paying, *, down: bool = False) -> None:
+        self.runner, self.down = runner, down
+        self.asked: Counter[kept.Job] = Counter()
+
+    async def score(
+        self,
+        job: kept.Job,
+        rollout: kept.Rollout,
+        candidate: kept.Candidate,
+        case: kept.Case,
+        scope: kept.Scope,
+    ) -> Score | kept.Failure:
+        self.asked[job] += 1
+        if self.asked[job] == 1:
+            return kept.Failure("timeout", "infrastructure", "late")
+
+        async def do() -> ModelReply:
+            self.runner.paid += 0.8 * CENT
+            return ModelReply("5", Usage(1, 10, 10, usd=0.8 * CENT))
+
+        await scope.branch("judge").call("judge", ModelReply, do)
+        if self.down and case.id == "h1" and self.asked[job] < 4:
+            return kept.Failure("server", "infrastructure", "down", tried=True)
+        return Score(rollout.metrics)
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_a_scorer_that_tries_again_pays_for_both_its_own_calls_and_the_runners(down: bool):
+    runner = Paying()
+    plan = replace(world(30.0, runner, Cheap()), scorer=Late(runner, down=down))
+    free = replace(plan, budget=kept.Budget(max_iterations=4))
+    state = asyncio.run(sit(free, MemoryJournal()))
+    assert state.spend.usd == pytest.approx(runner.paid)
+    runner.paid = 0.0
+    tight = replace(plan, scorer=Late(runner, down=down), budget=kept.Budget(max_usd=2.0))
+    asyncio.run(sit(tight, MemoryJournal()))
+    assert runner.paid <= 2.0
+
+
+def test_calls_that_were_cut_off_are_still_paid_for_when_a_run_goes_on():
+    runner = Paying(worst=1.5 * CENT)
+    plan = replace(world(30.0, runner, Cheap()), gate=Strict(), reserve=0, claims=0)
+    plan = replace(plan, scorer=TwoCalls(runner), budget=kept.Budget(max_usd=1.0), workers=8)
+    plan = replace(plan, schedule=RoundRobin(("teacher",)), proposers=(Cheap(),))
+    journal = MemoryJournal()
+    for _ in range(6):
+        asyncio.run(sit(plan, journal))
+        journal = journal.reopened()
+        assert runner.paid <= 1.0
+
+
+class TwoCalls(Late):
+    """A judge who asks back, so that a limit may fall between two calls of one rollout."""
+
+    async def score(
+        self,
+        job: kept.Job,
+        rollout: kept.Rollout,
+        candidate: kept.Candidate,
+        case: kept.Case,
+        scope: kept.Scope,
+    ) -> Score | kept.Failure:
+        async def do() -> ModelReply:
+            await asyncio.sleep(0)
+            self.runner.paid += 0.8 * CENT
+            return ModelReply("5", Usage(1, 10, 10, usd=0.8 * CENT))
+
+        for n in range(3):
+            await scope.branch(f"judge {n}").call("judge", ModelReply, do, worst_usd=CENT)
+        return Score(rollout.metrics)
+
+
+def test_what_ran_out_is_named_alike_after_a_resume():
+    runner = Paying()
+    plan = world(12.0, runner, Cheap())
+    plan = replace(plan, budget=kept.Budget(max_usd=12.0, max_rollouts=100_000))
+    journal = MemoryJournal()
+    whole = asyncio.run(sit(plan, journal))
+    assert whole.stopped is not None
+    assert whole.stopped.kind == "usd"
+    given_up = next(
+        n
+        for n, record in enumerate(journal.records)
+        if isinstance(record, StepClosed) and record.verdict.code == "unaffordable"
+    )
+    again = asyncio.run(sit(plan, journal.reopened(given_up + 1)))
+    assert again.stopped == whole.stopped

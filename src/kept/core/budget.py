@@ -93,8 +93,8 @@ class Spend:
 
 NOTHING = Spend()
 
-END_PART = 0.25
-"""Share of a budget that its end may take."""
+END_PART, MOST_END = 0.25, 0.6
+"""Share of a budget that its end may take, of an ordinary and of a very small one."""
 
 
 class Reservation(NamedTuple):
@@ -119,18 +119,26 @@ class EndMoney:
     max_usd: float
     rollouts: int
     """All that are set aside for the end."""
+    least: int = 0
+    """Of them, those without which there is none."""
 
-    def aside(self, rollouts: int, each: float | None) -> float:
-        """Dollars for so many of them at this price, but never too large a share of all."""
+    def aside(self, rollouts: int, each: float | None, least: int | None = None) -> float:
+        """Dollars for so many of them at this price, but never too large a share of all.
+
+        Without the least of them the others are for nothing: they may have a larger share.
+        """
         share = END_PART * self.max_usd * rollouts / self.rollouts if self.rollouts else 0.0
-        return share if each is None else min(share, rollouts * each)
+        if each is None:
+            return share
+        # with some to spare: what is left is counted with care, and the mean moves
+        needed = (self.least if least is None else least) * each / CARE**2
+        few = min(MOST_END * self.max_usd, needed)
+        return max(min(share, rollouts * each), few)
 
-    def left(self, spend: Spend, leave: int = 0) -> int | None:
-        """Rollouts that there is money for besides these; None where they have no price so far."""
+    def left(self, spend: Spend, aside: float = 0.0) -> int | None:
+        """Rollouts that there is money for besides; None where they have no price so far."""
         each = spend.usd_a_rollout
-        if not each:
-            return None
-        return int(CARE * (self.max_usd - spend.usd - self.aside(leave, each)) / each)
+        return int(CARE * (self.max_usd - spend.usd - aside) / each) if each else None
 
 
 CARE = 0.9

@@ -39,6 +39,8 @@ class Plan:
     """Rollouts set aside for what is done at the end: the proof and the claim."""
     claims: int = 0
     """Of them, those for the claim alone."""
+    least_end: tuple[int, int] = (0, 0)
+    """Rollouts without which there is no end: a look, two passes and a claim; the claim alone."""
     worst_usd: float = 0.0
     """Most that one rollout can cost."""
     priced: bool = False

@@ -3,7 +3,7 @@
 Implementations live in the edges; fakes live in `kept.testing` and pass the same suites.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
 from kept.core.artifact import Candidate
@@ -232,6 +232,10 @@ class Journal(Protocol):
 
     def calls(self, scope: str, key: str, reply: type[R]) -> Sequence[R | Failure]:
         """Replies recorded in this scope for this request, oldest first."""
+        ...
+
+    def paid(self) -> Mapping[str, Usage]:
+        """What the calls at hand used, by scope."""
         ...
 
     def forget_calls(self, scope: str) -> None:

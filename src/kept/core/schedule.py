@@ -102,11 +102,14 @@ class Pooling:
         While nothing leads, the pool is proven; what fails may be tried by its better part, but not
         for ever: every further proof has less to risk, and costs as much.
         """
+        passes = self._passes(state)
+        provable = passes is None or passes >= LEAST_PASSES
         if state.pool and (_leads(state) or state.ledger.promotions < MOST_PROOFS):
             turn = _turn(MERGE, state, proves=not _leads(state))
-            return replace(turn, passes=self._passes(state)) if turn.proves else turn
-        if _leads(state) and state.incumbent != state.tried:
-            return replace(_turn(PROVE, state), passes=self._passes(state))
+            if not turn.proves or provable:
+                return replace(turn, passes=passes) if turn.proves else turn
+        if _leads(state) and state.incumbent != state.tried and provable:
+            return replace(_turn(PROVE, state), passes=passes)
         if self.sealed and state.best not in (state.seed, state.claimed):
             passes = self.paid.claim_passes(state.spend) if self.paid else None
             return replace(_turn(CLAIM, state), passes=passes)
@@ -138,13 +141,16 @@ class PaidByCall:
 
     def late(self, spend: Spend) -> bool:
         """Whether the pool had better be raced as it is: soon there will be no money for it."""
-        left = self.money.left(spend, self.money.rollouts)
+        for_end = self.money.aside(self.money.rollouts, spend.usd_a_rollout)
+        left = self.money.left(spend, for_end)
         return left is not None and left < self.last_race
 
     def proof_passes(self, spend: Spend) -> int | None:
         """As many as leave the claim its money; None while nothing is known."""
-        left = self.money.left(spend, self.claims)
-        return None if left is None else max(LEAST_PASSES, (left - self.look) // self.proof_pass)
+        least = self.claim_pass if self.claims else 0
+        aside = self.money.aside(self.claims, spend.usd_a_rollout, least) if self.claims else 0.0
+        left = self.money.left(spend, aside)
+        return None if left is None else max(0, (left - self.look) // self.proof_pass)
 
     def claim_passes(self, spend: Spend) -> int | None:
         """As many as can be paid; None while nothing is known."""

@@ -81,6 +81,8 @@ class State(NamedTuple):
     pool: Pool = ()
     given_up: str = ""
     """Why only what was set aside for the end may still be spent; empty while more may be."""
+    given_up_usd: bool = False
+    """Whether it is money that ran out then, and not rollouts."""
     tried: str = ""
     """The incumbent that a promotion was last asked for."""
     claimed: str = ""
@@ -145,6 +147,7 @@ def _resumed(state: State, event: RunResumed) -> State:
         state = _reopened(state)
     return state._replace(
         given_up="" if more else state.given_up,
+        given_up_usd=state.given_up_usd and not more,
         started=replace(started, facts=facts),
         stopped=None,
         elapsed=state.elapsed + _length(state.sitting),
@@ -236,6 +239,7 @@ def _closed(state: State, event: StepClosed) -> State:
         bars=_bars(state, event, incumbent) if best == state.best else (),
         pool=_pooled(state, step, event),
         given_up=verdict.reason if verdict.code == "unaffordable" else state.given_up,
+        given_up_usd=state.given_up_usd or "out_of_usd" in verdict.numbers,
         tried=step.incumbent if isinstance(step.reply, Prove) and told else state.tried,
         claimed=state.best if isinstance(step.reply, Claim) and told else state.claimed,
         spend=state.spend + event.spend,

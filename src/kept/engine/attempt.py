@@ -80,9 +80,11 @@ class Attempts:
         case = self._cases[case_id]
         pays = self.till.of(job) if self._by_call else None
         work.scope = scope = JournalScope(self._journal, job, pays)
-        if self.billed and job in self.billed:
-            scope.usage = FREE - self.billed[job]
         rollout = work.rollout
+        if rollout is not None:
+            scope.usage, scope.called = work.ran, work.called
+        elif self.billed and job in self.billed:
+            scope.usage = FREE - self.billed[job]
         if rollout is None:
             rollout = await self._runner.run(job, candidate, case, scope)
             if rollout.usage is not FREE:
@@ -91,6 +93,8 @@ class Attempts:
                 return self._outcome(work, scope, rollout)
             # kept, so that a scorer that has to try again does not have it run again
             work.rollout = rollout
+            if scope.called:
+                work.ran, work.called = scope.usage, True
         score = await self._scorer.score(job, rollout, candidate, case, scope)
         if not isinstance(score, Failure):
             fault = self._objective.fault(score.metrics)

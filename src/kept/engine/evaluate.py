@@ -316,13 +316,17 @@ class Evaluator:
         self._put_away(work)
         meters = self._purse.meters
         (meters[step] if step in meters else self._purse.meter(step)).add(outcome)
+        self.listener(step, job, outcome)
         if work.called:
             self._purse.done(job)
-            self.attempts.billed.pop(job, None)
-        self.listener(step, job, outcome)
-        # what is settled will not be run again; what an outage left open may be, up to the miss
-        if work.called and answered(outcome):
-            self._journal.forget_calls(job.scope)
+            billed = self.attempts.billed
+            if answered(outcome):
+                # what is settled will not be run again
+                billed.pop(job, None)
+                self._journal.forget_calls(job.scope)
+            else:
+                # what an outage left open may be, up to the miss
+                billed[job] = billed.get(job, FREE) + work.scope_usage
         for order in work.orders:
             order.left -= 1
             if order.left == 0 and not order.future.done():
@@ -330,7 +334,8 @@ class Evaluator:
 
     def _fail(self, work: Work, error: Exception) -> None:
         if (scope := work.scope) is not None and scope.called and self._works.get(work.job) is work:
-            self._purse.cancel(work.payer, work.job, scope.usage)
+            used = scope.usage if scope.usage.calls > 0 else FREE
+            self._purse.cancel(work.payer, work.job, used)
         self._put_away(work)
         for order in work.orders:
             if not order.future.done():

@@ -13,8 +13,8 @@ from kept.core.budget import Spend, StopReason, out_of_time
 from kept.core.event import Event, RunStopped, StepClosed, StepOpened
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Sink
-from kept.core.proposal import Proposal, Turn
-from kept.core.rollout import FREE, Job
+from kept.core.proposal import Proposal, Turn, proposal_scope
+from kept.core.rollout import Job
 from kept.core.schedule import budget_stop, too_many_failures
 from kept.core.score import Outcome
 from kept.core.state import OpenStep, State, advance
@@ -23,7 +23,8 @@ from kept.core.words import count
 from kept.engine.evaluate import LAST, Evaluator
 from kept.engine.interrupt import Interrupt
 from kept.engine.judge import Ground, Judge, Judged, duplicate
-from kept.engine.known import Known
+from kept.engine.known import Known, answered
+from kept.engine.past import past_of
 from kept.engine.propose import Proposing
 from kept.engine.purse import Halt, Purse
 from kept.engine.stopping import dead_end, true_end
@@ -31,6 +32,8 @@ from kept.errors import KeptError
 
 GRACE = 30.0
 """Seconds that what is in flight gets to finish when a run stops."""
+
+GIVEN_UP = "given up: "
 
 MAIN_PART = 0.85
 """Share of a run's time after which no ordinary step begins, if there is something to do last."""
@@ -116,21 +119,26 @@ class Loop:
             return
         self._evaluator.opened(len(state.closed))
         if state.given_up:
-            kind = "rollouts" if self._plan.budget.max_rollouts is not None else "usd"
-            self._ending = StopReason(kind, state.given_up)
+            kind = "usd" if state.given_up_usd else "rollouts"
+            self._ending = StopReason(kind, state.given_up.removeprefix(GIVEN_UP))
         elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
         if state.open:
             waiting = {step.step for step in state.open}
-            billed = self._evaluator.attempts.billed
-            for step, job, usage in self._journal.cancelled(state.open[0].rollouts_at):
-                billed[job] = billed.get(job, FREE) + usage
+            start, counted = state.open[0].rollouts_at, set[Job]()
+            for step, job, usage in self._journal.cancelled(start):
+                counted.add(job)
                 if step in waiting:
                     self._purse.meter(step).cancel(usage)
-            for step, job, outcome in self._journal.tail(state.open[0].rollouts_at):
-                billed.pop(job, None)
+            for step, job, outcome in self._journal.tail(start):
                 elsewhere.add(job.candidate_id)
+                counted.add(job)
+                if answered(outcome):
+                    self._journal.forget_calls(job.scope)
                 if step in waiting:
                     self._purse.meter(step).add(outcome)
+            silent = [proposal_scope(step.step) for step in state.open if step.reply is None]
+            past = past_of(self._journal.paid(), counted, silent)
+            self._evaluator.attempts.billed, self._purse.past = past
             for waiting_step in state.open:
                 self._purse.pay(waiting_step.spend)
         self._known.elsewhere |= elsewhere
@@ -186,7 +194,9 @@ class Loop:
             return True  # what is open can still be paid
         for step in self.state.open:
             self._tasks[step.step].cancel()
-            verdict = Verdict("skip", f"given up: {reason.message}", code="unaffordable")
+            numbers = {"out_of_usd": 1.0} if reason.kind == "usd" else {}
+            words = f"{GIVEN_UP}{reason.message}"
+            verdict = Verdict("skip", words, code="unaffordable", numbers=numbers)
             self._close(Judged(None, (), verdict))
         return True
 

@@ -14,6 +14,7 @@ from kept.core.budget import (
 from kept.core.plan import Plan
 from kept.core.rollout import FREE, Job, Purpose, Usage
 from kept.core.score import Outcome
+from kept.engine.past import below
 
 
 class Halt(Exception):
@@ -95,7 +96,8 @@ class Purse:
         self._worst = plan.worst_usd
         self._kept_back = plan.reserve
         self._claims = plan.claims
-        self._end = EndMoney(plan.budget.max_usd or 0.0, plan.reserve)
+        self._end = EndMoney(plan.budget.max_usd or 0.0, plan.reserve, plan.least_end[0])
+        self._least_claim = plan.least_end[1]
         self.proving = False
         """Whether what is open is the end of the run, also where it looks at train cases."""
         self._before = spent
@@ -106,6 +108,8 @@ class Purse:
         self._tries = 0
         self._calls: dict[int | Job, Usage] = {}
         """What proposers used for steps whose reply is not in yet, and rollouts that go on."""
+        self.past: dict[str, Usage] = {}
+        """The same of an earlier sitting, by scope, until they are at it again."""
 
     @property
     def spent(self) -> Spend:
@@ -160,7 +164,7 @@ class Purse:
         for meter in self.meters.values():
             rollouts += meter.rollouts
             usd += meter.usd
-        for used in self._calls.values():
+        for used in (*self._calls.values(), *self.past.values()):
             usd += used.usd
         return Reservation(rollouts, usd)
 
@@ -198,6 +202,12 @@ class Purse:
         if used.calls >= self._calls.get(who, FREE).calls:
             self._calls[who] = used
 
+    def take_over(self, scope: str, who: int | Job) -> None:
+        """Calls that an earlier sitting made in a scope are now those of its owner."""
+        mine = [path for path in self.past if below(path, scope)]
+        if mine:
+            self.hold(who, sum((self.past.pop(path) for path in mine), FREE))
+
     def done(self, job: Job) -> None:
         """A rollout is counted by its meter now."""
         self._calls.pop(job, None)
@@ -225,7 +235,10 @@ class Purse:
             return 0.0
         purposes: tuple[Purpose, ...] = (owner.purpose,) if isinstance(owner, Job) else ("decide",)
         later = self.leave(purposes)
-        return self._end.aside(later, self._each())
+        if not later:
+            return 0.0
+        least = None if later == self._kept_back else self._least_claim
+        return self._end.aside(later, self._each(), least)
 
     def _each(self) -> float | None:
         """What a rollout costs in the mean; None while nothing is known."""

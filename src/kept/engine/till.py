@@ -8,6 +8,7 @@ made at a time.
 import asyncio
 
 from kept.core.budget import StopReason
+from kept.core.proposal import proposal_scope
 from kept.core.rollout import Job, Usage
 from kept.engine.purse import OutOfBudget, Purse
 
@@ -75,6 +76,9 @@ class Till:
 
     def of(self, owner: int | Job) -> "OwnTill":
         """The same for the proposer of one step, or for one rollout."""
+        if self._purse.past:
+            scope = owner.scope if isinstance(owner, Job) else proposal_scope(owner)
+            self._purse.take_over(scope, owner)
         return OwnTill(self, self._purse, owner)
 
 

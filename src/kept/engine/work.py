@@ -35,6 +35,8 @@ class Work:
     rollout: Rollout | None = None
     usage: Usage = FREE
     scope_usage: Usage = FREE
+    ran: Usage = FREE
+    """Of the runner's calls, once it has returned: a scorer that tries again replays none."""
     yielded: bool | None = None
     """Whether others had a turn while it was rolled out; None where nobody watched."""
     outcome: Outcome | None = None

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import ceil
 
-from kept.core.budget import END_PART, EndMoney, rollouts_within
+from kept.core.budget import END_PART, MOST_END, EndMoney, rollouts_within
 from kept.core.plan import Plan
 from kept.core.ports import Gate
 from kept.core.schedule import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
@@ -20,9 +20,6 @@ from kept.spec.race import RaceSpec
 
 FEWEST = 8
 """Deciding cases without which nothing could be proven for others."""
-
-MOST_END = 0.6
-"""Share of a very small rollout budget that the end may take."""
 
 LAST_RACE = 14
 """Passes over the deciding cases, of both sides, that are kept for a last race of the pool."""
@@ -90,7 +87,14 @@ def with_race(plan: Plan) -> Plan:
         proposers=(*plan.proposers, *own),
         reserve=_reserve(gate, plan),
         claims=_claims(gate, plan),
+        least_end=_least(gate, plan),
     )
+
+
+def _least(gate: Race, plan: Plan) -> tuple[int, int]:
+    """Rollouts of the smallest end there is, and of its claim."""
+    claim = 2 * len(plan.cases.test)
+    return _look(gate, plan) + 2 * LEAST_PASSES * len(plan.cases.holdout) + claim, claim
 
 
 def _paid_by_call(gate: Race, plan: Plan) -> PaidByCall | None:
@@ -98,7 +102,7 @@ def _paid_by_call(gate: Race, plan: Plan) -> PaidByCall | None:
     if plan.budget.max_usd is None or plan.worst_usd:
         return None
     return PaidByCall(
-        EndMoney(plan.budget.max_usd, _reserve(gate, plan)),
+        EndMoney(plan.budget.max_usd, _reserve(gate, plan), _least(gate, plan)[0]),
         last_race=2 * LAST_RACE * len(plan.cases.holdout),
         look=_look(gate, plan),
         proof_pass=2 * len(plan.cases.holdout),
@@ -150,7 +154,7 @@ def _fitted(gate: Race, plan: Plan) -> Race:
         passes = int((limit * END_PART - look) / 2 - claims * len(cases.test)) // len(cases.holdout)
         if passes >= LEAST_PASSES:
             return gate.ending(min(most, passes), claims)
-    few = look + 2 * (LEAST_PASSES * len(cases.holdout) + len(cases.test))
+    few, _ = _least(gate, plan)
     if few <= limit * MOST_END:
         return gate.ending(LEAST_PASSES, 1)
     raise SetupError(

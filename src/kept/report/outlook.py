@@ -62,7 +62,7 @@ def cannot_tell(told: Summary) -> Iterator[str]:
     words = f"step {doubt.step} may be better, {shown}, and that is not proven"
     cases = told.cases["holdout"]
     if doubt.wanted is None or doubt.wanted <= cases:
-        yield f"{words}; a further proof may tell"
+        yield f"{words}; there is another proof when something new is kept"
         return
     price = told.spend.usd_a_rollout
     cost = f"{doubt.rollouts:,} rollouts" + (f", ${price * doubt.rollouts:.2f}" if price else "")
@@ -73,13 +73,18 @@ def cannot_tell(told: Summary) -> Iterator[str]:
 def go_on(told: Summary) -> str:
     """How to go on with a run that was cut short, or that used up its budget; else nothing."""
     limit = LIMITS.get(told.stopped.kind, "") if told.stopped is not None else ""
-    more = 2 * told.budget[limit] if limit in told.budget else None
+    more = _whole(2 * told.budget[limit]) if limit in told.budget else None
     if not told.resumable and more is None:
         return ""
     if told.recipe == "function":
-        budget = "" if more is None else f"budget=kept.Budget({limit}={more:g}), "
+        budget = "" if more is None else f"budget=kept.Budget({limit}={more}), "
         return f'`kept.optimize(..., {budget}resume="{told.run}")` goes on with it.'
     command = f"kept resume {told.run}"
     if more is None:
         return f"`{command}` goes on where it stopped."
-    return f"`{command} --set budget.{limit}={more:g}` goes on with twice the limit."
+    return f"`{command} --set budget.{limit}={more}` goes on with twice the limit."
+
+
+def _whole(number: float) -> float | int:
+    """A whole number without a point, which a spec may insist on."""
+    return int(number) if number == int(number) else number

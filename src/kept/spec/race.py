@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from kept.gates.pairing import TENURE
 from kept.spec.base import Count, Finite, Model
 
 Chance = Annotated[Finite, Field(gt=0, lt=1)]
@@ -29,7 +30,10 @@ def _steps(steps: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...
     return steps
 
 
-Looks = Annotated[tuple[Count, ...], Field(strict=False), AfterValidator(_rising)]
+Passes = Annotated[Count, Field(le=TENURE)]
+"""More of them would be draws of the next incumbent's time."""
+
+Looks = Annotated[tuple[Passes, ...], Field(strict=False), AfterValidator(_rising)]
 Step = Annotated[tuple[Count, Finite], Field(strict=False)]
 Steps = Annotated[tuple[Step, ...], Field(strict=False), AfterValidator(_steps)]
 """Draws, and the gain that they must show."""
@@ -57,7 +61,7 @@ class SimplifySpec(Model):
     margin: Annotated[Finite, AfterValidator(_part)] | None = None
     """Share of the scale that a simplification may lose."""
     alpha: Chance | None = None
-    most: Count | None = None
+    most: Passes | None = None
     patience: Positive | None = None
     hope: Chance | None = None
     screen: Looks | None = None
@@ -72,10 +76,10 @@ class RaceSpec(Model):
     promote_alpha: Chance | None = None
     aim: Positive | None = None
     patience: Positive | None = None
-    most: Count | None = None
+    most: Passes | None = None
     promote_passes: Looks | None = None
     doubt: Chance | None = None
-    claim_passes: Count | None = None
+    claim_passes: Passes | None = None
     pool_goal: Positive | None = None
     pool_most: Count | None = None
     screen: ScreenSpec = Field(default_factory=ScreenSpec)

@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -24,7 +24,7 @@ import msgspec
 from kept.core.artifact import Candidate
 from kept.core.event import Event, Proposed, StepClosed, StepOpened
 from kept.core.ports import Priced
-from kept.core.rollout import Failure, Job, TraceItem, Usage
+from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
 from kept.errors import JournalError, RunError
 from kept.settings import secrets
@@ -183,6 +183,18 @@ class RunJournal:
     def _reply(self, row: wire.CallLine, reply: type[R]) -> R | Failure:
         raw = self._pack.get(wire.decode(row.reply, str)) if row.stored else row.reply
         return wire.decode(raw, Failure) if row.failed else wire.decode(raw, reply)
+
+    def paid(self) -> Mapping[str, Usage]:
+        """What the calls at hand used, by scope."""
+        return {
+            scope: sum((self._used(row) for rows in keys.values() for row in rows), FREE)
+            for scope, keys in self._calls.items()
+        }
+
+    def _used(self, row: wire.CallLine) -> Usage:
+        return wire.usage_of(
+            self._pack.get(wire.decode(row.reply, str)) if row.stored else row.reply
+        )
 
     def forget_calls(self, scope: str) -> None:
         """Drop the calls of a scope, and of its branches, from memory."""

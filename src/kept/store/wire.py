@@ -115,6 +115,20 @@ class CancelledLine(msgspec.Struct, tag="cancelled", tag_field="kind", omit_defa
 Line = RolloutLine | CallLine | CancelledLine
 
 
+class _Used(msgspec.Struct):
+    """The part of a reply that says what it used."""
+
+    usage: Usage = FREE
+
+
+def usage_of(reply: bytes | msgspec.Raw) -> Usage:
+    """What a reply used; nothing where it does not say."""
+    try:
+        return msgspec.json.decode(reply, type=_Used).usage
+    except msgspec.MsgspecError:
+        return FREE  # a reply of another shape
+
+
 class _Head(msgspec.Struct):
     kind: str
     schema: int = 0

@@ -4,14 +4,14 @@ Holds one list of records in the order they were made, so that a run can be cut 
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar, cast
 
 from kept.core.artifact import Candidate
 from kept.core.event import Event
 from kept.core.ports import Priced
-from kept.core.rollout import Failure, Job, TraceItem, Usage
+from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
 from kept.errors import JournalError
 
@@ -123,6 +123,13 @@ class MemoryJournal:
         """Replies recorded in this scope for this request, oldest first."""
         found = [call.reply for call in self._calls if (call.scope, call.key) == (scope, key)]
         return cast("list[R | Failure]", found)
+
+    def paid(self) -> Mapping[str, Usage]:
+        """What the calls at hand used, by scope."""
+        found: dict[str, Usage] = {}
+        for call in self._calls:
+            found[call.scope] = found.get(call.scope, FREE) + getattr(call.reply, "usage", FREE)
+        return found
 
     def forget_calls(self, scope: str) -> None:
         """Drop the calls of a scope, and of its branches, from those at hand."""

@@ -140,6 +140,15 @@ class JournalSuite:
         assert list(journal.calls("propose/1/branch", "key", ModelReply)) == []
         assert list(journal.calls("propose/1", "unknown", ModelReply)) == []
 
+    def test_what_the_calls_at_hand_used_is_told_by_scope(self) -> None:
+        """Those of a branch by themselves."""
+        journal = self.make_journal()
+        for scope, usd in (("rollout/a", 0.25), ("rollout/a", 0.5), ("rollout/a/branch", 1.0)):
+            journal.record_call(scope, "key", ModelReply("yes", Usage(1, usd=usd)))
+        found = {scope: usage.usd for scope, usage in journal.paid().items()}
+        assert found == {"rollout/a": 0.75, "rollout/a/branch": 1.0}
+        self.release(journal)
+
     def test_calls_that_are_done_with_are_forgotten(self) -> None:
         """With their branches, but nobody else's."""
         journal = self.make_journal()
