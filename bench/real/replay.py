@@ -2,7 +2,9 @@
 
 A rollout is one of the recorded draws of its prompt and case, drawn at random by run, label, case,
 purpose and repeat: what the model would say, as far as twelve draws tell. So the bank's own means
-are the truth, and two labels of one prompt are equally good whatever they draw.
+are the truth, and two labels of one prompt are equally good whatever they draw. Were each label
+given some of the rows for good, it would be as good as its own few rows, and a race that repeats
+them would be right to prefer the luckier one.
 """
 
 import asyncio
@@ -56,6 +58,8 @@ class Replayed:
     best: str
     """The label that stands in `best/`."""
     rollouts: int
+    claimed: float | None
+    """The gain that the sealed test showed; None where nothing was promoted."""
 
 
 class BankRunner:
@@ -108,9 +112,10 @@ def replay(world: World, gate: Gate, number: int, budget: int) -> Replayed:
     )
     journal = MemoryJournal()
     state = asyncio.run(sit(with_race(plan), journal))
-    closed = [event for event in journal.events if isinstance(event, StepClosed)]
+    told = [event.verdict for event in journal.events if isinstance(event, StepClosed)]
     return Replayed(
-        sum(event.verdict.outcome == "keep" for event in closed),
-        journal.load(state.best).texts["text"],
-        state.spend.rollouts,
+        keeps=sum(verdict.outcome == "keep" for verdict in told),
+        best=journal.load(state.best).texts["text"],
+        rollouts=state.spend.rollouts,
+        claimed=next((one.numbers["gain"] for one in told if one.code == "claim"), None),
     )

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.real import record
-from bench.real.__main__ import false_keeps, found_best, report
+from bench.real import live, record
+from bench.real.__main__ import report
 from bench.real.bank import CASES, DRAWS, FILE, Bank, cases, lines, prompts, read
 from bench.real.replay import GATES, null_world, real_world, replay
+from bench.real.tables import false_keeps, found_best
+from kept.recipes.artifact import compile_task
 
 WORSE, MIDDLE, BETTER = "worse", "middle", "better"
 NAMES = tuple(f"case {n}" for n in range(80))
@@ -91,6 +93,9 @@ def test_the_report_says_whether_the_goals_were_met():
     told = report(made_up(worse=4, better=11), 2)
     (null, best) = (row for row in told.tables[0].rows)
     assert (null[2], best[2]) == ("yes", "yes")
+    (race, *_) = told.tables[3].rows
+    assert race[0] == "race"
+    assert race[3] == "+0.583", "eleven of twelve, and not four"
     world = real_world(made_up(worse=4, better=11), WORSE)
     assert found_best(world, [replay(world, GATES["race"], 0, 2500)]).hits == 1
 
@@ -100,3 +105,13 @@ def test_the_recorded_bank_is_one_of_this_demo():
     assert set(bank.prompts) <= set(prompts())
     assert all(len(row) == DRAWS for row in bank.right.values())
     assert FILE.stat().st_size < 1_000_000
+
+
+@pytest.mark.parametrize("more", [(), live.asking("http://127.0.0.1:1/v1")])
+def test_the_task_of_a_live_run_is_in_order(tmp_path: Path, more: tuple[str, ...]):
+    task = live.task_of(tmp_path / "task", "seed", {"one": "other", "two": "another"})
+    given = more or ("runner.model=handoff/desk",)
+    plan = compile_task(task, (*live.SETTINGS, *given)).plan
+    assert plan.gate.name == "race"
+    assert plan.budget.max_rollouts == live.BUDGET
+    assert plan.seed.texts["prompt.md"] == "seed\n"
