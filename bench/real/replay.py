@@ -28,7 +28,8 @@ from kept.recipes.racing import with_race
 from kept.testing import MemoryJournal, sit, small_plan
 
 RATIO = (3, 5, 2)
-SEED_LABEL = "seed"
+SEED_LABEL = "the seed"
+"""Not the name of any prompt: the bank has one that is called `seed`, for the demo begins there."""
 
 GATES: Mapping[str, Gate] = {
     "race": PRESETS["balanced"],

@@ -8,7 +8,7 @@ import pytest
 from bench.real import live, record
 from bench.real.__main__ import report
 from bench.real.bank import CASES, DRAWS, FILE, Bank, cases, lines, prompts, read
-from bench.real.replay import GATES, null_world, real_world, replay
+from bench.real.replay import GATES, SEED_LABEL, null_world, real_world, replay
 from bench.real.tables import false_keeps, found_best
 from kept.recipes.artifact import compile_task
 
@@ -79,8 +79,15 @@ def test_a_race_finds_the_better_prompt_and_keeps_no_copy():
     found = replay(world, GATES["race"], 1, 2500)
     assert found.best == BETTER
     null = replay(null_world(bank, MIDDLE, 4), GATES["race"], 1, 2500)
-    assert (null.keeps, null.best) == (0, "seed")
+    assert (null.keeps, null.best) == (0, SEED_LABEL)
     assert replay(world, GATES["race"], 1, 2500) == found, "a replay is the same again"
+
+
+def test_a_run_begins_at_the_prompt_it_is_told_and_proposes_all_others():
+    bank = made_up(seed=6, worse=4, better=11)
+    world = real_world(bank, WORSE)
+    assert world.prompt_of[SEED_LABEL] == WORSE
+    assert sorted(world.prompt_of.values()) == sorted(bank.prompts)
 
 
 def test_a_gate_that_looks_once_keeps_copies():
