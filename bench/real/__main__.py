@@ -6,17 +6,20 @@ bank, `bench.real.live` the runs on the model itself that the page ends with.
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 
 from bench.real import live
 from bench.real.bank import Bank, read
+from bench.real.demo import demo_world, replay_demo
 from bench.real.replay import GATES, Replayed, World, null_world, real_world, replay
 from bench.real.tables import (
     LABELS,
     bank_table,
     best_table,
+    demo_table,
     goals,
     live_table,
     null_table,
@@ -55,6 +58,8 @@ def report(bank: Bank, runs: int) -> Report:
 
         nulls = {gate: all_of(partial(null_run, bank), gate) for gate in GATES}
         reals = {gate: all_of(partial(real_run, world), gate) for gate in GATES}
+        shown = demo_world(bank)
+        demos = pool.map(partial(replay_demo, shown), range(runs), CHUNK)
     reached = goals(world, nulls, reals)
     tables = [
         goals_table(reached),
@@ -62,6 +67,7 @@ def report(bank: Bank, runs: int) -> Report:
         null_table(nulls),
         real_table(world, reals),
         best_table(world, reals),
+        demo_table(shown, demos),
     ]
     lived = live.recorded()
     return Report(
@@ -74,6 +80,7 @@ def report(bank: Bank, runs: int) -> Report:
             "means": {name: bank.mean(name) for name in bank.prompts},
             "null": {name: raw(rows) for name, rows in nulls.items()},
             "real": {name: raw(rows) for name, rows in reals.items()},
+            "demo": raw([replace(row, best=shown.prompt_of[row.best]) for row in demos]),
             "live": lived,
         },
     )

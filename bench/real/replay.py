@@ -19,6 +19,7 @@ from kept.core.budget import Budget
 from kept.core.case import Case, split_cases
 from kept.core.event import StepClosed
 from kept.core.objective import Objective
+from kept.core.plan import Plan
 from kept.core.ports import Gate, Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.gates import Selection, Sigma
@@ -66,15 +67,17 @@ class Replayed:
 class BankRunner:
     """Implements `kept.core.ports.Runner`."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: World, number: int, path: str = "text") -> None:
         self._world = world
         self._number = number
+        self._path = path
+        """Of the artifact that holds the label."""
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
         """One of the recorded draws."""
-        label = candidate.texts["text"]
+        label = candidate.texts[self._path].strip()
         rows = self._world.bank.right[self._world.prompt_of[label], case.id]
         name = f"{self._number}\0{label}\0{case.id}\0{job.purpose}\0{job.repeat}"
         draw = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
@@ -111,12 +114,17 @@ def replay(world: World, gate: Gate, number: int, budget: int) -> Replayed:
         budget=Budget(max_rollouts=budget),
         random_seed=number,
     )
+    return come_to(with_race(plan), "text")
+
+
+def come_to(plan: Plan, path: str) -> Replayed:
+    """Run a plan whose labels are the texts at a path."""
     journal = MemoryJournal()
-    state = asyncio.run(sit(with_race(plan), journal))
+    state = asyncio.run(sit(plan, journal))
     told = [event.verdict for event in journal.events if isinstance(event, StepClosed)]
     return Replayed(
         keeps=sum(verdict.outcome == "keep" for verdict in told),
-        best=journal.load(state.best).texts["text"],
+        best=journal.load(state.best).texts[path].strip(),
         rollouts=state.spend.rollouts,
         claimed=next((one.numbers["gain"] for one in told if one.code == "claim"), None),
     )

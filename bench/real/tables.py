@@ -123,6 +123,23 @@ def best_table(world: World, reals: Runs) -> Table:
     )
 
 
+def demo_table(world: World, rows: Sequence[Replayed]) -> Table:
+    """What `kept demo` comes to, where only its prompts make a difference."""
+    ends = Counter(row.best for row in rows)
+    labels = sorted(world.prompt_of, key=lambda label: (-world.truth(label), label))
+    return Table(
+        "`kept demo`, replayed",
+        ("ends with", "share right", "runs"),
+        [
+            (world.prompt_of[label], f"{world.truth(label):.3f}", str(Rate(ends[label], len(rows))))
+            for label in labels
+        ],
+        f"{len(rows)} runs of the demo's own task, each with another split of the cases; "
+        f"{_rollouts(rows)} rollouts a run. Examples and temperature are proposed too, and change "
+        "nothing here.",
+    )
+
+
 def live_table(lived: Sequence[Mapping[str, str]]) -> Table:
     return Table(
         "Live: the model itself, through `kept optimize`",

@@ -16,14 +16,14 @@ WORSE, MIDDLE, BETTER = "worse", "middle", "better"
 NAMES = tuple(f"case {n}" for n in range(80))
 
 
-def made_up(**rates: int) -> Bank:
+def made_up(names: tuple[str, ...] = NAMES, **rates: int) -> Bank:
     """A bank whose prompts are right in so many of twelve draws, on every case."""
     right = {
         (prompt, case): tuple(int((at + draw) % DRAWS < rate) for draw in range(DRAWS))
         for prompt, rate in rates.items()
-        for at, case in enumerate(NAMES)
+        for at, case in enumerate(names)
     }
-    return Bank(tuple(rates), NAMES, right)
+    return Bank(tuple(rates), names, right)
 
 
 def test_a_bank_is_read_as_far_as_prompts_are_whole(tmp_path: Path):
@@ -97,12 +97,15 @@ def test_a_gate_that_looks_once_keeps_copies():
 
 
 def test_the_report_says_whether_the_goals_were_met():
-    told = report(made_up(worse=4, better=11), 2)
+    told = report(made_up(tuple(case["id"] for case in cases()), seed=4, definitions=11), 2)
     (null, best) = (row for row in told.tables[0].rows)
     assert (null[2], best[2]) == ("yes", "yes")
     (race, *_) = told.tables[3].rows
     assert race[0] == "race"
     assert race[3] == "+0.583", "eleven of twelve, and not four"
+    (definitions, _) = told.tables[5].rows
+    assert definitions[:2] == ("definitions", "0.917")
+    assert definitions[2].startswith("100.0%"), "both replays of the demo end with it"
     world = real_world(made_up(worse=4, better=11), WORSE)
     assert found_best(world, [replay(world, GATES["race"], 0, 2500)]).hits == 1
 
