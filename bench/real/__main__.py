@@ -16,6 +16,7 @@ from bench.real.bank import Bank, read
 from bench.real.demo import demo_world, replay_demo
 from bench.real.replay import GATES, Replayed, World, null_world, real_world, replay
 from bench.real.tables import (
+    JUDGED,
     LABELS,
     bank_table,
     best_table,
@@ -25,6 +26,7 @@ from bench.real.tables import (
     null_table,
     raw,
     real_table,
+    why_table,
 )
 from bench.report import RESULTS, Report, goals_table, show
 
@@ -67,6 +69,7 @@ def report(bank: Bank, runs: int) -> Report:
         null_table(nulls),
         real_table(world, reals),
         best_table(world, reals),
+        why_table(world, reals[JUDGED]),
         demo_table(shown, demos),
     ]
     lived = live.recorded()

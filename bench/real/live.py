@@ -1,7 +1,7 @@
 """One run of each kind on the model itself, as a user starts it: `kept optimize`.
 
-Run it as `.venv/bin/python -m bench.real.live`; it takes some ten minutes of two idle cores, and
-`bench.real` shows what it wrote.
+Run it as `.venv/bin/python -m bench.real.live [null] [bad-seed]`; it takes some ten minutes of two
+idle cores, and `bench.real` shows what it wrote.
 
 Null: one prompt under several names, told apart by a comment that the model does not see. A model
 as runner is given the same seed for a case and repeat whoever asks, so that copies would say the
@@ -25,7 +25,7 @@ from kept.demo import REVIEWS
 
 FILE = Path(__file__).parent.parent / "data" / "live.json"
 KEPT = (sys.executable, "-m", "kept")
-BUDGET = 1200
+BUDGET = 1000
 """Rollouts of a run."""
 COPIES = 6
 NULL = "question"
@@ -45,13 +45,16 @@ def recorded() -> list[Row]:
 
 
 def main() -> None:
-    rows: list[Row] = []
-    for name, go in (("null", null), ("bad seed", bad_seed)):
+    """Both kinds, or those that are named."""
+    kinds = {"null": null, "bad-seed": bad_seed}
+    for name in sys.argv[1:] or kinds:
         say(f"{name}, live")
         with scratch() as folder:
-            rows.append(go(folder))
-        say(json.dumps(rows[-1]))
-    FILE.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+            row = kinds[name](folder)
+        say(json.dumps(row))
+        others = [one for one in recorded() if one["kind"] != row["kind"]]
+        rows = sorted([*others, row], key=lambda one: one["kind"], reverse=True)
+        FILE.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 def bad_seed(folder: Path) -> Row:
@@ -63,7 +66,7 @@ def bad_seed(folder: Path) -> Row:
     told = optimize(task)
     best = (Path(told["folder"]) / "best" / "prompt.md").read_text(encoding="utf-8").strip()
     ended = next(name for name, text in texts.items() if text == best)
-    return row(f"bad seed, `{worst}`", told, f"`{ended}`, {bank.mean(ended):.3f} in the bank")
+    return row_of(f"bad seed, `{worst}`", told, f"`{ended}`, {bank.mean(ended):.3f} in the bank")
 
 
 def null(folder: Path) -> Row:
@@ -74,7 +77,7 @@ def null(folder: Path) -> Row:
     with served() as url:
         told = optimize(task, *asking(url))
     best = "the seed" if not told["improved"] else "a copy"
-    return row(f"null, `{NULL}` under {COPIES} other names", told, best)
+    return row_of(f"null, `{NULL}` under {COPIES} other names", told, best)
 
 
 def asking(url: str) -> tuple[str, str]:
@@ -118,7 +121,7 @@ def served() -> Generator[str]:
             server.terminate()
 
 
-def row(kind: str, told: dict[str, Any], best: str) -> Row:
+def row_of(kind: str, told: dict[str, Any], best: str) -> Row:
     return {
         "kind": kind,
         "proposals": str(told["proposals"]),

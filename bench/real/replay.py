@@ -12,6 +12,7 @@ import hashlib
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from bench.real.bank import Bank
 from kept.core.artifact import Candidate
@@ -40,6 +41,9 @@ GATES: Mapping[str, Gate] = {
 }
 
 
+Fate = Literal["screened out", "near miss, never proven", "not proven", "kept"]
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """Which prompt of the bank stands behind each label; the first label is the seed."""
@@ -62,6 +66,8 @@ class Replayed:
     rollouts: int
     claimed: float | None
     """The gain that the sealed test showed; None where nothing was promoted."""
+    fates: Mapping[str, Fate]
+    """What became of each label that was judged."""
 
 
 class BankRunner:
@@ -127,4 +133,21 @@ def come_to(plan: Plan, path: str) -> Replayed:
         best=journal.load(state.best).texts[path].strip(),
         rollouts=state.spend.rollouts,
         claimed=next((one.numbers["gain"] for one in told if one.code == "claim"), None),
+        fates=fates(journal, path),
     )
+
+
+def fates(journal: MemoryJournal, path: str) -> dict[str, Fate]:
+    """What became of each label, by the last verdict on it."""
+    found: dict[str, Fate] = {}
+    for event in journal.events:
+        if not isinstance(event, StepClosed) or event.candidate is None:
+            continue
+        label = journal.load(event.candidate).texts[path].strip()
+        if event.verdict.outcome == "keep":
+            found[label] = "kept"
+        elif event.verdict.code == "near miss":
+            found[label] = "near miss, never proven"
+        elif event.verdict.outcome == "discard":
+            found[label] = "not proven" if label in found else "screened out"
+    return found

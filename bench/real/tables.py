@@ -123,6 +123,20 @@ def best_table(world: World, reals: Runs) -> Table:
     )
 
 
+def why_table(world: World, rows: Sequence[Replayed]) -> Table:
+    """What became of the best prompt where a run of the judged gate ended with another."""
+    best = max(world.prompt_of, key=world.truth)
+    missed = [row for row in rows if world.truth(row.best) < world.truth(best) - NEAR]
+    ends = Counter(row.fates.get(best, "never judged") for row in missed)
+    return Table(
+        f"What became of `{best}` where `{JUDGED}` ended with another",
+        ("its fate", "runs"),
+        [(fate, str(Rate(count, len(rows)))) for fate, count in ends.most_common()],
+        "Screened out: on a few draws of train cases it showed too little. Never proven: it waited in "
+        "the pool, and the proofs that a run may ask for went to others that looked better there.",
+    )
+
+
 def demo_table(world: World, rows: Sequence[Replayed]) -> Table:
     """What `kept demo` comes to, where only its prompts make a difference."""
     ends = Counter(row.best for row in rows)

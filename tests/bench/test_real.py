@@ -78,6 +78,7 @@ def test_a_race_finds_the_better_prompt_and_keeps_no_copy():
     world = real_world(bank, WORSE)
     found = replay(world, GATES["race"], 1, 2500)
     assert found.best == BETTER
+    assert found.fates == {BETTER: "kept", MIDDLE: "near miss, never proven"}
     null = replay(null_world(bank, MIDDLE, 4), GATES["race"], 1, 2500)
     assert (null.keeps, null.best) == (0, SEED_LABEL)
     assert replay(world, GATES["race"], 1, 2500) == found, "a replay is the same again"
@@ -103,7 +104,7 @@ def test_the_report_says_whether_the_goals_were_met():
     (race, *_) = told.tables[3].rows
     assert race[0] == "race"
     assert race[3] == "+0.583", "eleven of twelve, and not four"
-    (definitions, _) = told.tables[5].rows
+    (definitions, _) = told.tables[6].rows
     assert definitions[:2] == ("definitions", "0.917")
     assert definitions[2].startswith("100.0%"), "both replays of the demo end with it"
     world = real_world(made_up(worse=4, better=11), WORSE)
