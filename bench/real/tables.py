@@ -132,8 +132,8 @@ def why_table(world: World, rows: Sequence[Replayed]) -> Table:
         f"What became of `{best}` where `{JUDGED}` ended with another",
         ("its fate", "runs"),
         [(fate, str(Rate(count, len(rows)))) for fate, count in ends.most_common()],
-        "Screened out: on a few draws of train cases it showed too little. Never proven: it waited in "
-        "the pool, and the proofs that a run may ask for went to others that looked better there.",
+        "Screened out: on a few draws of train cases it showed too little. Never proven: it waited "
+        "in the pool, and the proofs that a run may ask for went to what looked better there.",
     )
 
 
