@@ -31,8 +31,8 @@ from bench.real.tables import (
 from bench.report import RESULTS, Report, goals_table, show
 
 RUNS = 500
-BUDGET = 2500
-"""Rollouts of a run; what all proposals come to is less."""
+BUDGET, SMALL_BUDGET = 6000, 2500
+"""Rollouts of a run, as in `bench.gates`, and a smaller one; a race with few proposals uses less."""
 PROCESSES = 2
 CHUNK = 10
 """Runs that a process does at a time."""
@@ -59,7 +59,8 @@ def report(bank: Bank, runs: int) -> Report:
             return pool.map(partial(one, gate), range(runs), CHUNK)
 
         nulls = {gate: all_of(partial(null_run, bank), gate) for gate in GATES}
-        reals = {gate: all_of(partial(real_run, world), gate) for gate in GATES}
+        reals = {gate: all_of(partial(real_run, world, BUDGET), gate) for gate in GATES}
+        small = {gate: all_of(partial(real_run, world, SMALL_BUDGET), gate) for gate in GATES}
         shown = demo_world(bank)
         demos = pool.map(partial(replay_demo, shown), range(runs), CHUNK)
     reached = goals(world, nulls, reals)
@@ -67,7 +68,8 @@ def report(bank: Bank, runs: int) -> Report:
         goals_table(reached),
         bank_table(bank),
         null_table(nulls),
-        real_table(world, reals),
+        real_table(world, reals, BUDGET),
+        real_table(world, small, SMALL_BUDGET),
         best_table(world, reals),
         why_table(world, reals[JUDGED]),
         demo_table(shown, demos),
@@ -83,6 +85,7 @@ def report(bank: Bank, runs: int) -> Report:
             "means": {name: bank.mean(name) for name in bank.prompts},
             "null": {name: raw(rows) for name, rows in nulls.items()},
             "real": {name: raw(rows) for name, rows in reals.items()},
+            "real, small budget": {name: raw(rows) for name, rows in small.items()},
             "demo": raw([replace(row, best=shown.prompt_of[row.best]) for row in demos]),
             "live": lived,
         },
@@ -95,8 +98,8 @@ def null_run(bank: Bank, gate: str, number: int) -> Replayed:
     return replay(null_world(bank, prompt, LABELS), GATES[gate], number, BUDGET)
 
 
-def real_run(world: World, gate: str, number: int) -> Replayed:
-    return replay(world, GATES[gate], number, BUDGET)
+def real_run(world: World, budget: int, gate: str, number: int) -> Replayed:
+    return replay(world, GATES[gate], number, budget)
 
 
 def worst(bank: Bank) -> str:

@@ -33,9 +33,15 @@ RATIO = (3, 5, 2)
 SEED_LABEL = "the seed"
 """Not the name of any prompt: the bank has one that is called `seed`, for the demo begins there."""
 
+DEEP = ((24, -0.1), (90, 0.1), (120, 0.15))
+"""Draws, and the gain they must show, for who has few proposals and rollouts enough."""
+
 GATES: Mapping[str, Gate] = {
     "race": PRESETS["balanced"],
-    "race fast": PRESETS["fast"],
+    # in a task: `race: {screen: {steps: [[24, -0.1], [90, 0.1], [120, 0.15]]}}`
+    "race, deep screen": replace(
+        PRESETS["balanced"], screen=replace(PRESETS["balanced"].screen, steps=DEEP)
+    ),
     "sigma": Sigma(repeats=3, accept_sigma=1.0),
     "selection": Selection(),
 }

@@ -78,9 +78,9 @@ def null_table(nulls: Runs) -> Table:
     )
 
 
-def real_table(world: World, reals: Runs) -> Table:
+def real_table(world: World, reals: Runs, budget: int) -> Table:
     return Table(
-        f"From the worst prompt, `{world.prompt_of[SEED_LABEL]}`",
+        f"From the worst prompt, `{world.prompt_of[SEED_LABEL]}`, with {budget:,} rollouts at most",
         (
             "gate",
             "ends with the best",

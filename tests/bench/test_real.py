@@ -104,7 +104,7 @@ def test_the_report_says_whether_the_goals_were_met():
     (race, *_) = told.tables[3].rows
     assert race[0] == "race"
     assert race[3] == "+0.583", "eleven of twelve, and not four"
-    (definitions, _) = told.tables[6].rows
+    (definitions, _) = told.tables[7].rows
     assert definitions[:2] == ("definitions", "0.917")
     assert definitions[2].startswith("100.0%"), "both replays of the demo end with it"
     world = real_world(made_up(worse=4, better=11), WORSE)
