@@ -32,7 +32,7 @@ from bench.report import RESULTS, Report, goals_table, show
 
 RUNS = 500
 BUDGET, SMALL_BUDGET = 6000, 2500
-"""Rollouts of a run, as in `bench.gates`, and a smaller one; a race with few proposals uses less."""
+"""Rollouts of a run, as in `bench.gates`, and fewer; a race with few proposals uses less."""
 PROCESSES = 2
 CHUNK = 10
 """Runs that a process does at a time."""

@@ -98,14 +98,15 @@ def test_a_gate_that_looks_once_keeps_copies():
 
 
 def test_the_report_says_whether_the_goals_were_met():
-    told = report(made_up(tuple(case["id"] for case in cases()), seed=4, definitions=11), 2)
+    rates = dict.fromkeys(prompts(), 5) | {"seed": 4, "definitions": 11}
+    told = report(made_up(tuple(case["id"] for case in cases()), **rates), 2)
     (null, best) = (row for row in told.tables[0].rows)
     assert (null[2], best[2]) == ("yes", "yes")
     (race, *_) = told.tables[3].rows
     assert race[0] == "race"
     assert race[3] == "+0.583", "eleven of twelve, and not four"
-    (definitions, _) = told.tables[7].rows
-    assert definitions[:2] == ("definitions", "0.917")
+    (definitions, *_) = told.tables[7].rows
+    assert definitions[:2] == ("definitions", "1.000"), "at temperature 0"
     assert definitions[2].startswith("100.0%"), "both replays of the demo end with it"
     world = real_world(made_up(worse=4, better=11), WORSE)
     assert found_best(world, [replay(world, GATES["race"], 0, 2500)]).hits == 1
