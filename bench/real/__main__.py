@@ -30,7 +30,8 @@ from bench.real.tables import (
 )
 from bench.report import RESULTS, Report, goals_table, show
 
-RUNS = 500
+RUNS, FEWER = 500, 200
+"""Of the null, for which errors are rare, and of every other kind."""
 BUDGET, SMALL_BUDGET = 6000, 2500
 """Rollouts of a run, as in `bench.gates`, and fewer; a race with few proposals uses less."""
 PROCESSES = 2
@@ -40,27 +41,27 @@ CHUNK = 10
 
 def main() -> None:
     given = parser().parse_args()
-    runs: int = given.runs or RUNS
-    show(report(read(), runs), given.out or (None if given.runs else RESULTS))
+    counts = (given.runs, given.runs) if given.runs else (RUNS, FEWER)
+    show(report(read(), *counts), given.out or (None if given.runs else RESULTS))
 
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="bench.real", description="Gates on a real model.")
-    found.add_argument("--runs", type=int, help=f"of each kind (default: {RUNS})")
+    found.add_argument("--runs", type=int, help=f"of each kind (default: {RUNS} and {FEWER})")
     found.add_argument("--out", type=Path, help="folder for the results")
     return found
 
 
-def report(bank: Bank, runs: int) -> Report:
+def report(bank: Bank, null_runs: int, runs: int) -> Report:
     world = real_world(bank, worst(bank))
     with Pool(PROCESSES) as pool:
 
-        def all_of(one: Callable[[str, int], Replayed], gate: str) -> list[Replayed]:
-            return pool.map(partial(one, gate), range(runs), CHUNK)
+        def all_of(one: Callable[[str, int], Replayed], count: int) -> dict[str, list[Replayed]]:
+            return {gate: pool.map(partial(one, gate), range(count), CHUNK) for gate in GATES}
 
-        nulls = {gate: all_of(partial(null_run, bank), gate) for gate in GATES}
-        reals = {gate: all_of(partial(real_run, world, BUDGET), gate) for gate in GATES}
-        small = {gate: all_of(partial(real_run, world, SMALL_BUDGET), gate) for gate in GATES}
+        nulls = all_of(partial(null_run, bank), null_runs)
+        reals = all_of(partial(real_run, world, BUDGET), runs)
+        small = all_of(partial(real_run, world, SMALL_BUDGET), runs)
         shown = demo_world(bank)
         demos = pool.map(partial(replay_demo, shown), range(runs), CHUNK)
     reached = goals(world, nulls, reals)
@@ -81,7 +82,7 @@ def report(bank: Bank, runs: int) -> Report:
         [*tables, *([live_table(lived)] if lived else [])],
         {
             "goals": [goal.row() for goal in reached],
-            "runs": runs,
+            "runs": {"null": null_runs, "others": runs},
             "means": {name: bank.mean(name) for name in bank.prompts},
             "null": {name: raw(rows) for name, rows in nulls.items()},
             "real": {name: raw(rows) for name, rows in reals.items()},

@@ -99,7 +99,7 @@ def test_a_gate_that_looks_once_keeps_copies():
 
 def test_the_report_says_whether_the_goals_were_met():
     rates = dict.fromkeys(prompts(), 5) | {"seed": 4, "definitions": 11}
-    told = report(made_up(tuple(case["id"] for case in cases()), **rates), 2)
+    told = report(made_up(tuple(case["id"] for case in cases()), **rates), 2, 2)
     (null, best) = (row for row in told.tables[0].rows)
     assert (null[2], best[2]) == ("yes", "yes")
     (race, *_) = told.tables[3].rows
