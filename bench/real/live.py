@@ -1,7 +1,7 @@
 """One run of each kind on the model itself, as a user starts it: `kept optimize`.
 
-Run it as `.venv/bin/python -m bench.real.live [null] [bad-seed]`; it takes some ten minutes of two
-idle cores, and `bench.real` shows what it wrote.
+Run it as `.venv/bin/python -m bench.real.live [null] [bad-seed] [demo]`; it takes some fifteen
+minutes of two idle cores, and `bench.real` shows what it wrote.
 
 Null: one prompt under several names, told apart by a comment that the model does not see. A model
 as runner is given the same seed for a case and repeat whoever asks, so that copies would say the
@@ -45,8 +45,8 @@ def recorded() -> list[Row]:
 
 
 def main() -> None:
-    """Both kinds, or those that are named."""
-    kinds = {"null": null, "bad-seed": bad_seed}
+    """All kinds, or those that are named."""
+    kinds = {"null": null, "bad-seed": bad_seed, "demo": demo}
     for name in sys.argv[1:] or kinds:
         say(f"{name}, live")
         with scratch() as folder:
@@ -84,6 +84,17 @@ def asking(url: str) -> tuple[str, str]:
     """Settings by which a command asks the model."""
     command = json.dumps(f"python ask.py {url}")
     return f"runner={{command: {command}}}", "sandbox={network: on}"
+
+
+def demo(folder: Path) -> Row:
+    """`kept demo`, as it comes."""
+    told = json.loads(run([*KEPT, "demo", "reviews", "--keep", str(folder), "--json", "--quiet"]))
+    return demo_row(told)
+
+
+def demo_row(told: dict[str, Any]) -> Row:
+    best = f"{told['seed']['value']:.3f} → {told['best']['value']:.3f}"
+    return row_of("`kept demo`", told, best if told["improved"] else "the seed")
 
 
 def task_of(folder: Path, seed: str, variants: dict[str, str]) -> Path:

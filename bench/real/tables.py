@@ -156,7 +156,7 @@ def demo_table(world: World, rows: Sequence[Replayed]) -> Table:
 
 def live_table(lived: Sequence[Mapping[str, str]]) -> Table:
     return Table(
-        "Live: the model itself, through `kept optimize`",
+        "Live: the model itself, through `kept`",
         tuple(lived[0]),
         [tuple(row.values()) for row in lived],
         "Made by `.venv/bin/python -m bench.real.live`, one run of each kind.",
