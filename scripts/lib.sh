@@ -111,12 +111,18 @@ read_stamp() {
   done_extra=${done_extra#extra=}
 }
 
+# with_done EXTRA: prints the extra to install where another is there: `demo` after `test` uses what
+# `test` made, which holds all that the demo needs, and leaves its tools there.
+with_done() {
+  if [ -z "$1" ] || [ "$done_extra" = dev ]; then printf '%s' "$done_extra"; else printf '%s' "$1"; fi
+}
+
 # is_done EXTRA: whether there is nothing left to install.
 is_done() {
   local done_root done_extra done_print
   read_stamp
   [ "$done_root" = "$root" ] && [ "$done_print" = "$(fingerprint)" ] &&
-    [ "$done_extra" = "${1:-$done_extra}" ] && is_whole "$done_extra"
+    [ "$done_extra" = "$(with_done "$1")" ] && is_whole "$done_extra"
 }
 
 # ensure_venv EXTRA, where the extra may be empty. Does nothing when the stamp says it is done.
@@ -127,8 +133,7 @@ ensure_venv() {
 
   # A copied checkout brings a .venv whose scripts point at the original.
   if [ "$done_root" = "$root" ] && is_whole "$done_extra"; then
-    # `demo` after `test` uses what `test` made, and leaves its tools there.
-    extra=${extra:-$done_extra}
+    extra=$(with_done "$extra")
     if [ "$done_print" = "$print" ] && [ "$done_extra" = "$extra" ]; then return; fi
     say "bringing .venv up to date"
     rm -f "$stamp"

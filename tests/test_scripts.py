@@ -19,6 +19,7 @@ REAL_TOOLS = (
     "dirname",
     "env",
     "flock",
+    "grep",
     "mkdir",
     "rm",
     "sort",
@@ -34,6 +35,7 @@ case "$*" in
   "-c import pip") [ -e {state}/has-pip ] ;;
   "-m venv "*) {make_venv} "$3" ;;
   "-m virtualenv "*) {make_venv} "$4" ;;
+  "-m pip "*"[local]") [ ! -e {state}/fails-local ] || {{ cat {state}/fails-local; exit 1; }} ;;
   "-m pip "*) [ ! -e {state}/fails-pip ] ;;
   "-m pytest"*) exit "$(cat {state}/pytest-exit)" ;;
   "- "*) cat >/dev/null; [ ! -e {state}/fails-whole ] ;;
@@ -241,13 +243,30 @@ def test_demo_uses_what_test_made(machine: Machine):
     assert machine.calls("kept") == ["kept demo --seed 3"]
 
 
-def test_demo_alone_installs_no_tools_and_test_adds_them(machine: Machine):
+def test_demo_alone_installs_the_model_and_no_tools_and_test_adds_them(machine: Machine):
     assert machine.run("demo").returncode == 0
-    assert machine.calls("python -m pip install") == ["python -m pip install -e ."]
+    assert machine.calls("python -m pip install") == ["python -m pip install -e .[local]"]
     assert machine.run("demo").returncode == 0
     assert machine.calls("python -m pip") == []
     assert machine.run("test", "-x").returncode == 0
     assert machine.calls("python -m pip install") == ["python -m pip install -e .[dev]"]
+
+
+def test_a_machine_without_an_engine_for_the_model_still_sees_a_demo(machine: Machine):
+    machine.note("fails-local", "ERROR: No matching distribution found for xllamacpp>=2026.10")
+    done = machine.run("demo")
+    assert done.returncode == 0
+    assert "there is no xllamacpp for this machine; going on without the model" in done.stderr
+    assert machine.calls("python -m pip install")[-1] == "python -m pip install -e ."
+    assert machine.calls("kept") == ["kept demo"]
+
+
+def test_a_demo_that_cannot_be_installed_for_another_reason_is_not_tried_twice(machine: Machine):
+    machine.note("fails-local", "ERROR: No matching distribution found for hatchling")
+    done = machine.run("demo")
+    assert done.returncode == 2
+    assert len(machine.calls("python -m pip install")) == 1
+    assert machine.calls("kept") == []
 
 
 def test_a_user_without_a_tool_is_told_the_line_and_its_mark_is_skipped(machine: Machine):

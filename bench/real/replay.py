@@ -2,7 +2,9 @@
 
 A rollout is one of the recorded draws of its prompt and case, drawn at random by run, label, case,
 purpose and repeat: what the model would say, as far as twelve draws tell. So the bank's own means
-are the truth, and two labels of one prompt are equally good whatever they draw.
+are the truth, and two labels of one prompt are equally good whatever they draw. Were each label
+given some of the rows for good, it would be as good as its own few rows, and a race that repeats
+them would be right to prefer the luckier one.
 """
 
 import asyncio
@@ -10,6 +12,7 @@ import hashlib
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from bench.real.bank import Bank
 from kept.core.artifact import Candidate
@@ -17,6 +20,7 @@ from kept.core.budget import Budget
 from kept.core.case import Case, split_cases
 from kept.core.event import StepClosed
 from kept.core.objective import Objective
+from kept.core.plan import Plan
 from kept.core.ports import Gate, Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.gates import Selection, Sigma
@@ -26,14 +30,24 @@ from kept.recipes.racing import with_race
 from kept.testing import MemoryJournal, sit, small_plan
 
 RATIO = (3, 5, 2)
-SEED_LABEL = "seed"
+SEED_LABEL = "the seed"
+"""Not the name of any prompt: the bank has one that is called `seed`, for the demo begins there."""
+
+DEEP = ((24, -0.1), (90, 0.1), (120, 0.15))
+"""Draws, and the gain they must show, for who has few proposals and rollouts enough."""
 
 GATES: Mapping[str, Gate] = {
     "race": PRESETS["balanced"],
-    "race fast": PRESETS["fast"],
+    # in a task: `race: {screen: {steps: [[24, -0.1], [90, 0.1], [120, 0.15]]}}`
+    "race, deep screen": replace(
+        PRESETS["balanced"], screen=replace(PRESETS["balanced"].screen, steps=DEEP)
+    ),
     "sigma": Sigma(repeats=3, accept_sigma=1.0),
     "selection": Selection(),
 }
+
+
+Fate = Literal["screened out", "near miss, never proven", "not proven", "kept"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +70,26 @@ class Replayed:
     best: str
     """The label that stands in `best/`."""
     rollouts: int
+    claimed: float | None
+    """The gain that the sealed test showed; None where nothing was promoted."""
+    fates: Mapping[str, Fate]
+    """What became of each label that was judged."""
 
 
 class BankRunner:
     """Implements `kept.core.ports.Runner`."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: World, number: int, path: str = "text") -> None:
         self._world = world
         self._number = number
+        self._path = path
+        """Of the artifact that holds the label."""
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
         """One of the recorded draws."""
-        label = candidate.texts["text"]
+        label = candidate.texts[self._path].strip()
         rows = self._world.bank.right[self._world.prompt_of[label], case.id]
         name = f"{self._number}\0{label}\0{case.id}\0{job.purpose}\0{job.repeat}"
         draw = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
@@ -106,11 +126,34 @@ def replay(world: World, gate: Gate, number: int, budget: int) -> Replayed:
         budget=Budget(max_rollouts=budget),
         random_seed=number,
     )
+    return come_to(with_race(plan), "text")
+
+
+def come_to(plan: Plan, path: str) -> Replayed:
+    """Run a plan whose labels are the texts at a path."""
     journal = MemoryJournal()
-    state = asyncio.run(sit(with_race(plan), journal))
-    closed = [event for event in journal.events if isinstance(event, StepClosed)]
+    state = asyncio.run(sit(plan, journal))
+    told = [event.verdict for event in journal.events if isinstance(event, StepClosed)]
     return Replayed(
-        sum(event.verdict.outcome == "keep" for event in closed),
-        journal.load(state.best).texts["text"],
-        state.spend.rollouts,
+        keeps=sum(verdict.outcome == "keep" for verdict in told),
+        best=journal.load(state.best).texts[path].strip(),
+        rollouts=state.spend.rollouts,
+        claimed=next((one.numbers["gain"] for one in told if one.code == "claim"), None),
+        fates=fates(journal, path),
     )
+
+
+def fates(journal: MemoryJournal, path: str) -> dict[str, Fate]:
+    """What became of each label, by the last verdict on it."""
+    found: dict[str, Fate] = {}
+    for event in journal.events:
+        if not isinstance(event, StepClosed) or event.candidate is None:
+            continue
+        label = journal.load(event.candidate).texts[path].strip()
+        if event.verdict.outcome == "keep":
+            found[label] = "kept"
+        elif event.verdict.code == "near miss":
+            found[label] = "near miss, never proven"
+        elif event.verdict.outcome == "discard":
+            found[label] = "not proven" if label in found else "screened out"
+    return found

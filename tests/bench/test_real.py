@@ -5,23 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from bench.real import record
-from bench.real.__main__ import false_keeps, found_best, report
+from bench.real import live, record
+from bench.real.__main__ import report
 from bench.real.bank import CASES, DRAWS, FILE, Bank, cases, lines, prompts, read
-from bench.real.replay import GATES, null_world, real_world, replay
+from bench.real.replay import GATES, SEED_LABEL, null_world, real_world, replay
+from bench.real.tables import false_keeps, found_best
+from kept.recipes.artifact import compile_task
 
 WORSE, MIDDLE, BETTER = "worse", "middle", "better"
 NAMES = tuple(f"case {n}" for n in range(80))
 
 
-def made_up(**rates: int) -> Bank:
+def made_up(names: tuple[str, ...] = NAMES, **rates: int) -> Bank:
     """A bank whose prompts are right in so many of twelve draws, on every case."""
     right = {
         (prompt, case): tuple(int((at + draw) % DRAWS < rate) for draw in range(DRAWS))
         for prompt, rate in rates.items()
-        for at, case in enumerate(NAMES)
+        for at, case in enumerate(names)
     }
-    return Bank(tuple(rates), NAMES, right)
+    return Bank(tuple(rates), names, right)
 
 
 def test_a_bank_is_read_as_far_as_prompts_are_whole(tmp_path: Path):
@@ -76,9 +78,17 @@ def test_a_race_finds_the_better_prompt_and_keeps_no_copy():
     world = real_world(bank, WORSE)
     found = replay(world, GATES["race"], 1, 2500)
     assert found.best == BETTER
+    assert found.fates == {BETTER: "kept", MIDDLE: "near miss, never proven"}
     null = replay(null_world(bank, MIDDLE, 4), GATES["race"], 1, 2500)
-    assert (null.keeps, null.best) == (0, "seed")
+    assert (null.keeps, null.best) == (0, SEED_LABEL)
     assert replay(world, GATES["race"], 1, 2500) == found, "a replay is the same again"
+
+
+def test_a_run_begins_at_the_prompt_it_is_told_and_proposes_all_others():
+    bank = made_up(seed=6, worse=4, better=11)
+    world = real_world(bank, WORSE)
+    assert world.prompt_of[SEED_LABEL] == WORSE
+    assert sorted(world.prompt_of.values()) == sorted(bank.prompts)
 
 
 def test_a_gate_that_looks_once_keeps_copies():
@@ -88,9 +98,16 @@ def test_a_gate_that_looks_once_keeps_copies():
 
 
 def test_the_report_says_whether_the_goals_were_met():
-    told = report(made_up(worse=4, better=11), 2)
+    rates = dict.fromkeys(prompts(), 5) | {"seed": 4, "definitions": 11}
+    told = report(made_up(tuple(case["id"] for case in cases()), **rates), 2, 2)
     (null, best) = (row for row in told.tables[0].rows)
     assert (null[2], best[2]) == ("yes", "yes")
+    (race, *_) = told.tables[3].rows
+    assert race[0] == "race"
+    assert race[3] == "+0.583", "eleven of twelve, and not four"
+    (definitions, *_) = told.tables[7].rows
+    assert definitions[:2] == ("definitions", "1.000"), "at temperature 0"
+    assert definitions[2].startswith("100.0%"), "both replays of the demo end with it"
     world = real_world(made_up(worse=4, better=11), WORSE)
     assert found_best(world, [replay(world, GATES["race"], 0, 2500)]).hits == 1
 
@@ -100,3 +117,13 @@ def test_the_recorded_bank_is_one_of_this_demo():
     assert set(bank.prompts) <= set(prompts())
     assert all(len(row) == DRAWS for row in bank.right.values())
     assert FILE.stat().st_size < 1_000_000
+
+
+@pytest.mark.parametrize("more", [(), live.asking("http://127.0.0.1:1/v1")])
+def test_the_task_of_a_live_run_is_in_order(tmp_path: Path, more: tuple[str, ...]):
+    task = live.task_of(tmp_path / "task", "seed", {"one": "other", "two": "another"})
+    given = more or ("runner.model=handoff/desk",)
+    plan = compile_task(task, (*live.SETTINGS, *given)).plan
+    assert plan.gate.name == "race"
+    assert plan.budget.max_rollouts == live.BUDGET
+    assert plan.seed.texts["prompt.md"] == "seed\n"

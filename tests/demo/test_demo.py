@@ -1,3 +1,5 @@
+"""The task without a model: its data, and that its run is what its scripts say by hand."""
+
 import asyncio
 import json
 import os
@@ -23,7 +25,7 @@ from kept.store.reader import Run
 def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, State, float]:
     """Where the task and its run are, what came of it, and how long it took."""
     folder = tmp_path_factory.mktemp("demo")
-    task = copy_demo(folder / "redact")
+    task = copy_demo("redact", folder / "redact")
     started = time.monotonic()
     run, state = asyncio.run(start(compile_spec(task).plan, Home(folder)))
     return task, run, state, time.monotonic() - started
@@ -62,7 +64,7 @@ def by_hand(task: Path, candidate: Candidate, cases: list[str], folder: Path) ->
 
 
 def test_a_copy_of_the_demo_is_a_whole_task(tmp_path: Path):
-    task = copy_demo(tmp_path / "new" / "folder")
+    task = copy_demo("redact", tmp_path / "new" / "folder")
     assert task == tmp_path / "new" / "folder" / "task.yaml"
     compiled = compile_spec(task)
     assert compiled.warnings == ()
@@ -75,18 +77,18 @@ def test_a_copy_of_the_demo_is_a_whole_task(tmp_path: Path):
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(SetupError, match="is not empty"):
-        copy_demo(tmp_path)
+        copy_demo("redact", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="cannot write the demo"):
-        copy_demo(tmp_path / "file" / "demo")
+        copy_demo("redact", tmp_path / "file" / "demo")
 
 
 def test_every_case_of_the_demo_asks_for_what_is_in_its_message():
-    task = Path(copy_demo.__globals__["__file__"]).parent / "task"
+    task = Path(copy_demo.__globals__["__file__"]).parent / "redact"
     for line in (task / "cases.jsonl").read_text(encoding="utf-8").splitlines():
         case = json.loads(line)
         for words in (*case["private"], *case["keep"]):

