@@ -15,6 +15,7 @@ from kept.core.rollout import Failure, Pair
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict, View
 from kept.gates.race import Race
+from kept.gates.shares import chance_of
 from kept.gates.simplify import Simplify
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 
@@ -338,3 +339,25 @@ def test_few_cases_without_a_difference_do_not_show_that_none_differs():
     assert "cases would do" in told.reason
     many = tuple(f"h{n}" for n in range(200))
     assert proof(replace(matter, outcome=scored, holdout=many)).best
+
+
+@pytest.mark.parametrize(
+    ("cases", "most"), [(60, -1), (100, 0), (150, 1), (200, 3), (300, 6), (400, 10)]
+)
+def test_a_proof_reckons_with_losing_cases_that_were_not_drawn(cases: int, most: int):
+    """So many cases may lose, as of a text that loses the margin no more do once in a hundred."""
+
+    def told(losing: int) -> Verdict:
+        lost = {f"h{n}" for n in range(losing)}
+
+        def scored(draw: Draw) -> Outcome:
+            return Outcome({"score": float(draw.owner != CHALLENGER or draw.pair.case not in lost)})
+
+        return proof(replace(world(15, {}, cases=cases), outcome=scored))
+
+    beyond = told(most + 1)
+    assert not beyond.best
+    assert "cases would do" in beyond.reason
+    if most >= 0:
+        assert told(most).best
+        assert chance_of(most, cases, MARGIN) <= beyond.numbers["alpha_promote"]
