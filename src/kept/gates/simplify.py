@@ -187,8 +187,9 @@ class Simplify:
     ) -> tuple[Verdict | None] | None:
         """Where every repeat says the same, the loss on these cases is a fact.
 
-        None where there is noise. Of what is about to be kept every case is asked twice: that the
-        bars have no noise says nothing of the challenger.
+        None where there is noise, or where so few draws may hide it. Of what is about to be kept
+        every case is asked twice, and all of them as often as a loss of the margin, which comes by
+        chance, would have shown: that the bars have no noise says nothing of the challenger.
         """
         bars = _bars(view)
         steady = all(view.still or never_varies(bar, "decide") for bar in bars)
@@ -203,9 +204,15 @@ class Simplify:
             return (
                 Verdict("discard", f"worse by more than {self.margin:g}: {words}", numbers=numbers),
             )
-        if size < 2 * len(view.holdout) and self.most > 1:
-            return (None,)
-        return (self._kept(view, words, numbers),)
+        twice = min(2, self.most) * len(view.holdout)
+        enough = self._unlost(numbers["alpha_simplify"])
+        if size >= twice and numbers["challenger_rollouts"] >= enough:
+            return (self._kept(view, words, numbers),)
+        return (None,) if size < self.most * len(view.holdout) else None
+
+    def _unlost(self, risk: float) -> int:
+        """Draws that hardly ever all go well where the margin of them, or more, does not."""
+        return ceil(log(risk) / log(1 - self.margin))
 
     def _kept(self, view: View, words: str, numbers: dict[str, float]) -> Verdict:
         """A keep, unless a constraint forbids it."""
@@ -263,7 +270,7 @@ class Simplify:
 
     def _enough(self, share: float, risk: float) -> int:
         """Cases that would show it, if this share of them loses."""
-        cases = ceil(log(risk) / log(1 - self.margin))
+        cases = self._unlost(risk)
         while chance_of(round(share * cases), cases, self.margin) > risk and cases < MOST:
             cases += max(1, cases // 50)
         return cases
