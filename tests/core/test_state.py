@@ -275,3 +275,13 @@ def test_simplifications_are_counted_on_a_line_of_their_own():
     assert (state.ledger.cuts, state.ledger.cuts_kept) == (2, (2,))
     assert state.ledger.keeps == (4,), "the only one that was kept as better"
     assert state.ledger.tenure == 2
+
+
+def test_that_repeats_differ_is_told_to_every_open_step_at_once():
+    differs = Verdict("discard", "not better", numbers={"varies": 1.0})
+    events = [started(), opened(0), opened(1), opened(2), proposed(0)]
+    state = fold([*events, closed(0, differs, "a")])
+    assert state.ledger.varies
+    assert [step.ledger.varies for step in state.open] == [True, True]
+    assert [step.ledger.tests for step in state.open] == [1, 2], "each keeps its level"
+    assert [step.rebases for step in state.open] == [0, 0]

@@ -22,6 +22,7 @@ from tests.engine.worlds import (
     make_race,
     make_repeats,
     make_simplification,
+    make_turning,
 )
 
 Maker = Callable[[int, int, int], tuple[Plan, CountingRunner, CountingModel]]
@@ -113,6 +114,17 @@ def test_a_run_without_cases_whose_runs_differ_is_the_same_after_any_cut(
     for sizes in moments.sizes[:: 7 if width == 1 else 13]:
         part = cut(folder, sizes, tmp_path / "part")
         check_resume(part, width, steps, seed, whole, make_repeats)
+
+
+def test_a_run_in_which_it_shows_late_that_runs_differ_is_the_same_after_any_cut(tmp_path: Path):
+    steps, seed = 8, 8
+    folder, whole, moments = finish(tmp_path / "home", 4, steps, seed, make_turning)
+    differs = ["varies" in closed.verdict.numbers for closed in whole.closed]
+    assert differs == [False] + [True] * 7, "what was open is judged anew"
+    assert whole.keeps
+    for sizes in moments.sizes[::11]:
+        part = cut(folder, sizes, tmp_path / "part")
+        check_resume(part, 4, steps, seed, whole, make_turning)
 
 
 @pytest.mark.parametrize("width", [1, 3])

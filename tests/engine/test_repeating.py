@@ -1,12 +1,21 @@
 """Whole runs without cases: what they cost and keep where runs agree, and where they differ."""
 
+import asyncio
 import random
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 import kept
+from kept.core.artifact import Candidate
+from kept.core.budget import Budget
+from kept.core.case import Case, implicit_cases
+from kept.core.ports import Scope
+from kept.core.rollout import Job
+from kept.gates.repeats import Repeats
 from kept.recipes.repeating import FEWEST
+from kept.testing import MemoryJournal, ScriptedProposer, sit, small_plan
 
 
 def run(path: Path, scores: dict[str, float], *, noise: float = 0.0, **more: object) -> kept.Result:
@@ -72,3 +81,40 @@ def test_a_resume_with_another_gate_is_refused(tmp_path: Path):
     first = run(tmp_path, TEXTS, budget=2)
     with pytest.raises(kept.JournalError, match="gate changed"):
         run(tmp_path, TEXTS, budget=6, gate="strict", resume=first.run)
+
+
+@dataclass(frozen=True)
+class Told:
+    """The seed always says the same; of its challengers the first differs, the second is lucky."""
+
+    async def run(self, job: Job, candidate: Candidate, case: Case, scope: Scope) -> kept.Rollout:
+        text = candidate.texts["text"]
+        if "first" in text:
+            score = float(job.purpose == "decide" and job.repeat == 0)
+        elif "lucky" in text:
+            # the same long enough to be kept by one run a side, were nothing known of the first
+            score = float(job.purpose == "screen" or job.repeat == 0)
+        else:
+            score = 0.5
+        return kept.Rollout(metrics={"score": score})
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_once_runs_differ_no_step_that_is_open_is_decided_by_one_of_them(width: int):
+    plan = replace(
+        small_plan(
+            Told(), *(ScriptedProposer(lines=(line,), name=line) for line in ("first", "lucky"))
+        ),
+        cases=implicit_cases(),
+        gate=Repeats(),
+        budget=Budget(max_iterations=2),
+        width=width,
+    )
+    state = asyncio.run(sit(plan, MemoryJournal()))
+    first, lucky = state.closed
+    assert "varies" in first.verdict.numbers
+    assert lucky.verdict.outcome == "discard"
+    assert "which differ" in lucky.verdict.reason

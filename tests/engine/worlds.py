@@ -64,6 +64,18 @@ class CountingRunner:
 
 
 @dataclass
+class SteadySeed(CountingRunner):
+    """The seed always says the same: that runs differ shows with a challenger, when others wait."""
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        told = await super().run(job, candidate, case, scope)
+        seed = candidate.texts["prompt"] == "seed\n"
+        return Rollout(metrics={"score": 0.5}) if seed else told
+
+
+@dataclass
 class CountingModel:
     """Answers with a number made from the request."""
 
@@ -222,6 +234,15 @@ def make_repeats(
     gate = Repeats(alpha=4.0, most=20)
     alone = replace(plan, cases=implicit_cases(), gate=gate, objective=Objective())
     return alone, runner, model
+
+
+def make_turning(
+    width: int, steps: int = 8, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """A run without cases in which it only shows after a while that runs differ."""
+    plan, _, model = make_repeats(width, steps, seed)
+    runner = SteadySeed()
+    return replace(plan, runner=runner, gate=Repeats(alpha=1.0, most=20)), runner, model
 
 
 def make_comparison(

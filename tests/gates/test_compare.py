@@ -69,6 +69,18 @@ def test_a_gain_that_shows_at_once_is_told_at_once():
     assert rollouts(heard) == {CHALLENGER: 30, INCUMBENT: 30}
 
 
+@pytest.mark.parametrize(("gaining", "code"), [(0, "not better"), (2, "cannot tell")])
+def test_where_few_cases_gain_others_that_do_were_not_drawn(gaining: int, code: str):
+    """Of 100 cases two gain once in nine times where one in twenty does."""
+    better = {f"h{n}" for n in range(gaining)}
+
+    def outcome(draw: Draw) -> Outcome:
+        return Outcome({"score": float(draw.owner == CHALLENGER and draw.pair.case in better)})
+
+    matter = Matter(outcome=outcome, holdout=tuple(f"h{n}" for n in range(100)), objective=BOUNDED)
+    assert hear(Compare(), matter).verdict.code == code
+
+
 def test_it_never_keeps_and_never_moves_the_best():
     verdict = hear(Compare(), noisy(1, 30, alike(0.9))).verdict
     assert (verdict.outcome, verdict.best, verdict.word) == ("skip", False, "better")

@@ -139,6 +139,34 @@ def test_a_failure_and_a_score_are_two_answers():
     assert hear(Repeats(), unbounded).verdict.code == "unscored"
 
 
+@pytest.mark.parametrize("owner", [CHALLENGER, INCUMBENT])
+def test_runs_that_an_outage_took_do_not_agree(owner: str):
+    outage = Outcome(failure=Failure("network", "infrastructure", "no route", tried=True))
+
+    def outcome(draw: Draw) -> Outcome:
+        if draw.owner == owner and draw.purpose == "screen":
+            return outage
+        return Outcome({"score": 0.7 if draw.owner == CHALLENGER else 0.5})
+
+    told = hear(Repeats(), replace(matter(lambda _, __: 0.0), outcome=outcome)).verdict
+    assert (told.outcome, told.code) == ("skip", "indecisive")
+    assert f"rollouts of the {owner} have no answer" in told.reason
+    assert "train cases" not in told.reason
+
+
+def test_what_is_worse_by_one_run_needs_no_others():
+    outage = Outcome(failure=Failure("network", "infrastructure", "no route", tried=True))
+
+    def outcome(draw: Draw) -> Outcome:
+        if draw.purpose == "screen":
+            return outage
+        return Outcome({"score": 0.3 if draw.owner == CHALLENGER else 0.5})
+
+    told = hear(Repeats(), replace(matter(lambda _, __: 0.0), outcome=outcome)).verdict
+    assert told.outcome == "discard"
+    assert told.reason.endswith("0.5 → 0.3")
+
+
 def test_a_broken_constraint_is_no_keep():
     objective = Objective(bounds=(0.0, 1.0), constraints=(Constraint("score", "<", 0.2),))
     told = matter(lambda owner, n: 0.9 if owner == CHALLENGER else 0.1 * (n % 3), objective)

@@ -15,6 +15,7 @@ from kept.core.rollout import Failure, Pair
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict, View
 from kept.gates.race import Race
+from kept.gates.shares import chance_of
 from kept.gates.simplify import Simplify
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 
@@ -227,9 +228,41 @@ def test_without_noise_the_loss_on_these_cases_is_a_fact(fails: int, outcome: st
         assert heard.verdict.outcome == outcome
         assert "no noise" in heard.verdict.reason
         mine = {draw for draw in heard.draws if draw.owner == CHALLENGER}
-        assert len(mine) == (40 if outcome == "keep" else 20), "what is kept is asked twice"
+        # what is kept is asked as often as a loss of the margin would show once
+        assert len(mine) == (100 if outcome == "keep" else 20)
+        assert (1 - MARGIN) ** 100 <= level(Ledger(), 0.05) < (1 - MARGIN) ** 80
         bar = {draw for draw in heard.draws if draw.owner == BEST}
-        assert len(bar) == (20 if still else 40)
+        assert len(bar) == (20 if still else len(mine) if outcome == "keep" else 40)
+
+
+def test_with_many_cases_what_is_kept_is_asked_twice():
+    def scored(_: Draw) -> Outcome:
+        return Outcome({"score": 1.0})
+
+    heard = hear(Simpler(), replace(world(7, {}, cases=150), outcome=scored))
+    assert heard.verdict.outcome == "keep"
+    assert heard.verdict.numbers["challenger_rollouts"] == 300
+
+
+def test_where_all_the_passes_there_may_be_are_too_few_it_cannot_tell():
+    def scored(_: Draw) -> Outcome:
+        return Outcome({"score": 1.0})
+
+    race = Race(simplify=Simplify(most=4))
+    told = hear(Simpler(race), replace(world(7, {}, cases=20), outcome=scored)).verdict
+    assert told.outcome == "discard"
+    assert told.reason.startswith("cannot tell whether it loses more than 0.05")
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_a_worse_text_that_rarely_shows_it_does_not_pass_for_one_without_noise(still: bool):
+    """Two passes over eight cases that nearly always pass agree by luck in one run of four."""
+
+    def verdict(seed: int) -> Verdict:
+        rarely = world((seed, still), {CHALLENGER: 0.06}, cases=8, levels=(0.99, 0.99))
+        return hear(Simpler(still=still), rarely).verdict
+
+    assert share(60, verdict) <= 2 / 60
 
 
 def test_noise_of_the_challenger_alone_is_noticed_before_it_is_kept():
@@ -338,3 +371,25 @@ def test_few_cases_without_a_difference_do_not_show_that_none_differs():
     assert "cases would do" in told.reason
     many = tuple(f"h{n}" for n in range(200))
     assert proof(replace(matter, outcome=scored, holdout=many)).best
+
+
+@pytest.mark.parametrize(
+    ("cases", "most"), [(60, -1), (100, 0), (150, 1), (200, 3), (300, 6), (400, 10)]
+)
+def test_a_proof_reckons_with_losing_cases_that_were_not_drawn(cases: int, most: int):
+    """So many cases may lose, as of a text that loses the margin no more do once in a hundred."""
+
+    def told(losing: int) -> Verdict:
+        lost = {f"h{n}" for n in range(losing)}
+
+        def scored(draw: Draw) -> Outcome:
+            return Outcome({"score": float(draw.owner != CHALLENGER or draw.pair.case not in lost)})
+
+        return proof(replace(world(15, {}, cases=cases), outcome=scored))
+
+    beyond = told(most + 1)
+    assert not beyond.best
+    assert "cases would do" in beyond.reason
+    if most >= 0:
+        assert told(most).best
+        assert chance_of(most, cases, MARGIN) <= beyond.numbers["alpha_promote"]

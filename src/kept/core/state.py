@@ -46,7 +46,8 @@ class OpenStep(NamedTuple):
     """None while the proposer is at work."""
     spend: Spend = NOTHING
     ledger: Ledger = Ledger()
-    """As it was when this step was given its level; nothing that is open is in it."""
+    """As it was when this step was given its level; nothing that is open is in it. That
+    repeats differ, however, is told to every open step as soon as it is known."""
 
 
 class State(NamedTuple):
@@ -222,6 +223,9 @@ def _closed(state: State, event: StepClosed) -> State:
     told = not _open_question(event)
     if kept:
         rest, ledger = _rebased(rest, incumbent, ledger)
+    elif ledger.varies and not state.ledger.varies:
+        # what is open was given its level while runs seemed to agree; one would decide it
+        rest = [one._replace(ledger=one.ledger._replace(varies=True)) for one in rest]
     return state._replace(
         incumbent=incumbent,
         best=best,

@@ -3,7 +3,8 @@
 Up to `width` steps are open at once. Whatever order they finish in, they close in step order, and
 step n + width opens exactly when step n closes; so what happens next depends on the journal alone,
 and a run that was cut anywhere resumes to the same end. When a step is kept, the steps behind it
-are judged again against the new incumbent.
+are judged again against the new incumbent; so they are when a step first shows that runs of the
+same differ.
 """
 
 import asyncio
@@ -253,7 +254,7 @@ class Loop:
         new = isinstance(step.reply, Proposal) and not step.reply.merges
         if new and judged.candidate is not None and judged.candidate in self.state.judged:
             verdict, evaluations = duplicate(), ()
-        held = self.state.evaluations
+        held, agreed = self.state.evaluations, not self.state.ledger.varies
         self._tell(
             StepClosed(
                 step=step.step,
@@ -272,9 +273,9 @@ class Loop:
         del self._tasks[step.step], self._opened[step.step]
         self._evaluator.opened(step.step + 1)
         self._proposing.forget(step.step)
-        if self.state.incumbent != step.incumbent:
+        if self.state.incumbent != step.incumbent or (agreed and self.state.ledger.varies):
             for later in self.state.open:
-                # the ground has moved: what was proposed is judged anew
+                # the ground has moved, or one run no longer decides: it is judged anew
                 if later.reply is not None:
                     self._tasks[later.step].cancel()
                     self._start(later.step)

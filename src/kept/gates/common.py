@@ -28,10 +28,10 @@ def asks_for(
     return tuple(Ask(id_, passes(cases, repeats), purpose) for id_ in missing)
 
 
-def not_comparable(
+def unanswered(
     challenger: Evaluation, other: Evaluation, name: str = "incumbent"
 ) -> Verdict | None:
-    """The verdict on a challenger that cannot be compared with another; None when it can."""
+    """The verdict where an outage took too many answers of either side; None where it did not."""
     for who, evaluation in (("challenger", challenger), (name, other)):
         if evaluation.coverage < MIN_COVERAGE:
             return Verdict(
@@ -41,6 +41,15 @@ def not_comparable(
                 private=evaluation.first_failure,
                 code="indecisive",
             )
+    return None
+
+
+def not_comparable(
+    challenger: Evaluation, other: Evaluation, name: str = "incumbent"
+) -> Verdict | None:
+    """The verdict on a challenger that cannot be compared with another; None when it can."""
+    if verdict := unanswered(challenger, other, name):
+        return verdict
     if challenger.failed and challenger.failed + challenger.missing == challenger.asked:
         return Verdict("crash", "every rollout failed", private=challenger.first_failure)
     if other.unscored and other.failed + other.missing < other.asked:

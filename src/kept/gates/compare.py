@@ -26,6 +26,7 @@ from kept.gates.detect import (
     variance_at_most,
 )
 from kept.gates.pairing import by_case, draws, gains, missing_asks, shuffled
+from kept.gates.shares import share_at_most
 from kept.gates.subsets import bounds, chance
 
 PURPOSE: Purpose = "measure"
@@ -183,11 +184,11 @@ class Compare:
         least = self._least(view, sum(old.values()) / len(old))
         low, high = bounds(found, level)
         seen = Reading(found, passes, spread, split, level, last, low, high, least)
-        unseen = _unseen(view, seen)
+        worse, better = _unseen(view, seen, -1), _unseen(view, seen, 1)
         return replace(
             seen,
-            low=low if low > 0 else min(low, -unseen),
-            high=high if high < 0 else max(high, unseen),
+            low=low if low > 0 else min(low, -worse),
+            high=high if high < 0 else max(high, better),
         )
 
     def _least(self, view: View, seed_loss: float) -> float | None:
@@ -317,12 +318,13 @@ def _steady(view: View, cases: tuple[str, ...]) -> bool | tuple[Ask, ...]:
     return True
 
 
-def _unseen(view: View, seen: Reading) -> float:
-    """What cases that were not drawn may yet be worth, where hardly any differ."""
+def _unseen(view: View, seen: Reading, sign: int) -> float:
+    """What cases that were not drawn may yet be worth to one side, where hardly any differ."""
     if not seen.few:
         return 0.0
     scale = view.objective.scale or max(map(abs, seen.gains))
-    return (1 - seen.level ** (1 / len(seen.gains))) * scale
+    there = sum(gain * sign > 0 for gain in seen.gains)
+    return share_at_most(there, len(seen.gains), seen.level) * scale
 
 
 def _enough(view: View, seen: Reading, level: float) -> int:

@@ -17,7 +17,7 @@ from kept.core.score import Evaluation
 from kept.core.verdict import Side, Verdict, View
 from kept.core.words import count
 from kept.gates.bets import evidence, odds
-from kept.gates.common import broken_constraint, not_comparable
+from kept.gates.common import broken_constraint, not_comparable, unanswered
 from kept.gates.pairing import TENURE, draws, missing_asks
 from kept.gates.strict import Strict
 
@@ -75,11 +75,16 @@ class Repeats:
             tuple(Pair(case, n) for n in range(1, runs) for case in view.holdout)
             for runs in (self.first, self.sure)
         )
-        told = Strict().decide(view)
+        told = Strict().decide(_first_runs(view))
         if not isinstance(told, Verdict) or told.outcome not in ("keep", "discard"):
             return told  # what cannot be compared by one run is not run again
         sides = ((view.incumbent, again), (view.challenger, often))
-        return missing_asks(sides if told.outcome == "keep" else sides[:1], CHECK) or told
+        if asks := missing_asks(sides if told.outcome == "keep" else sides[:1], CHECK):
+            return asks
+        if told.outcome == "discard":
+            return told
+        # a run that an outage took agrees with nothing
+        return unanswered(view.challenger.known[CHECK], view.incumbent.known[CHECK]) or told
 
     def _race(self, view: View) -> Verdict | tuple[Ask, ...]:
         tenure = view.ledger.tenure
@@ -160,6 +165,15 @@ class Repeats:
             return gain <= 0
         aim = self.aim * spread**0.5
         return (gain * aim - aim * aim / 2) / noise < -self.patience
+
+
+def _first_runs(view: View) -> View:
+    """What `strict` is to see: the further runs are no train cases."""
+    old, new = (
+        replace(side, known={p: e for p, e in side.known.items() if p != CHECK})
+        for side in (view.incumbent, view.challenger)
+    )
+    return replace(view, incumbent=old, challenger=new)
 
 
 def differs(side: Side, tolerance: float) -> bool:

@@ -33,6 +33,7 @@ from kept.gates.pairing import (
     tenure_of,
 )
 from kept.gates.screen import GLANCE, Screen
+from kept.gates.shares import chance_of, share_at_most
 from kept.gates.subsets import bounds, chance
 
 ROUNDING = 1e-9
@@ -46,6 +47,9 @@ MOST_STAKE = 0.8
 
 FEW = 10
 """Cases that differ, below which those that differ and were not drawn are counted with."""
+
+MOST = 100_000
+"""Cases beyond which it is not said how many would do."""
 
 
 class Seen(NamedTuple):
@@ -183,8 +187,9 @@ class Simplify:
     ) -> tuple[Verdict | None] | None:
         """Where every repeat says the same, the loss on these cases is a fact.
 
-        None where there is noise. Of what is about to be kept every case is asked twice: that the
-        bars have no noise says nothing of the challenger.
+        None where there is noise, or where so few draws may hide it. Of what is about to be kept
+        every case is asked twice, and all of them as often as a loss of the margin, which comes by
+        chance, would have shown: that the bars have no noise says nothing of the challenger.
         """
         bars = _bars(view)
         steady = all(view.still or never_varies(bar, "decide") for bar in bars)
@@ -199,9 +204,15 @@ class Simplify:
             return (
                 Verdict("discard", f"worse by more than {self.margin:g}: {words}", numbers=numbers),
             )
-        if size < 2 * len(view.holdout) and self.most > 1:
-            return (None,)
-        return (self._kept(view, words, numbers),)
+        twice = min(2, self.most) * len(view.holdout)
+        enough = self._unlost(numbers["alpha_simplify"])
+        if size >= twice and numbers["challenger_rollouts"] >= enough:
+            return (self._kept(view, words, numbers),)
+        return (None,) if size < self.most * len(view.holdout) else None
+
+    def _unlost(self, risk: float) -> int:
+        """Draws that hardly ever all go well where the margin of them, or more, does not."""
+        return ceil(log(risk) / log(1 - self.margin))
 
     def _kept(self, view: View, words: str, numbers: dict[str, float]) -> Verdict:
         """A keep, unless a constraint forbids it."""
@@ -230,15 +241,15 @@ class Simplify:
     def proof(self, view: View, risk: float) -> Verdict:
         """Whether what leads, which is simpler and no more, is as good for cases nobody has seen.
 
-        By the bounds of a comparison, with the case as the unit: where few cases differ, those that
-        differ and were not drawn are reckoned with.
+        By the bounds of a comparison, with the case as the unit: where few cases differ, or none
+        gains, it is also reckoned with as many losing ones as may well not have been drawn.
         """
         scale = view.objective.scale or 1.0
         found = [gain / scale for gain in case_gains(view, "promote", view.incumbent)]
         low, high = bounds(found, risk)
-        few = sum(gain != 0 for gain in found) < FEW
-        if few:
-            low = min(low, -(1 - risk ** (1 / len(found))))
+        lost = _lost(found)
+        if lost is not None:
+            low = min(low, -share_at_most(lost, len(found), risk))
         mean = sum(found) / len(found)
         numbers = {"gain": mean, "margin": self.margin, "alpha_promote": risk}
         numbers["p"] = chance([gain + self.margin for gain in found])
@@ -251,11 +262,29 @@ class Simplify:
         words = f"leading, not proven: simpler, and {shown} for cases alike, "
         words += f"where a loss of {self.margin:g} at most is to be shown"
         wanted = cases_needed(Spread(0.0, variance(found)), self.margin + mean, 1, risk)
-        if few and wanted is not None:
-            wanted = max(wanted, ceil(log(risk) / log(1 - self.margin)))
-        if wanted is not None and wanted > len(found):
+        if lost is not None and wanted is not None:
+            wanted = max(wanted, self._enough(lost / len(found), risk))
+        if wanted is not None and len(found) < wanted < MOST:
             words += f"; about {wanted:,} cases would do"
         return Verdict("skip", words, "not promoted", numbers=numbers)
+
+    def _enough(self, share: float, risk: float) -> int:
+        """Cases that would show it, if this share of them loses."""
+        cases = self._unlost(risk)
+        while chance_of(round(share * cases), cases, self.margin) > risk and cases < MOST:
+            cases += max(1, cases // 50)
+        return cases
+
+
+def _lost(found: list[float]) -> int | None:
+    """Cases that lose, where all that gains is not reckoned with; None where it is.
+
+    Gains and losses of many cases make up for each other evenly, those of few do not. Where no case
+    gains, small losses are as many whole ones as they come to.
+    """
+    if sum(gain != 0 for gain in found) < FEW:
+        return sum(gain < 0 for gain in found)
+    return None if max(found) > 0 else ceil(-sum(found) - ROUNDING)
 
 
 def _bars(view: View) -> tuple[Side, ...]:
