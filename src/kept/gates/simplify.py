@@ -48,7 +48,7 @@ MOST_STAKE = 0.8
 FEW = 10
 """Cases that differ, below which those that differ and were not drawn are counted with."""
 
-MOST = 100_000
+MOST = 10_000
 """Cases beyond which it is not said how many would do."""
 
 
@@ -270,9 +270,11 @@ class Simplify:
 
     def _enough(self, share: float, risk: float) -> int:
         """Cases that would show it, if this share of them loses."""
+        if share >= self.margin:
+            return MOST
         cases = self._unlost(risk)
         while chance_of(round(share * cases), cases, self.margin) > risk and cases < MOST:
-            cases += max(1, cases // 50)
+            cases += max(1, cases // 20)
         return cases
 
 
