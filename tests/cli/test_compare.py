@@ -79,8 +79,8 @@ def test_the_answer_is_in_words_and_in_a_table(here: Path):
     shown = compare("prompt.md", "worse.md", "-q", "--passes", "1")
     words, table, about = shown.stdout.split("\n\n")
     assert words == (
-        "Cannot tell with these 9 cases whether worse.md is better than prompt.md: -0.222 (-0.5 …\n"
-        "+0.283). Were the true difference as measured, it would take about 50 more cases (118\n"
+        "Cannot tell with these 9 cases whether worse.md is better than prompt.md: -0.222 (-0.55\n"
+        "… +0.283). Were the true difference as measured, it would take about 50 more cases (118\n"
         "rollouts in all) to find, four times out of five, that it is not better by more than\n"
         "0.05."
     ), words
