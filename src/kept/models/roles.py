@@ -9,7 +9,7 @@ from kept.models.cache import CachedModel, CallCache
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.models.prices import rates_of
-from kept.models.providers import address
+from kept.models.providers import PROVIDERS, address
 from kept.settings import cache_home
 
 Role = Literal["optimizer", "target", "critic", "applier", "judge", "manager", "worker"]
@@ -41,8 +41,8 @@ def is_kept(role: Role, config: ModelConfig) -> bool:
 
 
 def is_priced(config: ModelConfig) -> bool:
-    """Whether what a call costs is known."""
-    return config.provider == "scripted" or rates_of(config) is not None
+    """Whether what a call costs is known; nobody charges for one that is not sent anywhere."""
+    return PROVIDERS[config.provider].speech == "none" or rates_of(config) is not None
 
 
 def unbounded(config: ModelConfig) -> str | None:
