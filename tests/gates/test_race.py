@@ -8,6 +8,7 @@ import pytest
 
 from kept.core.asked import Asked, note_asked
 from kept.core.ledger import Ledger, left, level
+from kept.core.objective import Constraint, Objective
 from kept.core.rollout import Failure
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
@@ -213,3 +214,23 @@ def test_a_proof_asks_more_of_what_was_chosen_among_many():
     assert first.numbers["gain"] == late.numbers["gain"]
     assert (first.best, late.best) == (True, False)
     assert first.numbers["alpha_promote"] == pytest.approx(1e4 * late.numbers["alpha_promote"])
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_breaks_a_constraint_is_not_promoted_however_much_better_it_is(at_once: bool):
+    free = Objective(bounds=(0.0, 1.0))
+    bound = replace(free, constraints=(Constraint("score", "<=", 0.5),))
+    for objective, best in ((free, True), (bound, False)):
+        about = replace(matter(0.9, 0.4), objective=objective)
+        asked: Asked = {}
+        told: Verdict | None = None
+        while told is None:
+            view = replace(about.view(asked), proves=at_once, merged=1 if at_once else 0)
+            answer = Race().decide(view) if at_once else Race().prove(view)
+            if isinstance(answer, Verdict):
+                told = answer
+            else:
+                note_asked(asked, answer)
+        assert told.best == best
+        assert (told.outcome == "keep") == (best and at_once)
+        assert ("constraint broken" in told.reason) != best

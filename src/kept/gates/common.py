@@ -1,5 +1,6 @@
 """What several gates need: whole passes over a split, coverage, constraints."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -9,6 +10,8 @@ from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
 from kept.core.score import Evaluation, check_constraints
 from kept.core.verdict import Side, Verdict, View
+
+NO_NUMBERS: Mapping[str, float] = {}
 
 MIN_COVERAGE = 0.9
 """Below this share of answers, infrastructure failures leave a comparison undecided."""
@@ -94,6 +97,16 @@ def broken_constraint(evaluation: Evaluation, objective: Objective) -> str | Non
     """The first constraint that does not hold, in words."""
     checked = check_constraints(evaluation, objective)
     return next((str(one) for one in checked if not one.holds), None)
+
+
+def forbidden(
+    challenger: Evaluation, objective: Objective, numbers: Mapping[str, float] = NO_NUMBERS
+) -> Verdict | None:
+    """The verdict on a challenger that breaks a constraint; None when it breaks none."""
+    broken = broken_constraint(challenger, objective)
+    if broken is None:
+        return None
+    return Verdict("discard", f"constraint broken: {broken}", code="constraint", numbers=numbers)
 
 
 class Losses(NamedTuple):

@@ -7,18 +7,16 @@ cases nobody has seen. Claim: by how much, on the sealed test. What passes the s
 small to be proven alone is a near miss: several of them are put together and raced as one.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import exp, isfinite, log
 
 from kept.core.ledger import left, level
 from kept.core.proposal import Ask
-from kept.core.rollout import Purpose
 from kept.core.verdict import Verdict, VerdictCode, View
 from kept.core.words import count
 from kept.gates.bets import evidence, odds
 from kept.gates.case_level import Interval, case_gains, interval, risk_of, sign_test
-from kept.gates.common import broken_constraint, not_comparable
+from kept.gates.common import forbidden, not_comparable
 from kept.gates.pairing import (
     Gains,
     alike,
@@ -103,8 +101,8 @@ class Race:
         shown = gains(view, "decide")
         if not shown.answers[1]:
             why = "the incumbent fails; the challenger runs"
-            found = _kept(view, why, {})
-            return replace(found, private=old.first_failure, best=found.outcome == "keep")
+            kept = Verdict("keep", why, private=old.first_failure, best=True)
+            return forbidden(new, view.objective) or kept
         whole = size % len(view.holdout) == 0
         won = evidence(shown.pairs)
         risk = level(view.ledger, self.alpha)
@@ -121,7 +119,8 @@ class Race:
         gain = Interval(about["gain"], about["low"], about["high"])
         words = f"gain {gain} on {count(size, 'draw')}, {rates}"
         if whole and won >= -log(risk):
-            return _kept(view, f"better: {words}", numbers)
+            kept = Verdict("keep", f"better: {words}", numbers=numbers)
+            return forbidden(new, view.objective, numbers) or kept
         if self._hopeless(shown):
             return Verdict("discard", f"not better: {words}", numbers=numbers)
         still = view.still or never_varies(view.incumbent, "decide")
@@ -146,7 +145,8 @@ class Race:
             del numbers["chosen"]
         words = f"{better} cases better, {worse} worse, no noise (sign test, p = {chance:.2g})"
         if chance <= risk and numbers["gain"] > 0:
-            return _kept(view, f"better: {words}", numbers)
+            kept = Verdict("keep", f"better: {words}", numbers=numbers)
+            return forbidden(view.challenger.known["decide"], view.objective, numbers) or kept
         return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
 
     def _race_for_best(self, view: View) -> Verdict | tuple[Ask, ...]:
@@ -156,7 +156,7 @@ class Race:
         if not told.best:
             reason = told.reason.removeprefix("leading, ")
             return replace(told, outcome="discard", reason=reason, code="judged")
-        return replace(_kept(view, told.reason, told.numbers, "promote"), best=True)
+        return replace(told, outcome="keep", code="judged")
 
     def _hopeless(self, shown: Gains) -> bool:
         """Whether the gain that is looked for has become unlikely."""
@@ -209,6 +209,8 @@ class Race:
         new, old = view.challenger.known["promote"], view.incumbent.known["promote"]
         if verdict := not_comparable(new, old, "best"):
             return _not_measured(verdict, "not promoted")
+        if verdict := forbidden(new, view.objective):
+            return _not_measured(verdict, "not promoted")
         if view.simplifies and view.objective.scale is not None:
             return self.simplify.proof(view, risk)
         found = case_gains(view, "promote", view.incumbent)
@@ -236,15 +238,6 @@ class Race:
         shown = interval(found)
         words = f"on {count(len(found), 'case')} that nothing was tuned on: {shown}"
         return Verdict("skip", words, code="claim", numbers=_figures(shown))
-
-
-def _kept(
-    view: View, words: str, numbers: Mapping[str, float], purpose: Purpose = "decide"
-) -> Verdict:
-    """A keep, unless a constraint forbids it."""
-    if broken := broken_constraint(view.challenger.known[purpose], view.objective):
-        return Verdict("discard", f"constraint broken: {broken}", code="constraint")
-    return Verdict("keep", words, numbers=numbers)
 
 
 def _not_measured(verdict: Verdict, code: VerdictCode) -> Verdict:

@@ -17,7 +17,7 @@ from kept.core.score import Evaluation
 from kept.core.verdict import Side, Verdict, View
 from kept.core.words import count
 from kept.gates.bets import evidence, odds
-from kept.gates.common import broken_constraint, not_comparable, unanswered
+from kept.gates.common import forbidden, not_comparable, unanswered
 from kept.gates.pairing import TENURE, draws, missing_asks
 from kept.gates.strict import Strict
 
@@ -147,10 +147,9 @@ class Repeats:
 
     def _kept(self, view: View, words: str, numbers: dict[str, float]) -> Verdict:
         """A keep, unless a constraint forbids it."""
-        if broken := broken_constraint(view.challenger.known["decide"], view.objective):
-            return Verdict("discard", f"constraint broken: {broken}", "constraint", numbers=numbers)
         private = "" if numbers else view.incumbent.known["decide"].first_failure
-        return Verdict("keep", words, best=True, numbers=numbers, private=private)
+        kept = Verdict("keep", words, best=True, numbers=numbers, private=private)
+        return forbidden(view.challenger.known["decide"], view.objective, numbers) or kept
 
     def _hopeless(self, was: list[float], gain: float, runs: int) -> bool:
         """Whether the gain that is looked for has become unlikely.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kept.core.proposal import Ask
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, broken_constraint, losses, not_comparable, say_coverage
+from kept.gates.common import asks_for, forbidden, losses, not_comparable, say_coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Selection:
         top = view.best.known["decide"]
         if verdict := not_comparable(new, old) or not_comparable(new, top, "best"):
             return verdict
-        if broken := broken_constraint(new, view.objective):
-            return Verdict("discard", f"constraint broken: {broken}", code="constraint")
+        if verdict := forbidden(new, view.objective):
+            return verdict
         now, was = losses(new, old)
         assert now is not None, "a challenger without a loss is not comparable"
         value = view.objective.value

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from kept.core.proposal import Ask
 from kept.core.score import Evaluation, Tally
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, broken_constraint, losses, not_comparable, say_coverage
+from kept.gates.common import asks_for, forbidden, losses, not_comparable, say_coverage
 
 HoldoutPolicy = Literal["on_train_improve", "every_trial", "skip"]
 
@@ -41,8 +41,8 @@ class Sigma:
         old, new = view.incumbent.known["screen"], view.challenger.known["screen"]
         if verdict := not_comparable(new, old):
             return verdict
-        if broken := broken_constraint(new, view.objective):
-            return Verdict("discard", f"constraint broken: {broken}", code="constraint")
+        if verdict := forbidden(new, view.objective):
+            return verdict
         if not old.repeats:
             why = "the incumbent fails; the challenger runs"
             return Verdict("keep", why, private=old.first_failure, best=True)

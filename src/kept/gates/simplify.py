@@ -18,7 +18,7 @@ from kept.core.verdict import Side, Verdict, View
 from kept.core.words import count
 from kept.gates.bets import evidence, odds
 from kept.gates.case_level import case_gains
-from kept.gates.common import broken_constraint, not_comparable
+from kept.gates.common import forbidden, not_comparable
 from kept.gates.detect import Spread, cases_needed, chance_above, noise_of, variance
 from kept.gates.pairing import (
     Gains,
@@ -216,10 +216,9 @@ class Simplify:
 
     def _kept(self, view: View, words: str, numbers: dict[str, float]) -> Verdict:
         """A keep, unless a constraint forbids it."""
-        if broken := broken_constraint(view.challenger.known["decide"], view.objective):
-            return Verdict("discard", f"constraint broken: {broken}", "constraint", numbers=numbers)
         reason = f"simpler, and not worse than by {self.margin:g}: {words}"
-        return Verdict("keep", reason, numbers=numbers)
+        kept = Verdict("keep", reason, numbers=numbers)
+        return forbidden(view.challenger.known["decide"], view.objective, numbers) or kept
 
     def _unlikely(self, one: Seen) -> bool:
         """Whether a loss of the margin has become more likely than none."""

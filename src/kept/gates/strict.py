@@ -10,7 +10,7 @@ from kept.core.objective import Objective
 from kept.core.proposal import Ask
 from kept.core.score import Evaluation
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, broken_constraint, losses, not_comparable, say_coverage
+from kept.gates.common import asks_for, forbidden, losses, not_comparable, say_coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Strict:
 def _compare(
     old: Evaluation, new: Evaluation, objective: Objective, least: float | None = None
 ) -> Verdict:
-    if broken := broken_constraint(new, objective):
-        return Verdict("discard", f"constraint broken: {broken}", code="constraint")
+    if verdict := forbidden(new, objective):
+        return verdict
     new_loss, old_loss = losses(new, old)
     assert new_loss is not None, "a challenger without a loss is not comparable"
     measured = objective.value(new_loss)
