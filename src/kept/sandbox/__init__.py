@@ -16,6 +16,7 @@ from kept.sandbox.command import (
     View,
 )
 from kept.sandbox.execute import execute
+from kept.sandbox.session import start_alone
 
 __all__ = [
     "MAX_TEXT",
@@ -28,4 +29,5 @@ __all__ = [
     "View",
     "abilities",
     "execute",
+    "start_alone",
 ]

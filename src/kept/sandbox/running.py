@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kept.sandbox.session import start_alone
 from kept.sandbox.strays import descendants
 
 LOOK = 0.5
@@ -89,15 +90,17 @@ class Running:
     ) -> None:
         """Start it; raises `OSError` where it cannot be."""
         self._status = status
-        self._process = subprocess.Popen(
-            words,
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=writers[0],
-            stderr=writers[1],
-            pass_fds=status.fds if status else (),
-            start_new_session=True,
+        self._process = start_alone(
+            lambda: subprocess.Popen(
+                words,
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=writers[0],
+                stderr=writers[1],
+                pass_fds=status.fds if status else (),
+                start_new_session=True,
+            )
         )
 
     @property

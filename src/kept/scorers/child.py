@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from kept.sandbox import start_alone
 from kept.settings import child_environment
 
 _DETAIL = 4000
@@ -35,14 +36,16 @@ class Child:
     def __init__(self, argv: Sequence[str], cwd: Path, passed_on: tuple[str, ...] = ()) -> None:
         # append, so that it can be emptied while the process has it open
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 # closed with the process
-        self._process = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=child_environment({}, passed_on),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,
+        self._process = start_alone(
+            lambda: subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=child_environment({}, passed_on),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                start_new_session=True,
+            )
         )
         self._thread: threading.Thread | None = None
 
