@@ -65,7 +65,7 @@ def test_a_cli_does_an_errand_with_the_skill_where_it_looks_for_it(name: str, tm
     assert rollout.files["answer.txt"] == b"1.83\n"
     assert rollout.files["note.txt"] == b"feet\n"
     assert cli.raw in rollout.files
-    assert (cli.session in rollout.files) == (cli.cut is not None)
+    assert (cli.session in rollout.files) == (cli.ends_step is not None)
     assert b"[2] tool: $ cat" in rollout.files[cli.summary]
     assert not [path for path in rollout.files if "SKILL" in path or path.startswith(".kept")]
     usage = rollout.usage

@@ -8,6 +8,7 @@ from zlib import crc32
 from kept.core.model import ModelReply, ToolCall
 from kept.core.rollout import Failure, Rollout
 from kept.harness import CLIS, Cli, Errand, Harness
+from kept.harness.program import program_of
 from kept.models.config import ModelConfig
 from kept.sandbox import Command, View
 from kept.testing.server import Fault, ModelServer, Seen
@@ -60,7 +61,9 @@ def config(name: str, server: ModelServer) -> ModelConfig:
 def harness(
     name: str, server: ModelServer, tree: Path, *, seconds: float = 60, walls: bool = True
 ) -> Harness:
-    view = View(tree, hidden=(tree,), network="on", bare=True, walls=walls)
+    program = program_of(CLIS[name])
+    seen = program.folders if program else ()
+    view = View(tree, hidden=(tree,), seen=seen, network="on", bare=True, walls=walls)
     command = Command("", tree, seconds, view=view)
     return Harness(CLIS[name], config(name, server), command, Scratch())
 

@@ -10,7 +10,7 @@ from kept.recipes.artifact import compile_task
 from kept.recipes.outline import outline
 from kept.runners.agent import AgentRunner
 from kept.runs import inputs_of
-from kept.sandbox import Abilities, abilities
+from kept.sandbox import Abilities
 from kept.sandbox.cgroup import Parents
 from tests.harness.stand_in import put
 
@@ -145,14 +145,6 @@ def test_an_agent_is_not_let_loose_because_walls_cannot_be_had(
     told = problems(task, "sandbox.walls=auto")
     assert told[0].startswith("runner.agent: an agent runs commands, and nothing holds them here")
     assert "`sandbox.walls: off`" in told[0]
-
-
-@pytest.mark.sandbox
-def test_a_program_that_walls_would_hide_is_told(task: Path):
-    if not abilities().walls:
-        pytest.skip(f"bwrap does not work here: {abilities().why_not}")
-    told = problems(task, "sandbox.walls=auto")
-    assert "lies in a folder that is not seen between walls" in told[0]
 
 
 def test_a_missing_key_is_warned_of(task: Path, monkeypatch: pytest.MonkeyPatch):

@@ -111,11 +111,13 @@ def _local_models() -> Iterator[Finding]:
 def _agents() -> Iterator[Finding]:
     """As optional as models on this machine."""
     from kept.harness import CLIS
-    from kept.recipes.agents import program_of
+    from kept.harness.program import program_of
 
     for cli in CLIS.values():
         program = program_of(cli)
-        yield Finding(cli.name, "ok", str(program) if program else f"not here: `{cli.install}`")
+        yield Finding(
+            cli.name, "ok", str(program.path) if program else f"not here: `{cli.install}`"
+        )
 
 
 def _home() -> Iterator[Finding]:

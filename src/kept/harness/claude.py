@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from kept.harness.cli import TRIES, Cli, Event, Target, Told
-from kept.harness.lines import cut_lines, status_in
+from kept.harness.lines import status_in
 from kept.models.speech import Taken
 
 _TOOLS = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Skill", "TodoWrite", "Write")
@@ -134,10 +134,6 @@ def _ends_step(line: Event) -> bool:
     return any(block.get("type") == wanted for block in _blocks(line))
 
 
-def _cut(session: bytes, steps: int) -> bytes:
-    return cut_lines(session, steps, _ends_step)
-
-
 def _session_file(session: str, cwd: str) -> str:
     return f"{re.sub('[^A-Za-z0-9]', '-', cwd)}/{session}.jsonl"
 
@@ -159,5 +155,5 @@ CLAUDE = Cli(
     words=_words,
     listen=_listen,
     session_file=_session_file,
-    cut=_cut,
+    ends_step=_ends_step,
 )

@@ -123,8 +123,8 @@ class Cli:
     listen: Callable[[Iterable[Event]], Told]
     session_file: Callable[[str, str], str] = lambda session, cwd: session
     """Where below that folder it looks for a session, by its id and the folder it works in."""
-    cut: Callable[[bytes, int], bytes] | None = None
-    """What a session was like after some step; None where it cannot go on from one."""
+    ends_step: Callable[[Event], bool] | None = None
+    """Whether a line of a session ends a step; None where it cannot go on from one."""
 
     @property
     def install(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kept.harness.cli import TRIES, Cli, Event, Target, Told
-from kept.harness.lines import cut_lines, status_in
+from kept.harness.lines import status_in
 from kept.models.speech import Taken
 
 _KEY = "OPENAI_API_KEY"
@@ -140,10 +140,6 @@ def _ends_step(line: Event) -> bool:
     return message or kind.endswith("_call_output")
 
 
-def _cut(session: bytes, steps: int) -> bytes:
-    return cut_lines(session, steps, _ends_step)
-
-
 def _session_file(session: str, cwd: str) -> str:
     # found by its id, whatever the day
     return f"2000/01/01/rollout-2000-01-01T00-00-00-{session}.jsonl"
@@ -166,5 +162,5 @@ CODEX = Cli(
     words=_words,
     listen=_listen,
     session_file=_session_file,
-    cut=_cut,
+    ends_step=_ends_step,
 )

@@ -8,7 +8,7 @@ from kept.core.rollout import Failure, Rollout, TraceItem, Usage
 from kept.core.words import count, one_line, shortened
 from kept.harness.cli import Cli, Told
 from kept.harness.errand import Session
-from kept.harness.lines import events_of
+from kept.harness.lines import cut_lines, events_of
 from kept.harness.trouble import fault
 from kept.models.config import ModelConfig
 from kept.models.prices import rates_of
@@ -107,9 +107,9 @@ def session_of(cli: Cli, rollout: Rollout, after: int) -> Session | None:
     data = rollout.files.get(cli.session)
     named = (item.data.get("session") for item in reversed(rollout.trace))
     id_ = next((str(name) for name in named if name), "")
-    if cli.cut is None or data is None or not id_:
+    if cli.ends_step is None or data is None or not id_:
         return None
-    return Session(id_, cli.cut(gzip.decompress(data), after))
+    return Session(id_, cut_lines(gzip.decompress(data), after, cli.ends_step))
 
 
 def _lines(told: Told) -> list[str]:

@@ -1,21 +1,19 @@
 """From what a task says about agent CLIs to runners and proposers that use them."""
 
 import re
-import shutil
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from kept.core.case import Case, Cases, implicit_cases
-from kept.harness import CLIS, Cli, Harness
+from kept.harness import CLIS, Harness
+from kept.harness.program import Program, program_of
 from kept.models.prices import FREE_OF_CHARGE, rates_of
 from kept.models.providers import missing
 from kept.recipes.measure import digest
 from kept.runners.agent import AgentRunner, Outfit
 from kept.runners.model import Form, fields_of
 from kept.sandbox import Command, abilities
-from kept.sandbox.walls import PRIVATE
-from kept.settings import child_environment
 from kept.spec.agents import AgentProposerSpec, AgentRunnerSpec
 from kept.spec.files import find
 from kept.spec.load import said
@@ -32,8 +30,8 @@ class Sending:
 
     folder: Path
     scratch: Scratch
-    hold: Callable[[Command, Path | None], Command]
-    """Puts walls round a command whose program lies there."""
+    hold: Callable[[Command, Program | None], Command]
+    """Puts walls round a command that starts a program."""
 
 
 def harness_of(
@@ -55,23 +53,13 @@ def make_agent(
     return AgentRunner(harness_of(spec, kit, most_output), form, outfit)
 
 
-def program_of(cli: Cli) -> Path | None:
-    """Where a CLI is, as a command will look for it; None for nowhere."""
-    found = shutil.which(cli.program, path=child_environment({})["PATH"])
-    return Path(found).resolve() if found else None
-
-
 def check_agent(source: Source, loc: Loc, spec: AgentRunnerSpec | AgentProposerSpec) -> None:
     """Report what keeps an agent from being run here: program, walls, network."""
     cli = CLIS[spec.agent]
-    program = program_of(cli)
     walls = said(source, ("sandbox", "walls"), "auto") != "off"
-    if program is None:
+    if program_of(cli) is None:
         message = f"there is no program `{cli.program}` on the PATH"
         source.report((*loc, "agent"), message, f"`{cli.install}` installs it")
-    elif walls and abilities().walls and any(program.is_relative_to(one) for one in PRIVATE):
-        message = f"`{program}` lies in a folder that is not seen between walls"
-        source.report((*loc, "agent"), message, f"`{cli.install}` installs it elsewhere")
     if walls and not (able := abilities()).walls:
         message = f"an agent runs commands, and nothing holds them here: {able.why_not}"
         hint = "install bubblewrap, or accept it with `sandbox.walls: off`"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kept.harness.program import Program
 from kept.recipes.naming import cwds, named
 from kept.recipes.scorers import named_in
 from kept.sandbox import Abilities, Command, Limits, View, abilities
@@ -41,15 +42,22 @@ class Confinement:
         """The scorer's command, held."""
         return self._held(command, replace(self.inside, hidden=(self.home,)))
 
-    def agent(self, command: Command, program: Path | None) -> Command:
+    def agent(self, command: Command, program: Program | None) -> Command:
         """An agent's command, held: it has the network, and sees nothing of the task's folder.
 
         Unless its program lies there: then it sees what the runner does.
         """
         tree, hidden = self.inside.tree, self.inside.hidden
-        if program is None or not program.is_relative_to(tree):
+        if program is None or not program.path.is_relative_to(tree):
             hidden = (*hidden, tree)
-        view = replace(self.inside, bare=True, hidden=hidden, writable=(), network="on")
+        view = replace(
+            self.inside,
+            bare=True,
+            hidden=hidden,
+            seen=program.folders if program else (),
+            writable=(),
+            network="on",
+        )
         return self._held(command, view)
 
     def _held(self, command: Command, view: View) -> Command:
@@ -101,7 +109,7 @@ def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Con
         (home, *_histories(tree), *hidden),
         _writable(source, spec.writable),
         _guarded(tree, task, (source.path.resolve(), *hidden, *sorted(kept))),
-        spec.network,
+        network=spec.network,
         walls=spec.walls != "off",
     )
     source.check()

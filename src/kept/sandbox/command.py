@@ -51,6 +51,8 @@ class View:
     """Files and folders outside the tree that it may really write to."""
     guarded: tuple[Path, ...] = ()
     """Files that are checked after the command, where no walls protect them."""
+    seen: tuple[Path, ...] = ()
+    """Folders that it needs, also where they lie in one that is private between walls."""
     network: Network = "none"
     bare: bool = False
     """Whether the command has nothing of the tree: all that it needs lies in its workspace."""

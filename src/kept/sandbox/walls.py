@@ -143,7 +143,7 @@ def _seen_again(view: View) -> Iterator[str]:
     """What lies in a folder that is made private, and is needed all the same."""
     names = _NAMES if view.network == "on" else ()
     python = (Path(prefix) for prefix in dict.fromkeys((sys.prefix, sys.base_prefix)))
-    for path in (*names, *_SYSTEM, *python):
+    for path in (*names, *_SYSTEM, *python, *view.seen):
         if path.exists() and any(path.is_relative_to(private) for private in PRIVATE):
             yield from ("--ro-bind", str(path), str(path))
 
