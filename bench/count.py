@@ -2,8 +2,10 @@
 
 Run it as `.venv/bin/python -m bench.count [--no-gepa] [--cases N]`; it needs `valgrind`. A change
 of the engine that is too small to see in processor time shows here: the count is good to one in a
-thousand. What the kernel does, such as the writing itself, is not in it. gepa with its state saved
-is left out: it would take a quarter of an hour.
+thousand. What the kernel does, such as the writing itself, is not in it; and as all is slow there,
+the engine writes in smaller groups than it would: compare a count with one of the same arm, and for
+arms with one another see `bench.engine`. gepa with its state saved is left out: it would take a
+quarter of an hour.
 """
 
 import argparse
