@@ -10,7 +10,7 @@ import pytest
 
 from kept.core.objective import Constraint, TieBreaker
 from kept.errors import SetupError, SpecError
-from kept.proposers.edit import EditProposer
+from kept.proposers.model import ModelProposer
 from kept.recipes.artifact import compile_task
 from kept.runs import start
 from kept.store.home import Home
@@ -98,7 +98,7 @@ def test_direct_edit_has_a_model_propose(task: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("KEPT_MODEL", "openai_compatible/m")
     monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", "http://127.0.0.1:9/v1")
     (proposer,) = compile_task(task).plan.proposers
-    assert isinstance(proposer, EditProposer)
+    assert isinstance(proposer, ModelProposer)
     assert proposer.name == "edit"
 
 

@@ -22,7 +22,8 @@ from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.models.window import tokens_of
 from kept.prompts import prompt
-from kept.proposers.edit import SCHEMA, EditProposer
+from kept.proposers.forms import EDIT
+from kept.proposers.model import ModelProposer
 from kept.proposers.showing import Sight
 from kept.testing import MemoryJournal, ProposerSuite
 from kept.testing.server import Fault, ModelServer, Seen
@@ -44,7 +45,7 @@ ADD = {"op": "append", "text": "Be warm.\n"}
 
 def editor(server: ModelServer, sight: Sight | None = None, room: int | None = None):
     config = ModelConfig(provider="openai_compatible", model="m", base_url=server.v1, tries=1)
-    return EditProposer(connect(config), prompt("edit"), sight or Sight(("question",)), room)
+    return ModelProposer(connect(config), prompt("edit"), sight or Sight(("question",)), room=room)
 
 
 def answered(brief: Brief) -> Brief:
@@ -258,7 +259,7 @@ def test_a_model_that_cannot_be_asked_is_no_candidates_fault():
 def test_what_does_not_fit_is_left_out_whole_and_the_proposal_says_so():
     with ModelServer(lambda seen: reply(ADD)) as server:
         whole = ask(editor(server), brief_of())
-        fixed = tokens_of(prompt("edit")) + tokens_of(json.dumps(SCHEMA))
+        fixed = tokens_of(prompt("edit")) + tokens_of(json.dumps(EDIT.schema))
         part = ask(editor(server, room=fixed + 250), brief_of())
         long, short = (seen.text for seen in server.log)
     assert isinstance(whole, Proposal)
@@ -274,7 +275,7 @@ def test_what_does_not_fit_is_left_out_whole_and_the_proposal_says_so():
 def test_of_many_texts_those_that_fit_are_shown_and_the_others_counted():
     texts = {f"{n}.md": f"text {n} " * 40 for n in range(9)}
     brief = replace(make_brief(texts), train=())
-    fixed = tokens_of(prompt("edit")) + tokens_of(json.dumps(SCHEMA))
+    fixed = tokens_of(prompt("edit")) + tokens_of(json.dumps(EDIT.schema))
     with ModelServer([reply(ADD | {"path": "0.md"})]) as server:
         said = ask(editor(server, room=fixed + 600), brief)
         told = server.log[0].text

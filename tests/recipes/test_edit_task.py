@@ -22,7 +22,7 @@ from kept.cli.texts import step_text
 from kept.core.plan import Plan
 from kept.core.ports import Gate
 from kept.errors import SpecError
-from kept.proposers.edit import EditProposer
+from kept.proposers.model import ModelProposer
 from kept.recipes.artifact import compile_task
 from kept.report.step import step_detail
 from kept.runs import inputs_of, start
@@ -65,11 +65,25 @@ def draw(seen: Seen) -> str:
     text = shown.partition("<file-")[2].partition("\n</file-")[0]
     left = [line for line in POOL.lines if line not in text.splitlines()]
     if not left:
-        return json.dumps({"why": "all of them are there", "cases": [], "edits": []})
-    edit = {"op": "append", "path": "guide.md", "target": "", "text": chance.choice(left) + "\n"}
-    if chance.random() < 1 / 3 and not repaired:
+        return answer(seen, "all of them are there", "", "")
+    line = chance.choice(left) + "\n"
+    wrong = chance.random() < 1 / 3 and not repaired
+    return answer(seen, f"add: {line.strip()}", text.lstrip("\n") + line, line, wrong=wrong)
+
+
+def answer(seen: Seen, why: str, whole: str, line: str, *, wrong: bool = False) -> str:
+    """What is said, in the form that was asked for."""
+    said: dict[str, object] = {"why": why, "cases": []}
+    wanted = seen.body["response_format"]["json_schema"]["schema"]["properties"]
+    if "files" in wanted:
+        path = "elsewhere.md" if wrong else "guide.md"
+        return json.dumps({**said, "files": [{"path": path, "text": whole}] if line else []})
+    edit = {"op": "append", "path": "guide.md", "target": "", "text": line}
+    if wrong:
         edit |= {"op": "insert_after", "target": "words that stand nowhere"}
-    return json.dumps({"why": f"add: {edit['text'].strip()}", "cases": [], "edits": [edit]})
+    if "diagnosis" in wanted:
+        said["diagnosis"] = [{"case": "the run", "cause": "a line is missing"}]
+    return json.dumps({**said, "edits": [edit] if line else []})
 
 
 @pytest.fixture
@@ -97,8 +111,12 @@ def check(best: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_loop_over_a_models_edits_ends_truly_better(task: Path, server: ModelServer):
-    called = kept("loop", str(task), "-q", "--json")
+@pytest.mark.parametrize("kind", ["", "edit", "rewrite", "reflect"])
+def test_a_loop_over_what_a_model_proposes_ends_truly_better(
+    kind: str, task: Path, server: ModelServer
+):
+    said = ("--set", f"proposers=[{{kind: {kind}}}]") if kind else ()
+    called = kept("loop", str(task), "-q", "--json", *said)
     assert called.code == 0, called.stderr
     folder = Path(called.json["folder"])
     check((folder / "best" / "guide.md").read_text())
@@ -111,19 +129,24 @@ def test_a_loop_over_a_models_edits_ends_truly_better(task: Path, server: ModelS
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gate", [AcceptAll(), RejectAll()], ids=lambda gate: gate.name)
-def test_the_check_fails_for_a_gate_that_does_not_look(gate: Gate, task: Path, tmp_path: Path):
-    plan = replace(compile_task(task).plan, gate=gate)
+@pytest.mark.parametrize("kind", ["edit", "rewrite", "reflect"])
+def test_the_check_fails_for_a_gate_that_does_not_look(
+    kind: str, gate: Gate, task: Path, tmp_path: Path
+):
+    plan = replace(compile_task(task, [f"proposers=[{{kind: {kind}}}]"]).plan, gate=gate)
     folder, _ = asyncio.run(start(plan, Home(tmp_path / "other")))
     with pytest.raises(AssertionError):
         check((folder / "best" / "guide.md").read_text())
 
 
 @pytest.mark.slow
-def test_a_run_of_edits_cut_after_anything_it_wrote_asks_nothing_again(
-    task: Path, tmp_path: Path, server: ModelServer
+@pytest.mark.parametrize("kind", ["edit", "rewrite", "reflect"])
+def test_a_run_of_proposals_cut_after_anything_it_wrote_asks_nothing_again(
+    kind: str, task: Path, tmp_path: Path, server: ModelServer
 ):
     def make() -> Plan:
-        return compile_task(task, ["budget={max_iterations: 8}"]).plan
+        said = ["budget={max_iterations: 8}", f"proposers=[{{kind: {kind}}}]"]
+        return compile_task(task, said).plan
 
     state = check_every_cut(make, server, tmp_path / "cut", asks="propose/")
     assert state.keeps
@@ -186,7 +209,7 @@ def test_the_model_is_its_own_or_the_optimizer_or_the_applier_or_that_of_the_env
 ):
     def named(*overrides: str) -> str:
         (proposer,) = compile_task(task, overrides).plan.proposers
-        assert isinstance(proposer, EditProposer)
+        assert isinstance(proposer, ModelProposer)
         return proposer.model.name
 
     def block(name: str) -> str:
@@ -210,6 +233,9 @@ def test_the_model_is_its_own_or_the_optimizer_or_the_applier_or_that_of_the_env
         ("proposers=[{kind: edit, prompt: gone.md}]", "proposers[0].prompt: cannot read `gone.md`"),
         ("proposers=[{kind: edit, fields: answer}]", "proposers[0].fields: there are no cases"),
         ("proposers=[{kind: edit, traces: -1}]", "proposers[0].traces: the number -1, where 0"),
+        ("proposers=[{kind: reflect, batch: 0}]", "proposers[0].batch: the number 0, where 1"),
+        ("proposers=[{kind: rewrite, batch: 2}]", "proposers[0].batch: unknown key"),
+        ("proposers=[{kind: simplify, prompt: gone.md}]", "proposers[0].prompt: cannot read"),
         (
             "models.optimizer.context_window=0",
             "models.optimizer.context_window: the number 0, where 1 or more",

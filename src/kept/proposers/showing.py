@@ -10,6 +10,7 @@ from typing import cast
 
 from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.edit import Append, Delete, Edit, InsertAfter, Replace, SetValue, Write
+from kept.core.pool import strongest
 from kept.core.proposal import Brief, ClosedStep
 from kept.core.rollout import Pair, TraceItem
 from kept.core.score import Outcome
@@ -116,6 +117,9 @@ def _result(brief: Brief, case: Case, outcome: Outcome, sight: Sight) -> Item:
     else:
         value = brief.objective.value(brief.objective.loss(outcome.metrics))
         title = f"# {_named(case).capitalize()}: `{brief.objective.metric}` {value:g}"
+    if miss := strongest(brief.pool).get(case.id):
+        reached = brief.objective.value(dict(miss.losses)[case.id])
+        lines.append(f"step {miss.step}, nearly kept, came to {reached:g} here")
     severe = sorted(outcome.findings, key=lambda f: ("high", "medium", "low").index(f.severity))
     lines += [f"finding: {finding.text}" for finding in severe]
     return Item("result", title, "\n".join(lines) or "nothing was found")

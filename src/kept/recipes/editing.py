@@ -1,4 +1,4 @@
-"""From what a task says about a model that edits to the proposer.
+"""From what a task says about a model that proposes to the proposer.
 
 `mutation.mode: direct_edit` in a task without `proposers` is such a model, with nothing said of it.
 """
@@ -15,25 +15,30 @@ from kept.models.providers import config_of
 from kept.models.roles import Role, connect_role
 from kept.models.window import room_of
 from kept.prompts import prompt
-from kept.proposers.edit import EditProposer
+from kept.proposers.forms import FORMS
+from kept.proposers.model import ModelProposer
+from kept.proposers.reflect import ReflectProposer
 from kept.proposers.showing import Sight
 from kept.recipes.fields import check_field
 from kept.recipes.roles import check_price
 from kept.spec.files import read_named
 from kept.spec.load import said, section
 from kept.spec.models import ModelsSpec
-from kept.spec.proposers import EditSpec
+from kept.spec.proposers import EditSpec, ReflectSpec, RewriteSpec, SimplifySpec
 from kept.spec.runners import ModelRunnerSpec
 from kept.spec.source import Source
 from kept.spec.task import MutationSpec
 from kept.spec.yaml import Loc
 
 Editor = tuple[Role, ModelConfig]
+ModelSpec = EditSpec | RewriteSpec | SimplifySpec | ReflectSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Editing:
-    """A model that edits, ready to be made."""
+    """A model that proposes, ready to be made."""
+
+    spec: ModelSpec
 
     editor: Editor | None
     """None where that was reported."""
@@ -45,8 +50,12 @@ class Editing:
     def make(self, name: str) -> Proposer:
         """The proposer; a `SetupError` where the model cannot be asked."""
         assert self.editor is not None, "a task without problems has a model"
-        model = connect_role(*self.editor)
-        return EditProposer(model, self.prompt, self.sight, room_of(self.editor[1]), name)
+        model, form = connect_role(*self.editor), FORMS[self.spec.kind]
+        room = room_of(self.editor[1])
+        given = (model, self.prompt, self.sight, form, room, name)
+        if isinstance(self.spec, ReflectSpec):
+            return ReflectProposer(*given, batch=self.spec.batch)
+        return ModelProposer(*given)
 
 
 def edits_directly(source: Source) -> bool:
@@ -62,7 +71,7 @@ def check_proposers(source: Source) -> None:
         source.report(("proposers",), "missing", "without one nothing is ever proposed")
 
 
-def read_editing(source: Source, loc: Loc, spec: EditSpec, cases: Cases | None) -> Editing:
+def read_editing(source: Source, loc: Loc, spec: ModelSpec, cases: Cases | None) -> Editing:
     """Look at all that it names; what is wrong is reported."""
     text = read_named(source, (*loc, "prompt"), spec.prompt) if spec.prompt else None
     for name in spec.fields or ():
@@ -79,10 +88,10 @@ def read_editing(source: Source, loc: Loc, spec: EditSpec, cases: Cases | None) 
     # of a role it is told where the role is named
     if editor is not None and (spec.model or said(source, ("models", editor[0])) is None):
         check_price(source, loc, editor[1])
-    return Editing(editor, sight, text or prompt("edit"), prompts)
+    return Editing(spec, editor, sight, text or prompt(spec.kind), prompts)
 
 
-def _editor(source: Source, loc: Loc, spec: EditSpec) -> Editor | None:
+def _editor(source: Source, loc: Loc, spec: ModelSpec) -> Editor | None:
     """The model that edits: of its own, of a role, or of the environment."""
     if spec.model is not None:
         return "optimizer", spec.model.config(source.folder)

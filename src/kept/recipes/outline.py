@@ -8,7 +8,7 @@ from kept.core.plan import Plan
 from kept.core.words import count
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
-from kept.proposers.edit import EditProposer
+from kept.proposers.model import ModelProposer
 from kept.proposers.variants import Variants
 from kept.recipes import Compiled
 
@@ -69,7 +69,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         "editors": {
             proposer.name: proposer.model.name
             for proposer in plan.proposers
-            if isinstance(proposer, EditProposer)
+            if isinstance(proposer, ModelProposer)
         },
         "budget": {name: n for name, n in asdict(plan.budget).items() if n is not None},
         "width": plan.width,

@@ -39,6 +39,9 @@ from kept.spec.proposers import (
     NumericSpec,
     ProposerSpec,
     PruneSpec,
+    ReflectSpec,
+    RewriteSpec,
+    SimplifySpec,
     VariantsSpec,
 )
 from kept.spec.source import Source, kind_of
@@ -49,7 +52,7 @@ _SPECS: TypeAdapter[Any] = TypeAdapter(ProposerSpec)
 
 _UNREAD = {
     *("startup", "train_sample", "units", "between", "count", "timeout_seconds", "network"),
-    *("cases", "traces", "refused"),
+    *("cases", "traces", "refused", "batch"),
 }
 """Keys of proposers that say nothing about which files they need."""
 
@@ -116,7 +119,7 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
                 makers.append(_demos(source, loc, spec, texts, cases))
             case CommandProposerSpec():
                 makers.append(_command(source, loc, spec))
-            case EditSpec():
+            case EditSpec() | RewriteSpec() | SimplifySpec() | ReflectSpec():
                 editing = read_editing(source, loc, spec, cases)
                 prompts |= editing.prompts
                 makers.append(partial(_make_edit, editing))

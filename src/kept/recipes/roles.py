@@ -13,7 +13,7 @@ from kept.models.roles import ROLES, Role, is_kept, is_priced, unbounded
 from kept.spec.judging import JudgeScorerSpec
 from kept.spec.load import said, section
 from kept.spec.models import ModelSpec, ModelsSpec
-from kept.spec.proposers import EditSpec
+from kept.spec.proposers import ByModelSpec
 from kept.spec.runners import ModelRunnerSpec
 from kept.spec.scorers import leaves_of
 from kept.spec.seed_models import KEYS, from_seed
@@ -98,7 +98,7 @@ def _without_role(task: TaskSpec) -> Iterator[ModelSpec]:
     for leaf in leaves_of(task.scorer):
         yield from (leaf.judges or ()) if isinstance(leaf, JudgeScorerSpec) else ()
     for proposer in task.proposers or ():
-        if isinstance(proposer, EditSpec) and proposer.model is not None:
+        if isinstance(proposer, ByModelSpec) and proposer.model is not None:
             yield proposer.model
 
 

@@ -145,10 +145,9 @@ class CommandProposerSpec(Model):
     """By default as `sandbox.network` says."""
 
 
-class EditSpec(Model):
-    """A model that reads the artifacts and what went wrong, and answers with edits."""
+class ByModelSpec(Model):
+    """A model that reads the artifacts and what went wrong, and answers with a change."""
 
-    kind: Literal["edit"]
     model: RoleSpec | None = None
     """By default that of `models.optimizer`, of `models.applier`, or of KEPT_MODEL."""
     prompt: Text | None = None
@@ -163,6 +162,36 @@ class EditSpec(Model):
     """Proposals that came to nothing and are shown with their verdicts."""
 
 
+class EditSpec(ByModelSpec):
+    """A few precise edits."""
+
+    kind: Literal["edit"]
+
+
+class RewriteSpec(ByModelSpec):
+    """Whole texts."""
+
+    kind: Literal["rewrite"]
+
+
+class SimplifySpec(ByModelSpec):
+    """Less text, at no loss."""
+
+    kind: Literal["simplify"]
+    cases: Whole = 0
+    traces: Whole = 0
+
+
+class ReflectSpec(ByModelSpec):
+    """A diagnosis of a few cases, and then edits."""
+
+    kind: Literal["reflect"]
+    cases: Whole = 24
+    batch: Count = 6
+    """Of these cases, how many the model is shown: those that can be won before all others."""
+    traces: Whole = 6
+
+
 ProposerSpec = Annotated[
     VariantsSpec
     | NumericSpec
@@ -170,6 +199,9 @@ ProposerSpec = Annotated[
     | DemosSpec
     | CommandProposerSpec
     | EditSpec
+    | RewriteSpec
+    | SimplifySpec
+    | ReflectSpec
     | AgentProposerSpec,
     Field(discriminator="kind"),
 ]

@@ -1,4 +1,4 @@
-"""A model that edits: it reads the texts, what went wrong and what was tried, and answers.
+"""A model that proposes: it reads the texts, what went wrong and what was tried, and answers.
 
 The incumbent is run on a few train cases first. What does not fit into the model's window is left
 out by whole items, and the proposal says so. Edits that cannot be made are shown to the model once
@@ -8,21 +8,10 @@ more, with the reason of each. Nothing is remembered between briefs.
 import json
 import random
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.edit import (
-    Append,
-    Delete,
-    Edit,
-    InsertAfter,
-    Replace,
-    Write,
-    apply_edits,
-    changed_lines,
-    changed_paths,
-)
+from kept.core.edit import apply_edits, changed_lines, changed_paths
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
 from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Skip
@@ -31,51 +20,20 @@ from kept.core.words import count
 from kept.models.asking import ask
 from kept.models.window import tokens_of
 from kept.proposers.fitting import Fitted, fit
+from kept.proposers.forms import EDIT, Draft, Form
 from kept.proposers.showing import UNTOLD, Sight, items_of, verdict_of
 
 MAX_WHY = 2000
-OPERATIONS = ("replace", "insert_after", "delete", "append", "write")
-
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "why": {"type": "string"},
-        "cases": {"type": "array", "items": {"type": "string"}},
-        "edits": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "op": {"type": "string", "enum": list(OPERATIONS)},
-                    "path": {"type": "string"},
-                    "target": {"type": "string"},
-                    "text": {"type": "string"},
-                },
-                "required": ["op", "path", "target", "text"],
-                "additionalProperties": False,
-            },
-        },
-    },
-    "required": ["why", "cases", "edits"],
-    "additionalProperties": False,
-}
-
-
-class Draft(NamedTuple):
-    """What a model answered."""
-
-    edits: tuple[Edit, ...]
-    why: str
-    cases: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class EditProposer:
+class ModelProposer:
     """Implements `kept.core.ports.Proposer`."""
 
     model: Model
     prompt: str
     sight: Sight
+    form: Form = EDIT
     room: int | None = None
     """Tokens that a request may have; None where that is not known."""
     name: str = "edit"
@@ -86,28 +44,36 @@ class EditProposer:
         wanted = self._wanted(brief)
         if wanted is not None and not brief.answers:
             return wanted
-        asked = await self._ask(brief, scope)
+        asked = await self._ask(self._shown(brief), scope)
         if isinstance(asked, Failure):
             return replace(asked, blame="infrastructure")
         request, reply, shown = asked
-        draft = read_draft(reply.text)
-        wrong = _wrong(brief, draft)
+        draft = self.form.read(reply.text)
+        wrong = _wrong(brief, draft, self.form)
         if wrong:
             again = await ask(scope, self.model, _once_more(request, reply.text, wrong))
             # one that has no room for its own mistake may still have been half right
             if isinstance(again, Failure) and again.kind != "context":
                 return replace(again, blame="infrastructure")
             if isinstance(again, ModelReply):
-                draft = read_draft(again.text)
+                draft = self.form.read(again.text)
         if not draft.edits:
             return Skip(" ".join(filter(None, (draft.why or "no edits", shown.unseen))))
+        made = apply_edits(brief.incumbent, draft.edits, brief.rules).candidate
+        if failed := [*self.form.faults(brief, made)]:
+            return Skip(failed[0])
         known = {case.id for case in brief.train}
         cites = tuple(dict.fromkeys(case for case in draft.cases if case in known))
-        return Proposal(draft.edits, draft.why[:MAX_WHY], cites, unseen=shown.unseen)
+        why, simplifies = draft.why[:MAX_WHY], self.form.simplifies
+        return Proposal(draft.edits, why, cites, simplifies, unseen=shown.unseen)
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
         """For each step, what it looks at first."""
         return min(self.sight.cases, len(train))
+
+    def _shown(self, brief: Brief) -> Brief:
+        """The brief with what the model is to see of it."""
+        return brief
 
     def _wanted(self, brief: Brief) -> Ask | None:
         """Some train cases, others in every step, to be looked at first."""
@@ -123,7 +89,7 @@ class EditProposer:
     ) -> tuple[ModelRequest, ModelReply, Fitted] | Failure:
         """Ask with all that fits; where that was too much after all, once more with half of it."""
         items = items_of(brief, self.sight)
-        fixed = tokens_of(self.prompt) + tokens_of(json.dumps(SCHEMA))
+        fixed = tokens_of(self.prompt) + tokens_of(json.dumps(self.form.schema))
         shown = fit(items, None if self.room is None else self.room - fixed)
         request = self._request(brief, shown)
         reply = await ask(scope, self.model, request)
@@ -137,32 +103,10 @@ class EditProposer:
     def _request(self, brief: Brief, shown: Fitted) -> ModelRequest:
         messages = (Message("system", self.prompt), Message("user", shown.message()))
         # another for each step, or steps that are open side by side would all propose the same
-        return ModelRequest(messages, schema=SCHEMA, seed=brief.seed >> 17)
+        return ModelRequest(messages, schema=self.form.schema, seed=brief.seed >> 17)
 
 
-def read_draft(text: str) -> Draft:
-    """The edits of a reply that satisfies the schema."""
-    said = cast("dict[str, Any]", json.loads(text))
-    edits = tuple(_edit(row) for row in said["edits"])
-    return Draft(edits, str(said["why"]).strip(), tuple(said["cases"]))
-
-
-def _edit(row: dict[str, str]) -> Edit:
-    path, target, text = row["path"], row["target"], row["text"]
-    match row["op"]:
-        case "replace":
-            return Replace(path, target, text)
-        case "insert_after":
-            return InsertAfter(path, target, text)
-        case "delete":
-            return Delete(path, target or text)
-        case "append":
-            return Append(path, text)
-        case _:
-            return Write(path, text)
-
-
-def _wrong(brief: Brief, draft: Draft) -> list[str]:
+def _wrong(brief: Brief, draft: Draft, form: Form) -> list[str]:
     """Why the edits cannot be made, or are not worth it; nothing when they are."""
     rules = brief.rules
     applied = apply_edits(brief.incumbent, draft.edits, rules)
@@ -177,6 +121,8 @@ def _wrong(brief: Brief, draft: Draft) -> list[str]:
     lines = changed_lines(brief.incumbent, applied.candidate)
     if rules.max_changed_lines is not None and lines > rules.max_changed_lines:
         told.append(f"{count(lines, 'line')} would change, {rules.max_changed_lines} allowed")
+    if draft.edits:
+        told += form.faults(brief, applied.candidate)
     return [*told, *_seen_before(brief, applied.candidate)]
 
 

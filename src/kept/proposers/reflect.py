@@ -1,0 +1,85 @@
+"""Reflection on a few cases, chosen where there is something to be won.
+
+The incumbent is run on many train cases once, and every step looks at a few of them: such as the
+incumbent fails and a near miss does not, for there a better text exists; then other failures; and
+some that went well, so that the model sees what must not be lost.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import inf
+
+from kept.core.objective import Objective
+from kept.core.pool import strongest
+from kept.core.proposal import Answer, Ask, Brief
+from kept.core.rollout import Pair
+from kept.core.score import Outcome
+from kept.proposers.model import ModelProposer
+
+WELL = 4
+"""One case in so many is one that went well."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectProposer(ModelProposer):
+    """Implements `kept.core.ports.Proposer`."""
+
+    batch: int = 6
+    """Cases that the model is shown, of those that are looked at."""
+
+    def _wanted(self, brief: Brief) -> Ask | None:
+        """The same cases as long as the incumbent is the same, so that they are paid for once."""
+        size = self.most_asked(brief.train)
+        if not size:
+            return None
+        drawn = random.Random(brief.incumbent.id).sample(brief.train, size)
+        return Ask(brief.incumbent.id, tuple(Pair(case.id, 0) for case in drawn), "feedback")
+
+    def _shown(self, brief: Brief) -> Brief:
+        return minibatch(brief, self.batch)
+
+
+def minibatch(brief: Brief, size: int) -> Brief:
+    """The brief with no more cases than that, others in every step."""
+    told = {
+        pair: outcome
+        for answer in brief.answers
+        for pair, outcome in answer.outcomes.items()
+        if outcome.failure is None or outcome.failure.blame == "candidate"
+    }
+    losses = {pair: _loss(brief.objective, outcome) for pair, outcome in told.items()}
+    if not losses:
+        return brief
+    chosen = {*_chosen(brief, losses, size)}
+    return replace(brief, answers=tuple(_only(answer, chosen) for answer in brief.answers))
+
+
+def _loss(objective: Objective, outcome: Outcome) -> float:
+    return inf if outcome.failure is not None else objective.loss(outcome.metrics)
+
+
+def _chosen(brief: Brief, losses: dict[Pair, float], size: int) -> Sequence[Pair]:
+    pooled = {case: dict(miss.losses)[case] for case, miss in strongest(brief.pool).items()}
+    best = min(losses.values())
+    well = [pair for pair, loss in losses.items() if loss == best]
+    failed = [pair for pair, loss in losses.items() if loss > best]
+    if not failed:
+        well, failed = [], well
+    won = [pair for pair in failed if pooled.get(pair.case, inf) < losses[pair]]
+    rest = [pair for pair in failed if pair not in won]
+    draw = random.Random(brief.seed)
+    for row in (well, won, rest):
+        # an order that does not depend on which answer came first
+        row.sort()
+        draw.shuffle(row)
+    shown = min(len(well), size // WELL)
+    failures = [*chain(won, rest)][: size - shown]
+    return [*failures, *well[: size - len(failures)]][:size]
+
+
+def _only(answer: Answer, chosen: set[Pair]) -> Answer:
+    outcomes = {pair: outcome for pair, outcome in answer.outcomes.items() if pair in chosen}
+    traces = {pair: trace for pair, trace in answer.traces.items() if pair in chosen}
+    return replace(answer, outcomes=outcomes, traces=traces)

@@ -1,0 +1,232 @@
+"""Whole texts, shorter texts, a diagnosis first: what each is asked for and becomes."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kept.core.artifact import Artifact, Rules
+from kept.core.case import Case
+from kept.core.edit import Append, Delete, Replace, Write
+from kept.core.grow import Log
+from kept.core.pool import NearMiss
+from kept.core.ports import Proposer
+from kept.core.proposal import Answer, Ask, Brief, Note, Proposal, Skip
+from kept.core.protect import Heading
+from kept.core.rollout import Failure, Pair, TraceItem
+from kept.core.score import Finding, Outcome
+from kept.core.verdict import Verdict
+from kept.models.config import ModelConfig
+from kept.models.connect import connect
+from kept.prompts import Name, prompt
+from kept.proposers.forms import FORMS
+from kept.proposers.model import ModelProposer
+from kept.proposers.reflect import ReflectProposer, minibatch
+from kept.proposers.showing import Sight
+from kept.testing import ProposerSuite
+from kept.testing.server import ModelServer, Seen
+from tests.proposers.briefs import ask, close, make_brief
+
+TEXTS = {"prompt.md": "Be brief.\nBe kind, and be kind again.\n"}
+TRAIN = tuple(Case(f"c{n}", {"question": f"question {n}", "answer": f"gold {n}"}) for n in range(8))
+GOLDEN = Path(__file__).parent / "golden"
+KINDS: tuple[Name, ...] = ("edit", "rewrite", "simplify", "reflect")
+
+
+def proposer(kind: Name, server: ModelServer, batch: int = 4) -> ModelProposer:
+    config = ModelConfig(provider="openai_compatible", model="m", base_url=server.v1, tries=1)
+    given = (connect(config), prompt(kind), Sight(("question",)), FORMS[kind])
+    if kind == "reflect":
+        return ReflectProposer(*given, name=kind, batch=batch)
+    return ModelProposer(*given, name=kind)
+
+
+def reply(**given: object) -> str:
+    return json.dumps({"why": "", "cases": [], **given})
+
+
+def edit(op: str, target: str = "", text: str = "", path: str = "prompt.md") -> dict[str, str]:
+    return {"op": op, "path": path, "target": target, "text": text}
+
+
+def looked_at(brief: Brief, short: dict[str, float | None]) -> Brief:
+    """The brief with how far the incumbent fell short of 1 on some cases; None is a crash."""
+    crash = Failure("crash", "candidate", "it said nothing")
+    outcomes = {
+        Pair(case, 0): Outcome({"score": 1 - loss}, findings=(Finding(f"found in {case}"),))
+        if loss is not None
+        else Outcome(failure=crash)
+        for case, loss in short.items()
+    }
+    traces = {pair: (TraceItem("assistant", f"trace of {pair.case}"),) for pair in outcomes}
+    wanted = Ask(brief.incumbent.id, tuple(outcomes), "feedback")
+    return replace(brief, answers=(Answer(wanted, outcomes, traces),))
+
+
+class _Suite(ProposerSuite):
+    kind: Name = "edit"
+
+    @pytest.fixture(autouse=True)
+    def serve(self) -> Iterator[None]:
+        with ModelServer(self.answer) as server:
+            self.server = server
+            yield
+
+    def answer(self, seen: Seen) -> str:
+        line = edit("append", text=f"line {seen.body['seed']}\n", path="text")
+        return reply(edits=[line], diagnosis=[])
+
+    def make_proposer(self) -> Proposer:
+        return proposer(self.kind, self.server)
+
+
+class TestReflect(_Suite):
+    """By the rules of every proposer."""
+
+    kind: Name = "reflect"
+
+
+class TestRewrite(_Suite):
+    """By the rules of every proposer."""
+
+    kind: Name = "rewrite"
+
+    def answer(self, seen: Seen) -> str:
+        return reply(files=[{"path": "text", "text": f"line {seen.body['seed']}\n"}])
+
+
+class TestSimplify(_Suite):
+    """By the rules of every proposer."""
+
+    kind: Name = "simplify"
+
+    def answer(self, seen: Seen) -> str:
+        return reply(edits=[edit("write", path="text")])
+
+
+def test_whole_texts_are_written_under_the_same_rules():
+    texts = {"prompt.md": "# Rules\n\nBe kind.\n", "tool.md": "It adds.\n"}
+    guarded = {path: Artifact(path, (Heading("Rules"),)) for path in texts}
+    brief = replace(make_brief(texts, train=()), rules=Rules(guarded))
+    lost = {"path": "prompt.md", "text": "Be cruel.\n"}
+    fine = [
+        {"path": "prompt.md", "text": "# Rules\n\nBe kind.\n\n# More\n\nBe brief.\n"},
+        {"path": "tool.md", "text": "It adds two numbers.\n"},
+    ]
+    with ModelServer([reply(files=[lost]), reply(files=fine, why="clearer")]) as server:
+        said = ask(proposer("rewrite", server), brief)
+        assert "protected" in server.log[1].text
+    assert said == Proposal(tuple(Write(row["path"], row["text"]) for row in fine), "clearer")
+
+
+def test_what_is_to_be_simpler_is_marked_so():
+    gone = edit("delete", ", and be kind again")
+    with ModelServer([reply(edits=[gone], why="said twice")]) as server:
+        said = ask(proposer("simplify", server), make_brief(TEXTS, train=()))
+    edits = (Delete("prompt.md", ", and be kind again"),)
+    assert said == Proposal(edits, "said twice", simplifies=True)
+
+
+def test_what_is_not_shorter_is_asked_for_once_more_and_then_let_be():
+    longer = reply(edits=[edit("append", text="Be long.\n")])
+    shorter = reply(edits=[edit("replace", "Be brief.", "Brief.")])
+    told = "the texts would have 47 characters, and have 38 now: make them shorter"
+    with ModelServer([longer, shorter]) as server:
+        said = ask(proposer("simplify", server), make_brief(TEXTS, train=()))
+        assert f"* {told}" in server.log[1].text
+    assert isinstance(said, Proposal)
+    assert said.edits == (Replace("prompt.md", "Be brief.", "Brief."),)
+    with ModelServer([longer, longer]) as server:
+        assert ask(proposer("simplify", server), make_brief(TEXTS, train=())) == Skip(told)
+
+
+def test_a_diagnosis_comes_before_the_edits_and_is_told_with_them():
+    brief = looked_at(make_brief(TEXTS, train=TRAIN), {"c1": 1.0, "c2": 0.0})
+    said = reply(
+        diagnosis=[{"case": "c1", "cause": "no word on length"}],
+        why="a limit was missing",
+        cases=["c1"],
+        edits=[edit("append", text="One line.\n")],
+    )
+    with ModelServer([said]) as server:
+        found = ask(proposer("reflect", server), brief)
+        schema = server.log[0].body["response_format"]["json_schema"]["schema"]
+    assert [*schema["properties"]] == ["diagnosis", "why", "cases", "edits"]
+    why = "a limit was missing\nc1: no word on length"
+    assert found == Proposal((Append("prompt.md", "One line.\n"),), why, ("c1",))
+
+
+def test_the_cases_looked_at_are_the_same_as_long_as_the_incumbent_is():
+    with ModelServer() as server:
+        reflect = replace(proposer("reflect", server), sight=Sight(cases=3))
+        asks = [ask(reflect, make_brief(TEXTS, step, train=TRAIN)) for step in range(3)]
+        other = ask(reflect, make_brief({"prompt.md": "Another.\n"}, train=TRAIN))
+    assert isinstance(asks[0], Ask)
+    assert isinstance(other, Ask)
+    assert len(asks[0].pairs) == 3
+    assert asks[0] == asks[1] == asks[2]
+    assert other.pairs != asks[0].pairs
+
+
+def shown(brief: Brief, size: int) -> set[str]:
+    return {pair.case for answer in minibatch(brief, size).answers for pair in answer.outcomes}
+
+
+def test_cases_are_shown_first_that_fail_and_that_a_near_miss_has_won():
+    short = {"c0": 0.0, "c1": 0.0, "c2": 1.0, "c3": 1.0, "c4": 1.0, "c5": 1.0, "c6": None}
+    brief = looked_at(make_brief(TEXTS, train=TRAIN), short)
+    pool = (NearMiss(0, 0.1, (("c3", -1.0), ("c0", -1.0), ("c4", 0.0))), NearMiss(1, 0.1))
+    for step in range(20):
+        batch = shown(replace(brief, pool=pool, seed=step), 4)
+        assert len(batch) == 4
+        assert "c3" in batch, "it can be won"
+        assert len(batch & {"c0", "c1"}) == 1, "one that went well"
+    batches = {frozenset(shown(replace(brief, seed=step), 4)) for step in range(20)}
+    assert len(batches) > 3, "others in every step"
+    assert not all("c3" in batch for batch in batches), "nothing tells that it can be won"
+
+
+def test_with_few_failures_the_rest_is_what_went_well_and_an_outage_shows_nothing():
+    brief = looked_at(make_brief(TEXTS, train=TRAIN), {"c0": 0.0, "c1": 0.0, "c2": 1.0})
+    assert shown(brief, 8) == {"c0", "c1", "c2"}
+    assert shown(looked_at(brief, {"c0": 0.0, "c1": 0.0}), 1) < {"c0", "c1"}
+    outage = Outcome(failure=Failure("server", "infrastructure", "503"))
+    (answer,) = brief.answers
+    down = replace(answer, outcomes={**answer.outcomes, Pair("c3", 0): outage})
+    assert "c3" not in shown(replace(brief, answers=(down,)), 8)
+
+
+def full_brief() -> Brief:
+    """Everything that a model may be shown."""
+    first = make_brief(TEXTS)
+    near = Verdict("discard", "a near miss: gain +0.1", code="near miss")
+    worse = Verdict("discard", "worse: `score` 0.5 → 0.4")
+    past = [
+        close(first, Proposal((Append("prompt.md", "Be near.\n"),), why="nearly"), near),
+        close(replace(first, step=1), Proposal((Delete("prompt.md", "Be brief.\n"),)), worse),
+    ]
+    brief = replace(
+        make_brief({**TEXTS, "notes.md": "Carried along.\n"}, 2, train=TRAIN),
+        closed=Log(past),
+        pool=(NearMiss(0, 0.1, (("c1", -0.25),)),),
+        memory=(Note("Cases 1 and 2 are alike."),),
+        rules=Rules({"prompt.md": Artifact("prompt.md")}, max_files=1, max_changed_lines=9),
+        guidance={"instruction": "Make it friendly.", "rubric": "Friendly is good."},
+    )
+    return looked_at(brief, {"c0": 0.0, "c1": 1.0, "c2": None, "c3": 0.5, "c4": 0.75, "c5": 0.0})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_model_is_told_is_what_was_read_and_found_good(kind: Name):
+    """After a change that is meant: delete the file, run this once, read what it wrote."""
+    with ModelServer(lambda seen: reply(edits=[], files=[], diagnosis=[])) as server:
+        ask(proposer(kind, server), full_brief())
+        told = "\n\n".join(f"[{line.role}]\n{line.text}" for line in server.log[0].lines)
+    file = GOLDEN / f"{kind}.txt"
+    if not file.exists():
+        GOLDEN.mkdir(exist_ok=True)
+        file.write_text(told)
+        pytest.fail(f"{file} was not there: read it, and commit it")
+    assert told == file.read_text()
