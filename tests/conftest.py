@@ -25,7 +25,6 @@ class MarkReport:
         missing: list[str] = config.getoption("--missing") or []
         self.missing = dict(pair.split(":", 1) for pair in missing)
         self.stages: list[str] = config.getoption("--stage") or []
-        self.label_of: dict[str, str] = {}
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.ran: defaultdict[str, set[str]] = defaultdict(set)
         self.skipped: Counter[str] = Counter()
@@ -33,17 +32,14 @@ class MarkReport:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
             marks = sorted({mark.name for mark in item.iter_markers()} & self.marks)
-            self.label_of[item.nodeid] = " + ".join(marks) or "fast"
+            # with the report: where several workers run the tests, who sums up has collected none
+            item.user_properties.append(("marks", " + ".join(marks) or "fast"))
             for mark in marks:
                 if mark in self.missing:
                     item.add_marker(pytest.mark.skip(reason=f"needs {self.missing[mark]}"))
 
-    def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        for item in items:
-            self.label_of.pop(item.nodeid, None)
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        label = self.label_of[report.nodeid]
+        label = str(dict(report.user_properties)["marks"])
         self.seconds[label] += report.duration
         self.ran[label].add(report.nodeid)
         if report.skipped:
