@@ -87,6 +87,8 @@ class StepClosed:
     spend: Spend
     rollouts: tuple[int, int]
     """Byte range of the rollout file that holds its rollouts, among others."""
+    given_up: StopReason | None = None
+    """Why it could not be paid any more: from here on, only the end of the run can."""
     t: float
     kind: Literal["step_closed"] = "step_closed"
 

@@ -26,6 +26,9 @@ from kept.core.score import Evaluation
 MOST_BARS = 2
 """Of those kept as better since the best moved; each costs draws of its own."""
 
+GIVEN_UP = "given up: "
+"""How the reason of a step begins that can no longer be paid."""
+
 _NONE: Mapping[str, Any] = {}
 
 
@@ -80,10 +83,8 @@ class State(NamedTuple):
     """Kept as better since the best moved, and not bettered since: none of it is given up for a
     simpler text."""
     pool: Pool = ()
-    given_up: str = ""
-    """Why only what was set aside for the end may still be spent; empty while more may be."""
-    given_up_usd: bool = False
-    """Whether it is money that ran out then, and not rollouts."""
+    given_up: StopReason | None = None
+    """Why only what was set aside for the end may still be spent; None while more may be."""
     tried: str = ""
     """The incumbent that a promotion was last asked for."""
     claimed: str = ""
@@ -147,8 +148,7 @@ def _resumed(state: State, event: RunResumed) -> State:
     if more and state.closed and state.closed[len(state.closed) - 1].verdict.code == "unaffordable":
         state = _reopened(state)
     return state._replace(
-        given_up="" if more else state.given_up,
-        given_up_usd=state.given_up_usd and not more,
+        given_up=None if more else state.given_up,
         started=replace(started, facts=facts),
         stopped=None,
         elapsed=state.elapsed + _length(state.sitting),
@@ -242,8 +242,7 @@ def _closed(state: State, event: StepClosed) -> State:
         ledger=ledger,
         bars=_bars(state, event, incumbent) if best == state.best else (),
         pool=_pooled(state, step, event),
-        given_up=verdict.reason if verdict.code == "unaffordable" else state.given_up,
-        given_up_usd=state.given_up_usd or "out_of_usd" in verdict.numbers,
+        given_up=_given_up(event) or state.given_up,
         tried=step.incumbent if isinstance(step.reply, Prove) and told else state.tried,
         claimed=state.best if isinstance(step.reply, Claim) and told else state.claimed,
         spend=state.spend + event.spend,
@@ -309,6 +308,15 @@ def _least(state: State, event: StepClosed, incumbent: str) -> float | None:
 def _open_question(event: StepClosed) -> bool:
     """Whether an outage kept the step from its answer: it may be asked again."""
     return event.verdict.code == "indecisive"
+
+
+def _given_up(event: StepClosed) -> StopReason | None:
+    verdict = event.verdict
+    if event.given_up is not None or verdict.code != "unaffordable":
+        return event.given_up
+    # of a journal from before there was this field: what ran out stood among the numbers
+    kind = "usd" if "out_of_usd" in verdict.numbers else "rollouts"
+    return StopReason(kind, verdict.reason.removeprefix(GIVEN_UP))
 
 
 def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:

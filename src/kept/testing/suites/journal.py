@@ -311,6 +311,18 @@ SAMPLES: tuple[Event, ...] = (
         rollouts=(12, 99),
         t=7.0,
     ),
+    StepClosed(
+        step=2,
+        candidate=None,
+        incumbent="candidate",
+        reports=(),
+        verdict=Verdict("skip", "given up: no call fits", code="unaffordable"),
+        evaluations=(),
+        spend=Spend(),
+        rollouts=(12, 99),
+        given_up=StopReason("usd", "no call fits"),
+        t=7.0,
+    ),
     RunStopped(reason=StopReason("interrupted", "stopped on request"), t=8.0),
     RunResumed(version="1.2.4", t=9.0),
 )
