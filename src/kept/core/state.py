@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
-from kept.core.budget import NOTHING, Spend, StopReason
+from kept.core.budget import NO_CALL, NOTHING, Dearest, Spend, StopReason
 from kept.core.event import (
     Event,
     Proposed,
@@ -91,6 +91,7 @@ class State(NamedTuple):
     """The best that was last measured on the sealed test."""
     spend: Spend = NOTHING
     """Of closed steps."""
+    dearest: Dearest = NO_CALL
     elapsed: float = 0.0
     """Wall time of past sittings; a killed one counts up to its last event."""
     sitting: tuple[float, float] | None = None
@@ -110,7 +111,8 @@ class State(NamedTuple):
 
     def settled(self) -> "State":
         """The state without what may differ between two sittings of the same run."""
-        return self._replace(spend=Spend(), elapsed=0.0, sitting=None, started=None)
+        cleared = self._replace(spend=NOTHING, dearest=NO_CALL)
+        return cleared._replace(elapsed=0.0, sitting=None, started=None)
 
 
 def advance(state: State, event: Event) -> State:
@@ -246,6 +248,7 @@ def _closed(state: State, event: StepClosed) -> State:
         tried=step.incumbent if isinstance(step.reply, Prove) and told else state.tried,
         claimed=state.best if isinstance(step.reply, Claim) and told else state.claimed,
         spend=state.spend + event.spend,
+        dearest=event.dearest,
         evaluations=_remembered(state, event, {state.seed, incumbent, best}),
         sitting=_heard(state, event.t),
     )

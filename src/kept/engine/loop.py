@@ -117,8 +117,9 @@ class Loop:
         if state.next_step == 0:
             return
         self._evaluator.opened(len(state.closed))
-        if state.given_up is not None:
-            self._ending = state.given_up
+        self._ending = state.given_up
+        till = self._evaluator.attempts.till
+        till.dearest = state.dearest
         elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
         if state.open:
             waiting = {step.step for step in state.open}
@@ -127,7 +128,9 @@ class Loop:
                 counted.add(job)
                 if step in waiting:
                     self._purse.meter(step).cancel(usage)
-            for step, job, outcome in self._journal.tail(start):
+            tail = self._journal.tail(start)
+            till.learn(self._journal.unpriced())
+            for step, job, outcome in tail:
                 elsewhere.add(job.candidate_id)
                 counted.add(job)
                 if answered(outcome):
@@ -262,6 +265,7 @@ class Loop:
                 spend=self._settle(step, judged.candidate),
                 rollouts=(step.rollouts_at, self._journal.rollouts_size),
                 given_up=given_up,
+                dearest=self._evaluator.attempts.till.dearest,
                 t=self._clock.time(),
             )
         )
