@@ -57,7 +57,7 @@ PURE = ("core", "gates")
 MAX_LINES = 400
 MAX_STATEMENTS = 40
 MAX_PARAMETERS = 6
-MANY_PARAMETERS = {("api", "optimize"), ("", "optimize")}
+MANY_PARAMETERS = {(module, name) for module in ("api", "") for name in ("optimize", "compare")}
 
 
 @dataclass(frozen=True)

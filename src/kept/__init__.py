@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kept._version import __version__
-    from kept.api import Result, optimize
+    from kept.api import Compared, Result, compare, optimize
     from kept.core.artifact import Artifact, Candidate, Rules
     from kept.core.budget import Budget, Spend, StopReason
     from kept.core.case import Case, Cases, split_cases
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_version": ("__version__",),
-    "api": ("Result", "optimize"),
+    "api": ("Compared", "Result", "compare", "optimize"),
     "core.artifact": ("Artifact", "Candidate", "Rules"),
     "core.budget": ("Budget", "Spend", "StopReason"),
     "core.case": ("Case", "Cases", "split_cases"),
@@ -59,6 +59,7 @@ __all__ = [
     "Candidate",
     "Case",
     "Cases",
+    "Compared",
     "Constraint",
     "Delete",
     "EmptyGuard",
@@ -108,6 +109,7 @@ __all__ = [
     "Verdict",
     "Write",
     "__version__",
+    "compare",
     "copy_guard",
     "optimize",
     "read_run",

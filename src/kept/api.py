@@ -1,4 +1,4 @@
-"""`kept.optimize`: the whole loop behind one function.
+"""`kept.optimize` and `kept.compare`: the whole loop behind one function.
 
 What a run needs is imported when one is asked for, so that a program which may never ask starts at
 once.
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kept.core.ports import Gate, Guard, Sink
     from kept.core.state import State
     from kept.recipes.function import ProposerLike
+    from kept.report.comparison import Comparison, Line
+
+    ArtifactLike = str | Path | Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Result:
 
 
 def optimize(  # noqa: PLR0913 # one function is the whole API; all but three have defaults
-    artifact: str | Path | Mapping[str, str],
+    artifact: ArtifactLike,
     evaluate: Callable[..., Any],
     cases: Iterable[Any] | Cases | None = None,
     *,
@@ -136,11 +139,6 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     made = tuple(recipe.make_proposers(recipe.artifact_texts(artifact), proposers))
     if len({proposer.name for proposer in made}) < len(made):
         raise SetupError("two proposers have one name", hint="give each a `name` of its own")
-    if isinstance(budget, Budget) and budget.max_usd is not None and usd_per_rollout is None:
-        raise SetupError(
-            "a money budget needs to know what one evaluation can cost",
-            hint="pass usd_per_rollout=…, the most that one call of evaluate may cost",
-        )
     limits = Budget(max_iterations=budget) if isinstance(budget, int) else budget
     seed = Candidate(recipe.artifact_texts(artifact))
     plan = Plan(
@@ -172,6 +170,129 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     plan = replace(plan, inputs={**plan.inputs, "gate": _told(plan.gate)})
     plan = replace(plan, width=width or enough_steps(plan))
     return run_plan(recipe.racing(plan), where, resume, tuple(sinks))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison came to."""
+
+    run: str
+    """Its id, for `kept show`, `kept report` and `resume=`."""
+    folder: Path
+    told: Comparison
+    """All of it: `told.document()` is what `kept compare --json` says."""
+    stopped: StopReason
+    spend: Spend
+    warnings: tuple[str, ...] = ()
+    """What makes the answers say less than they seem to."""
+
+    @property
+    def answers(self) -> tuple[Line, ...]:
+        """One for each challenger, in the order given."""
+        return self.told.lines
+
+    @property
+    def better(self) -> bool:
+        """Whether any challenger is better than A."""
+        return self.told.better
+
+    def __str__(self) -> str:
+        from kept.report.compared import sentences
+
+        warnings = (f"warning: {words}" for words in self.warnings)
+        return "\n".join((*sentences(self.told, self.spend), *warnings, f"run {self.folder}"))
+
+
+def compare(  # noqa: PLR0913 # one function is the whole API; all but four have defaults
+    a: ArtifactLike,
+    b: ArtifactLike | Sequence[str | Path | Mapping[str, str]],
+    evaluate: Callable[..., Any],
+    cases: Iterable[Any] | Cases,
+    *,
+    least: float | None = None,
+    passes: int | None = None,
+    budget: Budget | None = None,
+    metric: str = "score",
+    direction: Literal["maximize", "minimize"] = "maximize",
+    bounds: tuple[float, float] | None = None,
+    workers: int = 8,
+    timeout: float | None = None,
+    usd_per_rollout: float | None = None,
+    home: str | Path | None = None,
+    resume: str | None = None,
+    sinks: Sequence[Sink] = (),
+) -> Compared:
+    """Say whether B is better than A for cases like these; nothing is changed.
+
+    Each answer is `better`, `not better`, `worse` or `cannot tell`, with the measured difference
+    and the interval that the true one lies in. Both are evaluated side by side for as long as that
+    helps to tell. Raises what `kept.optimize` raises.
+
+    Args:
+        a: what is in use: a text, the `Path` of a file holding one, or several texts by name.
+        b: its challenger, of the same kind, or a list of several.
+        evaluate: as for `kept.optimize`.
+        cases: what to evaluate on, 8 at least; any values, all of which decide. Of `Cases` that are
+            split already, those of holdout do.
+        least: the least gain worth knowing of; by default 5 % of the bounds, or of A's value.
+        passes: over the cases at most, 16 by default; 1 where values do not vary.
+        budget: limits of rollouts, time and money.
+        metric: name of the measure that decides.
+        direction: whether more of it is better.
+        bounds: least and greatest value of the metric; a failure counts as the worst of them.
+        workers: evaluations in flight.
+        timeout: seconds after which an evaluation counts as the candidate's failure.
+        usd_per_rollout: the most that one evaluation may cost, which is what it is charged with;
+            needed for `Budget(max_usd=…)`.
+        home: the folder for runs; by default the `.kept` found from here upwards, or made here.
+        resume: id of a comparison to go on with, or `last`.
+        sinks: told of every event.
+    """
+    given = locals()
+    from kept.calling import run_comparison
+    from kept.core.artifact import Candidate, Rules
+    from kept.core.budget import Budget
+    from kept.core.objective import Objective
+    from kept.core.plan import Plan
+    from kept.core.schedule import RoundRobin
+    from kept.gates import Strict
+    from kept.recipes import function as recipe
+    from kept.recipes.call import challengers_of, check_comparison
+    from kept.recipes.comparing import Wanted, as_comparison, check_texts, doubts
+    from kept.runners.function import FunctionRunner
+    from kept.scorers.recorded import RecordedScorer
+    from kept.store.home import Home
+
+    check_comparison(given)
+    versions = recipe.make_versions(a, challengers_of(b))
+    check_texts(versions)
+    seed, *others = (Candidate(version.texts) for version in versions)
+    plan = Plan(
+        recipe="compare",
+        seed=seed,
+        rules=Rules({}),
+        cases=recipe.make_cases(cases, "0:1:0", 0),
+        runner=FunctionRunner(evaluate, metric, workers, timeout),
+        scorer=RecordedScorer(),
+        objective=Objective(metric, direction, bounds),
+        proposers=(),
+        schedule=RoundRobin(()),
+        gate=Strict(),
+        budget=budget or Budget(),
+        workers=workers,
+        worst_usd=usd_per_rollout or 0.0,
+        inputs={
+            "evaluate": recipe.source_of(evaluate),
+            "metric, direction or bounds": f"{metric} {direction} {bounds}",
+            "b": " ".join(other.id for other in others),
+            "least or passes": f"{least} {passes}",
+        },
+    )
+    wanted = Wanted(len(others), passes, least, more="kept.Budget(max_rollouts={})")
+    plan = as_comparison(plan, versions, wanted, {})
+    where = Home(Path(home)) if home else Home.find(Path.cwd())
+    ended = run_comparison(plan, where, resume, tuple(sinks))
+    return replace(ended, warnings=(*doubts(plan, versions[1:]), *ended.warnings))
 
 
 def _shown(value: float | None) -> str:

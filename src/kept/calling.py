@@ -6,11 +6,14 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
-from kept.api import Result
+from kept.api import Compared, Result
+from kept.core.budget import StopReason
 from kept.core.objective import unusable
 from kept.core.plan import Plan
 from kept.core.ports import Sink
+from kept.core.state import State
 from kept.engine.stopping import no_bounds
 from kept.errors import RunError
 from kept.runs import Ended, Watch, resume, start
@@ -22,24 +25,7 @@ from kept.store.unmeasured import unmeasured, unmeasured_words
 
 def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Result:
     """Run a plan to its end, or go on with the run of that name."""
-    main = threading.current_thread() is threading.main_thread()
-    if _inside_a_loop():
-        # a notebook, say: the run gets a thread and a loop of its own
-        folder, state = _in_thread(plan, home, name, Watch(sinks))
-    else:
-        folder, state = asyncio.run(_sit(plan, home, name, Watch(sinks, signals=main)))
-    stopped = state.stopped
-    assert stopped is not None, "a sitting that returns has said why it stopped"
-    if stopped.kind == "interrupted":
-        raise KeyboardInterrupt(f"run {folder.name} stopped; go on with resume={folder.name!r}")
-    if stopped.kind == "error":
-        hint = f"`kept show {folder}` tells what happened, with `--step 0 -v` all of it"
-        wrong = unusable(stopped.message)
-        if no_bounds(state) is not None:
-            hint = f"pass bounds=(least, greatest), of which a failure counts as the worst; {hint}"
-        elif wrong is not None:
-            hint = f"{_MENDS[wrong]}; {hint}"
-        raise RunError(stopped.message, hint=hint)
+    folder, state, stopped = _ended(plan, home, name, sinks)
     # at use: it comes with SQLite
     from kept.store.index import values
 
@@ -59,6 +45,45 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
         spend=spend_of(folder, state),
         warnings=warnings,
     )
+
+
+def run_comparison(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Compared:
+    """The same of a plan that compares."""
+    # at use: few runs are comparisons
+    from kept.report.comparison import comparison_of
+
+    folder, state, stopped = _ended(plan, home, name, sinks)
+    with Run(folder) as run:
+        told = comparison_of(state, {row.step: row.reason for row in run.steps})
+        warnings = tuple(unmeasured_words(unmeasured(run, state)))
+    assert told is not None, "the plan is a comparison"
+    spend = spend_of(folder, state)
+    return Compared(folder.name, folder, told, stopped, spend, warnings)
+
+
+def _ended(
+    plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]
+) -> tuple[Path, State, StopReason]:
+    """Folder and state of a run that came to its end, and what that was."""
+    main = threading.current_thread() is threading.main_thread()
+    if _inside_a_loop():
+        # a notebook, say: the run gets a thread and a loop of its own
+        folder, state = _in_thread(plan, home, name, Watch(sinks))
+    else:
+        folder, state = asyncio.run(_sit(plan, home, name, Watch(sinks, signals=main)))
+    stopped = state.stopped
+    assert stopped is not None, "a sitting that returns has said why it stopped"
+    if stopped.kind == "interrupted":
+        raise KeyboardInterrupt(f"run {folder.name} stopped; go on with resume={folder.name!r}")
+    if stopped.kind == "error":
+        hint = f"`kept show {folder}` tells what happened, with `--step 0 -v` all of it"
+        wrong = unusable(stopped.message)
+        if no_bounds(state) is not None:
+            hint = f"pass bounds=(least, greatest), of which a failure counts as the worst; {hint}"
+        elif wrong is not None:
+            hint = f"{_MENDS[wrong]}; {hint}"
+        raise RunError(stopped.message, hint=hint)
+    return folder, state, stopped
 
 
 _MENDS = {

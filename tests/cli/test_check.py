@@ -124,6 +124,90 @@ def test_check_tells_the_plan(here: Path):
     assert "$0.00" in called.stdout
 
 
+NEVER = "how much depends on what it is shown and answers"
+RUNNER = "runner={model: openai/gpt-4o-mini, prompt: prompt.md, input: q}"
+JUDGE = "scorer={type: judge, judges: [openai/gpt-4o-mini], criteria: [{name: c, means: good}]}"
+EDIT = "proposers=[{kind: edit, model: openai/gpt-4.1}]"
+FREE = "runner.model={provider: ollama, model: m}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "usd", "lines"),
+    [
+        (
+            (RUNNER,),
+            "money without limit",
+            (
+                "the runner pays `openai/gpt-4o-mini` by the call: up to $0.0099 with the seed, "
+                "so an estimate is $0.49 or less",
+                "`budget.max_usd` sets a limit",
+            ),
+        ),
+        (
+            (RUNNER, "budget={max_usd: 3}"),
+            "$3.00",
+            (
+                "the runner pays `openai/gpt-4o-mini` by the call: up to $0.0099 with the seed, "
+                "so an estimate is 304 calls or more",
+            ),
+        ),
+        (
+            (RUNNER, "budget={max_rollouts: 7, usd_per_rollout: 0.01}"),
+            "$0.21",
+            ("$0.01 a rollout at most, by `budget.usd_per_rollout`",),
+        ),
+        ((RUNNER, FREE), "$0.00", ()),
+        (
+            (RUNNER, "runner.model=openai/nobody", "budget={max_minutes: 1}"),
+            "money without limit",
+            (
+                "the runner pays `openai/nobody` by the call: its price is not known",
+                "`budget.max_usd` sets a limit",
+            ),
+        ),
+        (
+            (JUDGE, EDIT),
+            "money without limit",
+            (
+                f"the scorer pays `openai/gpt-4o-mini` by the call: {NEVER}",
+                f"the proposers pay `openai/gpt-4.1` by the call: {NEVER}",
+                "`budget.max_usd` sets a limit",
+            ),
+        ),
+        (
+            (JUDGE, EDIT, "budget={max_usd: 3, usd_per_rollout: 0.1}"),
+            "$3.00",
+            (
+                "$0.1 a rollout at most, by `budget.usd_per_rollout`",
+                f"the proposers pay `openai/gpt-4.1` by the call: {NEVER}",
+            ),
+        ),
+        (
+            ("sandbox.network=on",),
+            "$0.00",
+            ("what commands pay for themselves, over the network, is not known",),
+        ),
+    ],
+)
+def test_check_tells_who_is_paid_and_what_is_not_known_of_it(
+    here: Path,
+    settings: tuple[str, ...],
+    usd: str,
+    lines: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f'{{"q": "{n}"}}\n' for n in range(10)))
+    given = ("cases={file: cases.jsonl, split: '0:10:0'}", "gate=strict", "width=1", *settings)
+    called = kept("check", "task.yaml", *(flag for one in given for flag in ("--set", one)))
+    assert called.code == 0, called.stderr
+    told = called.stdout.splitlines()
+    at = next(n for n, line in enumerate(told) if line.startswith("at most"))
+    assert told[at].endswith(f", {usd}")
+    assert [line.strip() for line in told[at + 1 :]] == [*lines]
+
+
 def test_check_as_json_is_one_document(here: Path):
     write_task(here)
     told = kept("check", "task.yaml", "--json", "--set", "budget={max_rollouts: 3}").json

@@ -285,3 +285,26 @@ def test_that_repeats_differ_is_told_to_every_open_step_at_once():
     assert [step.ledger.varies for step in state.open] == [True, True]
     assert [step.ledger.tests for step in state.open] == [1, 2], "each keeps its level"
     assert [step.rebases for step in state.open] == [0, 0]
+
+
+UNPAID = Verdict("skip", "given up: no call fits", "unaffordable")
+
+
+def gave_up(event: StepClosed, *later: Event) -> State:
+    return fold([started(), opened(0), event, *later])
+
+
+def test_what_ran_out_when_a_step_was_given_up_is_known_until_there_is_more():
+    reason = StopReason("usd", "no call fits")
+    event = replace(closed(0, UNPAID), given_up=reason)
+    assert gave_up(event).given_up == reason
+    assert gave_up(event, *one_step(1)).given_up == reason, "the end goes on"
+    same = RunResumed(facts={"budget": 1}, version="0", t=9.0)
+    assert gave_up(event, same).given_up == reason
+    assert gave_up(event, replace(same, facts={"budget": 2})).given_up is None
+
+
+def test_a_journal_that_told_by_a_number_what_ran_out_says_the_same():
+    by_number = replace(UNPAID, numbers={"out_of_usd": 1.0})
+    assert gave_up(closed(0, by_number)).given_up == StopReason("usd", "no call fits")
+    assert gave_up(closed(0, UNPAID)).given_up == StopReason("rollouts", "no call fits")

@@ -10,11 +10,13 @@ import pytest
 
 import kept
 from kept.core.budget import Spend
+from kept.core.event import StepClosed
 from kept.core.model import ModelReply
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Usage
 from kept.engine.purse import OutOfBudget, Purse
 from kept.engine.till import Till
+from kept.testing import MemoryJournal, sit, small_plan
 from tests.engine.worlds import make_plan
 
 
@@ -137,6 +139,25 @@ def test_a_call_of_which_nobody_knows_the_cost_goes_alone_until_one_is_known():
     asyncio.run(story())
 
 
+JOB = kept.Job("candidate", "case", 0, "decide")
+
+
+def test_what_a_proposer_paid_says_nothing_of_what_a_rollout_will():
+    async def story() -> None:
+        till = till_with(1.0)
+        await till.begin(None)
+        till.end(None, Usage(calls=1, usd=0.6))
+        assert not await waits(till.begin(None, JOB)), "nothing is under way"
+        assert await waits(till.begin(None, JOB)), "what a rollout costs is not known yet"
+        till.end(None, Usage(calls=1, usd=0.1), JOB)
+        assert not any([await waits(till.begin(None, JOB)) for _ in range(5)])
+        assert await waits(till.begin(None)), "five of 0.1 and one of 0.6 do not fit"
+        till.end(None, Usage(calls=1, usd=0.1), JOB)
+        assert not await waits(till.begin(None)), "four do"
+
+    asyncio.run(story())
+
+
 def test_a_call_that_costs_nothing_needs_no_money():
     async def story() -> None:
         till = till_with(0.0)
@@ -146,3 +167,48 @@ def test_a_call_that_costs_nothing_needs_no_money():
             await till.begin(0.1)
 
     asyncio.run(story())
+
+
+class Falling:
+    """Proposes and runs; its first call of one kind is dear and all others are cheap."""
+
+    name = "falling"
+    serial = False
+
+    def __init__(self, dear: str) -> None:
+        self.dear = dear
+
+    async def propose(self, brief: kept.Brief, scope: Scope) -> kept.Proposal:
+        await self._pay(scope, f"proposal {brief.step}")
+        return kept.Proposal((kept.Append("text", f"{brief.step}\n"),))
+
+    async def run(
+        self, job: kept.Job, candidate: kept.Candidate, case: kept.Case, scope: Scope
+    ) -> kept.Rollout:
+        lines = len(candidate.texts["text"].splitlines())
+        await self._pay(scope, f"rollout {lines} {case.id}")
+        return kept.Rollout(metrics={"score": 0.5})
+
+    async def _pay(self, scope: Scope, what: str) -> None:
+        async def reply() -> ModelReply:
+            return ModelReply("x", Usage(calls=1, usd=0.9 if what == self.dear else 0.1))
+
+        await scope.call(what, ModelReply, reply)
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("dear", ["proposal 0", "rollout 1 holdout-0"])
+def test_a_run_that_goes_on_sets_as_much_aside_as_one_that_was_not_cut(dear: str):
+    both = Falling(dear)
+    plan = replace(small_plan(both, both), budget=kept.Budget(max_usd=4.0), workers=1)
+    journal = MemoryJournal()
+    whole = asyncio.run(sit(plan, journal))
+    assert whole.stopped is not None
+    assert whole.stopped.message.startswith("another call of up to $0.9000 does not fit")
+    assert any(isinstance(record, StepClosed) for record in journal.records)
+    for at in range(2, len(journal.records)):
+        again = asyncio.run(sit(plan, journal.reopened(at)))
+        assert again.stopped == whole.stopped, f"cut behind {journal.records[at - 1]}"
+        assert again.settled() == whole.settled()

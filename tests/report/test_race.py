@@ -54,6 +54,18 @@ def test_what_was_proven_without_a_race_is_told_as_kept(tmp_path: Path):
     assert row["value"] > 0.2
 
 
+def test_the_seed_of_a_pool_that_is_proven_at_once_has_its_score(tmp_path: Path):
+    with read_run(run_race(tmp_path, Race())) as run:
+        page, shown = markdown(run), run.state.evaluations[run.state.seed]
+    assert "decide" not in {evaluation.purpose for evaluation in shown}
+    (proof,) = (evaluation for evaluation in shown if evaluation.purpose == "promote")
+    assert proof.loss is not None
+    value = f"{-proof.loss:.6g}"
+    (seed,) = (line for line in page.splitlines() if line.startswith("| seed |"))
+    assert seed.split("|")[3].strip() == value
+    assert "no score" not in page
+
+
 def test_it_leads_with_the_claim_and_says_what_was_asked_of_which_cases(run_folder: Path):
     with read_run(run_folder) as run:
         page = markdown(run)

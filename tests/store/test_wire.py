@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kept.core.event import SCHEMA, RunStarted
+from kept.core.event import SCHEMA, RunStarted, StepClosed
 from kept.errors import JournalError
 from kept.store import wire
 from kept.testing.suites.journal import OUTCOMES, SAMPLES, job
@@ -55,6 +55,14 @@ def test_a_journal_of_a_newer_version_is_refused_and_left_alone():
         wire.decode_event(line)
     assert caught.value.hint is not None
     assert "untouched" in caught.value.hint
+
+
+def test_a_closed_step_from_before_it_said_why_it_was_given_up_is_read():
+    said = json.loads(changed("step_closed"))
+    assert said.pop("given_up") is None
+    back = wire.decode_event(json.dumps(said).encode())
+    assert isinstance(back, StepClosed)
+    assert back.given_up is None
 
 
 def test_a_field_of_a_later_version_is_no_error():

@@ -76,6 +76,7 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "budget", budget
     yield "at once", f"width {told['width']}, workers {told['workers']}"
     yield "at most", _at_most(told)
+    yield from (("", words) for words in _paid(told))
 
 
 def _artifacts(found: list[dict[str, Any]]) -> str:
@@ -206,3 +207,36 @@ def _at_most(told: dict[str, Any]) -> str:
     parts.append(no_limit if seconds is None else f"{duration(seconds)} if all take their time")
     parts.append("money without limit" if usd is None else f"${usd:.2f}")
     return ", ".join(parts)
+
+
+def _paid(told: dict[str, Any]) -> Iterator[str]:
+    """Who is paid, how much of that is known, and how to limit it."""
+    each = told["usd_per_rollout"]
+    if each is not None:
+        yield f"${each:g} a rollout at most, by `budget.usd_per_rollout`"
+    for charge in told["charges"]:
+        if each is None or charge["by"] == "proposers":
+            yield f"the {charge['by']} {_pay(charge['by'])} `{charge['model']}` by the call: " + (
+                _a_call(told, charge) if charge["priced"] else "its price is not known"
+            )
+    if told["at_most"]["usd"] is None:
+        yield "`budget.max_usd` sets a limit"
+    elif each is None and told["sandbox"]["network"] == "on":
+        yield "what commands pay for themselves, over the network, is not known"
+
+
+def _pay(who: str) -> str:
+    return "pay" if who.endswith("s") else "pays"
+
+
+def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
+    """What is known of the price of a call: of the runner's, how much the seed asks for."""
+    usd, most = told["seed_call_usd"], told["at_most"]
+    if charge["by"] != "runner" or not usd:
+        return "how much depends on what it is shown and answers"
+    words = f"up to ${usd:.4f} with the seed"
+    if most["usd"] is not None:
+        return f"{words}, so an estimate is {int(most['usd'] / usd):,} calls or more"
+    if most["rollouts"] is None:
+        return words
+    return f"{words}, so an estimate is ${usd * most['rollouts']:,.2f} or less"

@@ -80,6 +80,11 @@ def _check_again(run: "Run", settings: tuple[str, ...]) -> None:
             raise SetupError(message, hint=f"give --set {key}=… again")
 
 
+def _function(recipe: str) -> str:
+    """The function of Python that a run without a spec was started by."""
+    return "kept.compare" if recipe == "compare" else "kept.optimize"
+
+
 def _spec_of(run: "Run") -> tuple[Path, tuple[str, ...]]:
     """The spec of a run, and what was set besides."""
     from kept.errors import SetupError
@@ -90,7 +95,7 @@ def _spec_of(run: "Run") -> tuple[Path, tuple[str, ...]]:
     if not spec:
         raise SetupError(
             f"run {run.id} was started from Python, and only that program knows what it evaluates",
-            hint=f'call kept.optimize(..., resume="{run.id}") there',
+            hint=f'call {_function(started.recipe)}(..., resume="{run.id}") there',
         )
     given = started.facts.get("set")
     items = cast("list[object]", given) if isinstance(given, list) else []

@@ -93,6 +93,25 @@ class Spend:
 
 NOTHING = Spend()
 
+
+@dataclass(frozen=True, slots=True)
+class Dearest:
+    """The most that a call cost of which nobody could tell before; None while there was none."""
+
+    proposing: float | None = None
+    """Of the calls of proposers."""
+    rollout: float | None = None
+    """Of those inside rollouts."""
+
+    def learn(self, usd: float, *, proposing: bool) -> "Dearest":
+        """With one more such call."""
+        if proposing:
+            return Dearest(max(self.proposing or 0.0, usd), self.rollout)
+        return Dearest(self.proposing, max(self.rollout or 0.0, usd))
+
+
+NO_CALL = Dearest()
+
 END_PART, MOST_END = 0.25, 0.6
 """Share of a budget that its end may take, of an ordinary and of a very small one."""
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 Split = Literal["train", "holdout", "test"]
 SPLITS: tuple[Split, ...] = ("train", "holdout", "test")
@@ -97,6 +97,15 @@ def case_text(case: Case) -> str:
     if isinstance(case.data, str):
         return case.data
     return json.dumps(case.data, sort_keys=True, ensure_ascii=False, default=_name_of)
+
+
+def bare(case: Case) -> Case:
+    """A case without its id, which tells even copies apart."""
+    data: Any = case.data
+    if not isinstance(data, dict):
+        return case
+    fields = cast("dict[str, object]", data)
+    return Case(case.id, {name: value for name, value in fields.items() if name != "id"})
 
 
 def _name_of(value: object) -> str:

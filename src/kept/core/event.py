@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kept.core.budget import NOTHING, Spend, StopReason
+from kept.core.budget import NO_CALL, NOTHING, Dearest, Spend, StopReason
 from kept.core.edit import EditReport
 from kept.core.proposal import Reply, Turn
 from kept.core.score import Evaluation
@@ -87,6 +87,10 @@ class StepClosed:
     spend: Spend
     rollouts: tuple[int, int]
     """Byte range of the rollout file that holds its rollouts, among others."""
+    given_up: StopReason | None = None
+    """Why it could not be paid any more: from here on, only the end of the run can."""
+    dearest: Dearest = NO_CALL
+    """Of all calls so far."""
     t: float
     kind: Literal["step_closed"] = "step_closed"
 

@@ -222,11 +222,11 @@ class Journal(Protocol):
         """Every recorded outcome of these candidates, oldest first."""
         ...
 
-    def record_call(self, scope: str, key: str, reply: C) -> C:
+    def record_call(self, scope: str, key: str, reply: C, *, unpriced: bool = False) -> C:
         """Write one reply that arrived; the reply as it was written, and as a resume will hear it.
 
         Secrets are left out of what is written. A run that worked on them would go another way
-        than its own resume.
+        than its own resume. `unpriced` says that nobody could tell before what it costs at most.
         """
         ...
 
@@ -236,6 +236,10 @@ class Journal(Protocol):
 
     def paid(self) -> Mapping[str, Usage]:
         """What the calls at hand used, by scope."""
+        ...
+
+    def unpriced(self) -> Mapping[str, float]:
+        """Dollars of the dearest call at hand that was unpriced, by scope; where there is one."""
         ...
 
     def forget_calls(self, scope: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
-from kept.core.budget import NOTHING, Spend, StopReason
+from kept.core.budget import NO_CALL, NOTHING, Dearest, Spend, StopReason
 from kept.core.event import (
     Event,
     Proposed,
@@ -25,6 +25,9 @@ from kept.core.score import Evaluation
 
 MOST_BARS = 2
 """Of those kept as better since the best moved; each costs draws of its own."""
+
+GIVEN_UP = "given up: "
+"""How the reason of a step begins that can no longer be paid."""
 
 _NONE: Mapping[str, Any] = {}
 
@@ -80,16 +83,15 @@ class State(NamedTuple):
     """Kept as better since the best moved, and not bettered since: none of it is given up for a
     simpler text."""
     pool: Pool = ()
-    given_up: str = ""
-    """Why only what was set aside for the end may still be spent; empty while more may be."""
-    given_up_usd: bool = False
-    """Whether it is money that ran out then, and not rollouts."""
+    given_up: StopReason | None = None
+    """Why only what was set aside for the end may still be spent; None while more may be."""
     tried: str = ""
     """The incumbent that a promotion was last asked for."""
     claimed: str = ""
     """The best that was last measured on the sealed test."""
     spend: Spend = NOTHING
     """Of closed steps."""
+    dearest: Dearest = NO_CALL
     elapsed: float = 0.0
     """Wall time of past sittings; a killed one counts up to its last event."""
     sitting: tuple[float, float] | None = None
@@ -109,7 +111,8 @@ class State(NamedTuple):
 
     def settled(self) -> "State":
         """The state without what may differ between two sittings of the same run."""
-        return self._replace(spend=Spend(), elapsed=0.0, sitting=None, started=None)
+        cleared = self._replace(spend=NOTHING, dearest=NO_CALL)
+        return cleared._replace(elapsed=0.0, sitting=None, started=None)
 
 
 def advance(state: State, event: Event) -> State:
@@ -147,8 +150,7 @@ def _resumed(state: State, event: RunResumed) -> State:
     if more and state.closed and state.closed[len(state.closed) - 1].verdict.code == "unaffordable":
         state = _reopened(state)
     return state._replace(
-        given_up="" if more else state.given_up,
-        given_up_usd=state.given_up_usd and not more,
+        given_up=None if more else state.given_up,
         started=replace(started, facts=facts),
         stopped=None,
         elapsed=state.elapsed + _length(state.sitting),
@@ -242,11 +244,11 @@ def _closed(state: State, event: StepClosed) -> State:
         ledger=ledger,
         bars=_bars(state, event, incumbent) if best == state.best else (),
         pool=_pooled(state, step, event),
-        given_up=verdict.reason if verdict.code == "unaffordable" else state.given_up,
-        given_up_usd=state.given_up_usd or "out_of_usd" in verdict.numbers,
+        given_up=_given_up(event) or state.given_up,
         tried=step.incumbent if isinstance(step.reply, Prove) and told else state.tried,
         claimed=state.best if isinstance(step.reply, Claim) and told else state.claimed,
         spend=state.spend + event.spend,
+        dearest=event.dearest,
         evaluations=_remembered(state, event, {state.seed, incumbent, best}),
         sitting=_heard(state, event.t),
     )
@@ -309,6 +311,15 @@ def _least(state: State, event: StepClosed, incumbent: str) -> float | None:
 def _open_question(event: StepClosed) -> bool:
     """Whether an outage kept the step from its answer: it may be asked again."""
     return event.verdict.code == "indecisive"
+
+
+def _given_up(event: StepClosed) -> StopReason | None:
+    verdict = event.verdict
+    if event.given_up is not None or verdict.code != "unaffordable":
+        return event.given_up
+    # of a journal from before there was this field: what ran out stood among the numbers
+    kind = "usd" if "out_of_usd" in verdict.numbers else "rollouts"
+    return StopReason(kind, verdict.reason.removeprefix(GIVEN_UP))
 
 
 def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:

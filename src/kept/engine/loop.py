@@ -18,7 +18,7 @@ from kept.core.proposal import Proposal, Turn, proposal_scope
 from kept.core.rollout import Job
 from kept.core.schedule import budget_stop, too_many_failures
 from kept.core.score import Outcome
-from kept.core.state import OpenStep, State, advance
+from kept.core.state import GIVEN_UP, OpenStep, State, advance
 from kept.core.verdict import Verdict
 from kept.core.words import count
 from kept.engine.evaluate import LAST, Evaluator
@@ -33,8 +33,6 @@ from kept.errors import KeptError
 
 GRACE = 30.0
 """Seconds that what is in flight gets to finish when a run stops."""
-
-GIVEN_UP = "given up: "
 
 MAIN_PART = 0.85
 """Share of a run's time after which no ordinary step begins, if there is something to do last."""
@@ -119,9 +117,9 @@ class Loop:
         if state.next_step == 0:
             return
         self._evaluator.opened(len(state.closed))
-        if state.given_up:
-            kind = "usd" if state.given_up_usd else "rollouts"
-            self._ending = StopReason(kind, state.given_up.removeprefix(GIVEN_UP))
+        self._ending = state.given_up
+        till = self._evaluator.attempts.till
+        till.dearest = state.dearest
         elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
         if state.open:
             waiting = {step.step for step in state.open}
@@ -130,7 +128,9 @@ class Loop:
                 counted.add(job)
                 if step in waiting:
                     self._purse.meter(step).cancel(usage)
-            for step, job, outcome in self._journal.tail(start):
+            tail = self._journal.tail(start)
+            till.learn(self._journal.unpriced())
+            for step, job, outcome in tail:
                 elsewhere.add(job.candidate_id)
                 counted.add(job)
                 if answered(outcome):
@@ -195,10 +195,8 @@ class Loop:
             return True  # what is open can still be paid
         for step in self.state.open:
             self._tasks[step.step].cancel()
-            numbers = {"out_of_usd": 1.0} if reason.kind == "usd" else {}
-            words = f"{GIVEN_UP}{reason.message}"
-            verdict = Verdict("skip", words, code="unaffordable", numbers=numbers)
-            self._close(Judged(None, (), verdict))
+            verdict = Verdict("skip", f"{GIVEN_UP}{reason.message}", code="unaffordable")
+            self._close(Judged(None, (), verdict), given_up=reason)
         return True
 
     def _start(self, number: int) -> None:
@@ -247,7 +245,7 @@ class Loop:
         except Halt as error:
             return error.reason
 
-    def _close(self, judged: Judged) -> None:
+    def _close(self, judged: Judged, given_up: StopReason | None = None) -> None:
         """Write the verdict of the oldest open step, and let the others feel it."""
         step = self.state.open[0]
         verdict, evaluations = judged.verdict, judged.evaluations
@@ -266,6 +264,8 @@ class Loop:
                 evaluations=tuple(e for e in evaluations if e not in held.get(e.candidate, ())),
                 spend=self._settle(step, judged.candidate),
                 rollouts=(step.rollouts_at, self._journal.rollouts_size),
+                given_up=given_up,
+                dearest=self._evaluator.attempts.till.dearest,
                 t=self._clock.time(),
             )
         )

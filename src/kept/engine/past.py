@@ -26,9 +26,14 @@ def past_of(paid: Mapping[str, Usage], counted: Collection[Job], silent: Collect
     under_way = {
         scope: used
         for scope, used in left.items()
-        if scope.startswith("rollout/") or any(below(scope, root) for root in silent)
+        if in_rollout(scope) or any(below(scope, root) for root in silent)
     }
     return Past(billed, under_way)
+
+
+def in_rollout(scope: str) -> bool:
+    """Whether a scope is that of a rollout, or a branch of one."""
+    return scope.startswith("rollout/")
 
 
 def below(scope: str, root: str) -> bool:

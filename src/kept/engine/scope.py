@@ -71,7 +71,8 @@ class JournalScope:
         answer = await self._do(do, worst_usd)
         # an outage is no reply: the next sitting asks again
         if not isinstance(answer, Failure) or answer.blame == "candidate":
-            answer = self._journal.record_call(self.path, key, answer)
+            unpriced = worst_usd is None
+            answer = self._journal.record_call(self.path, key, answer, unpriced=unpriced)
         return self._counted(answer)
 
     async def _do(

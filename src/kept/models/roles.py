@@ -8,7 +8,7 @@ from kept.core.ports import Model
 from kept.models.cache import CachedModel, CallCache
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
-from kept.models.prices import rates_of
+from kept.models.prices import FREE_OF_CHARGE, rates_of
 from kept.models.providers import PROVIDERS, address
 from kept.settings import cache_home
 
@@ -43,6 +43,12 @@ def is_kept(role: Role, config: ModelConfig) -> bool:
 def is_priced(config: ModelConfig) -> bool:
     """Whether what a call costs is known; nobody charges for one that is not sent anywhere."""
     return PROVIDERS[config.provider].speech == "none" or rates_of(config) is not None
+
+
+def is_free(config: ModelConfig) -> bool:
+    """Whether nobody charges for a call."""
+    rates = rates_of(config)
+    return PROVIDERS[config.provider].speech == "none" if rates is None else rates == FREE_OF_CHARGE
 
 
 def unbounded(config: ModelConfig) -> str | None:

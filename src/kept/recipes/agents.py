@@ -8,7 +8,7 @@ from pathlib import Path
 from kept.core.case import Case, Cases, implicit_cases
 from kept.harness import CLIS, Harness
 from kept.harness.program import Program, program_of
-from kept.models.prices import FREE_OF_CHARGE, rates_of
+from kept.models.prices import rates_of
 from kept.models.providers import missing
 from kept.recipes.measure import digest
 from kept.runners.agent import AgentRunner, Outfit
@@ -126,12 +126,6 @@ def agent_warnings(
         if rates_of(config) is None:
             told.append(f"the price of `{config.name}` is not known: what it costs is not counted")
     return tuple(dict.fromkeys(told))
-
-
-def is_priced(spec: AgentRunnerSpec | AgentProposerSpec, folder: Path) -> bool:
-    """Whether an agent costs money, as far as is known."""
-    rates = rates_of(spec.model.config(folder))
-    return rates is None or rates != FREE_OF_CHARGE
 
 
 def _filled(source: Source, loc: Loc, pattern: str, case: Case) -> str | None:

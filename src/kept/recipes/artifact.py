@@ -16,7 +16,8 @@ from kept.core.schedule import RoundRobin
 from kept.gates import Strict
 from kept.locate import locate
 from kept.recipes import Compiled
-from kept.recipes.agents import Sending, agent_warnings, is_priced
+from kept.recipes.agents import Sending, agent_warnings
+from kept.recipes.charges import charges_of, open_ended
 from kept.recipes.confine import confine, modes
 from kept.recipes.guards import make_guards
 from kept.recipes.identity import inputs_of
@@ -74,6 +75,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     workers = task.workers or processors()
     objective = _objective(task)
     models, about_models = told(task, source.folder)
+    charges = charges_of(task, files.proposing, source.folder)
     plan = Plan(
         recipe="artifact",
         seed=seed,
@@ -94,7 +96,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         guards=make_guards(task.guards, files.cases, files.proposing.kinds),
         budget=_budget(task),
         worst_usd=task.budget.usd_per_rollout or 0.0,
-        priced=any(is_priced(agent, source.folder) for agent in agents),
+        priced=open_ended(charges, task.budget.usd_per_rollout),
         workers=workers,
         facts={
             "spec": str(source.path.resolve()),
@@ -106,6 +108,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             "scorer": task.scorer.model_dump(exclude_defaults=True),
             "sandbox": {**confined.facts(), "agents": [agent.agent for agent in agents]},
             "models": models,
+            "charges": [charge._asdict() for charge in charges],
         },
         guidance=files.guidance,
         views=_views(task, source.folder, objective),

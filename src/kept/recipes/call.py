@@ -1,4 +1,4 @@
-"""What `kept.optimize` may be called with.
+"""What `kept.optimize` and `kept.compare` may be called with.
 
 What a type checker would have refused is refused here too, before it means something else.
 """
@@ -122,6 +122,20 @@ _CHECKS: tuple[_Check, ...] = (
         optional=True,
     ),
     _Check(
+        "least",
+        lambda value: _is_amount(value) and value != 0,
+        "`least` is {}, not a gain",
+        "give the least gain worth knowing of, more than 0",
+        optional=True,
+    ),
+    _Check(
+        "passes",
+        _is_count,
+        "`passes` is {}, not a whole number of 1 or more",
+        "give how often the cases may be evaluated at most",
+        optional=True,
+    ),
+    _Check(
         "workers", _is_count, "`workers` is {}, not a whole number of 1 or more", "give 1 or more"
     ),
     _Check(
@@ -176,11 +190,49 @@ _CHECKS: tuple[_Check, ...] = (
 
 def check_call(given: Mapping[str, object]) -> None:
     """Refuse an argument that is of another type, or a misspelt word."""
+    _check_each(given)
+    _check_evaluate(cast("Callable[..., Any]", given["evaluate"]), given["cases"])
+    _check_money(given["budget"], given["usd_per_rollout"])
+
+
+def check_comparison(given: Mapping[str, object]) -> None:
+    """The same for a comparison, which has no steps and needs cases."""
+    budget = given["budget"]
+    if budget is not None and not isinstance(budget, Budget):
+        message = f"`budget` is {budget!r:.60}, not a kept.Budget: a comparison has no steps"
+        raise SetupError(message, hint="give kept.Budget(max_rollouts=…), or leave it out")
+    if given["cases"] is None:
+        raise SetupError("a comparison needs `cases`", hint="pass a list; a case may be any value")
+    others = challengers_of(given["b"])
+    if not others:
+        raise SetupError("there is nothing to compare with: `b` is empty", hint="give one or more")
+    for artifact in (given["a"], *others):
+        _check_each({"artifact": artifact})
+    _check_each({**given, "budget": budget or Budget()})
+    _check_evaluate(cast("Callable[..., Any]", given["evaluate"]), given["cases"])
+    _check_money(budget, given["usd_per_rollout"])
+
+
+def challengers_of(b: object) -> Sequence[Any]:
+    """What is compared, where one stands for a list of one."""
+    return cast("Sequence[Any]", b) if isinstance(b, list | tuple) else (b,)
+
+
+def _check_each(given: Mapping[str, object]) -> None:
     for check in _CHECKS:
+        if check.name not in given:
+            continue
         value = given[check.name]
         if not (check.optional and value is None) and not check.holds(value):
             raise SetupError(check.message.format(f"{value!r:.60}"), hint=check.hint)
-    _check_evaluate(cast("Callable[..., Any]", given["evaluate"]), given["cases"])
+
+
+def _check_money(budget: object, usd_per_rollout: object) -> None:
+    if isinstance(budget, Budget) and budget.max_usd is not None and usd_per_rollout is None:
+        raise SetupError(
+            "a money budget needs to know what one evaluation can cost",
+            hint="pass usd_per_rollout=…, the most that one call of evaluate may cost",
+        )
 
 
 def _check_evaluate(function: Callable[..., Any], cases: object) -> None:

@@ -6,38 +6,28 @@ gates, guards and steps is about something else and is left out.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import log2
 from pathlib import Path
 from typing import Any, cast
 
-from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.budget import rollouts_within
-from kept.core.copying import copy_guard
-from kept.core.edit import changed_paths
+from kept.core.artifact import Candidate
 from kept.core.plan import Plan
-from kept.core.schedule import MEASURE, Turns
 from kept.errors import SetupError
 from kept.gates.compare import Compare
-from kept.gates.subsets import fewest
 from kept.proposers.measured import SEED_ALONE
-from kept.proposers.variants import Variant, Variants
 from kept.recipes import Compiled
 from kept.recipes.artifact import plan_of
+from kept.recipes.comparing import (
+    RECIPE,
+    Version,
+    Wanted,
+    as_comparison,
+    check_texts,
+    doubts,
+)
 from kept.recipes.identity import hash_of
 from kept.recipes.reading import ReadTask, read_task
-from kept.recipes.versions import Version, read_version
-from kept.spec.cases import copy_warnings
+from kept.recipes.versions import read_version
 from kept.spec.source import Source, read_source
-
-RECIPE = "compare"
-
-FEWEST = 8
-"""Cases below which nothing is said of others."""
-
-PASSES = 16
-
-WIDEST = 32
-"""Challengers that are run at once, at most."""
 
 _OTHERS = ("proposers", "mutation", "gate", "race", "guards", "logging")
 """Keys of a task that a comparison has no use for."""
@@ -67,7 +57,6 @@ class Asked:
             "words": list(self.words),
             "here": str(self.here),
             "commits": {version.word: version.commit for version in versions if version.commit},
-            "labels": [version.label for version in versions],
         }
 
     @classmethod
@@ -92,26 +81,14 @@ def compile_comparison(asked: Asked, overrides: Sequence[str] = ()) -> Compiled:
     versions = [
         read_version(word, asked.here, task, asked.commits.get(word, "")) for word in asked.words
     ]
-    _check_texts(versions)
+    check_texts(versions)
     first, *others = versions
     made = plan_of(task, Candidate(first.texts), overrides)
-    plan = replace(
-        made.plan,
-        recipe=RECIPE,
-        rules=Rules({name: Artifact(name) for name in first.texts}),
-        proposers=(SEED_ALONE,) if asked.plan else (Variants(_variants(first, others)),),
-        schedule=Turns(MEASURE, 1) if asked.plan else Turns("variants", len(others)),
-        budget=replace(made.plan.budget, max_iterations=None, max_failures=None),
-        width=max(1, min(WIDEST, len(others))),
-        guards=(),
-        inputs={**made.plan.inputs, **{f"`{v.word}`": hash_of(v.texts) for v in others}},
-    )
-    gate = _gate(plan, asked, max(1, len(others)))
-    facts = {**plan.facts, RECIPE: {**asked.facts(versions), "most": gate.most}}
-    return Compiled(
-        replace(plan, gate=gate, facts=facts),
-        (*made.warnings, *_copied(plan, others), *copy_warnings(plan.cases)),
-    )
+    wanted = Wanted(max(1, len(others)), asked.passes, asked.least, asked.plan)
+    plan = as_comparison(made.plan, versions, wanted, asked.facts(versions))
+    texts = {f"`{version.word}`": hash_of(version.texts) for version in others}
+    plan = replace(plan, inputs={**plan.inputs, **texts})
+    return Compiled(plan, (*made.warnings, *doubts(plan, others)))
 
 
 def most_rollouts(plan: Plan) -> int:
@@ -149,71 +126,3 @@ def _lay_over(source: Source, asked: Asked, overrides: Sequence[str]) -> None:
     said = any(one.partition("=")[0].strip() == "cases.split" for one in overrides)
     if cases is not None and not said:
         cases["split"] = "0:1:0"
-
-
-def _check_texts(versions: Sequence[Version]) -> None:
-    """Refuse texts that are the same, and sets of files that cannot take each other's place."""
-    first = versions[0]
-    for at, other in enumerate(versions[1:], 1):
-        _check_files(first, other)
-        for before in versions[:at]:
-            if before.texts == other.texts:
-                raise SetupError(
-                    f"`{before.label}` and `{other.label}` are the same text: nothing to compare"
-                )
-
-
-def _check_files(first: Version, other: Version) -> None:
-    only = [
-        (v, sorted(v.texts.keys() - w.texts.keys())) for v, w in ((first, other), (other, first))
-    ]
-    told = [f"only `{v.label}` has {', '.join(names[:5])}" for v, names in only if names]
-    if told:
-        raise SetupError(
-            f"`{first.label}` and `{other.label}` are not the same files: {'; '.join(told)}",
-            hint="a comparison puts texts in the place of others: give both the same files",
-        )
-
-
-def _variants(first: Version, others: Sequence[Version]) -> tuple[Variant, ...]:
-    seed = Candidate(first.texts)
-    changed = ((other, changed_paths(seed, Candidate(other.texts))) for other in others)
-    return tuple(
-        Variant({path: other.texts[path] for path in paths}, other.label)
-        for other, paths in changed
-    )
-
-
-def _gate(plan: Plan, asked: Asked, challengers: int) -> Compare:
-    """The gate, with as many passes as the budget has room for."""
-    cases = len(plan.cases.holdout)
-    gate = Compare(challengers, asked.least, asked.passes or PASSES)
-    limit = rollouts_within(plan.budget, plan.worst_usd)
-    each = cases * (1 if asked.plan else 1 + challengers)
-    needed = each * (2 if asked.plan else 1)
-    if limit is not None and limit < needed:
-        what = "two runs of the seed" if asked.plan else "one pass of each side"
-        message = f"the budget has room for {limit} rollouts, and {what} takes {needed}"
-        raise SetupError(message, hint=f"give --set budget.max_rollouts={needed} or more")
-    if limit is not None and limit < each * gate.most:
-        # a power of two, as it looks after each of those
-        gate = replace(gate, most=2 ** int(log2(limit // each)))
-    enough = max(FEWEST, fewest(gate.final(cases, gate.most)))
-    if cases < enough:
-        among = f" for {challengers} challengers" if challengers > 1 else ""
-        raise SetupError(
-            f"{cases} cases cannot show anything for others like them",
-            hint=f"give {enough} or more{among}",
-        )
-    return gate
-
-
-def _copied(plan: Plan, others: Sequence[Version]) -> tuple[str, ...]:
-    """Challengers that hold text of the cases: they were written for these, not for new ones."""
-    guard = copy_guard(plan.cases)
-    found = ((v, guard.check(plan.seed, plan.seed, Candidate(v.texts))) for v in others)
-    return tuple(
-        f"`{version.label}`: {why}; what it scores there says nothing of new cases"
-        for version, why in found
-        if why is not None
-    )

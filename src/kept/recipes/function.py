@@ -1,4 +1,4 @@
-"""What a call of `kept.optimize` is given, made into the parts of a plan."""
+"""What a call of `kept.optimize` or `kept.compare` is given, made into the parts of a plan."""
 
 import hashlib
 import inspect
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kept.core.case import (
     Case,
@@ -26,6 +26,9 @@ from kept.gates import Strict
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
 from kept.recipes.repeating import gate_without_cases
+
+if TYPE_CHECKING:
+    from kept.recipes.comparing import Version
 
 log = logging.getLogger("kept")
 
@@ -55,6 +58,26 @@ def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
             message = f"`{name}` is not a text that can be written as UTF-8"
             raise SetupError(message, hint="pass a str; decode bytes first") from error
     return texts
+
+
+def make_versions(
+    first: str | Path | Mapping[str, str], others: Sequence[str | Path | Mapping[str, str]]
+) -> "list[Version]":
+    """What is compared, by names that answers can be told with: files by theirs, texts by letters.
+
+    A text or a file stands for the only text of the first, whatever that is called.
+    """
+    # at use: it brings what only comparisons need
+    from kept.recipes.comparing import Version
+
+    made: list[Version] = []
+    for number, given in enumerate((first, *others)):
+        texts = artifact_texts(given)
+        if made and not isinstance(given, Mapping) and len(made[0].texts) == 1:
+            texts = dict(zip(made[0].texts, texts.values(), strict=True))
+        letter = chr(ord("A") + number) if number < 26 else f"text {number}"
+        made.append(Version(str(given) if isinstance(given, Path) else letter, texts))
+    return made
 
 
 def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Cases:

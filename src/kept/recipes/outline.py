@@ -11,6 +11,7 @@ from kept.gates.repeats import Repeats
 from kept.proposers.model import ModelProposer
 from kept.proposers.variants import Variants
 from kept.recipes import Compiled
+from kept.runners.model import ModelRunner
 
 
 def outline(compiled: Compiled) -> dict[str, Any]:
@@ -76,8 +77,20 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         "workers": plan.workers,
         "retries": plan.retries,
         "at_most": {"rollouts": most.rollouts, "seconds": most.seconds, "usd": most.usd},
+        "charges": facts.get("charges", []),
+        "usd_per_rollout": plan.worst_usd or None,
+        "seed_call_usd": _seed_call(plan),
         "warnings": list(compiled.warnings),
     }
+
+
+def _seed_call(plan: Plan) -> float | None:
+    """The most that the runner's model is paid for a call about the seed; None where not known."""
+    if not isinstance(plan.runner, ModelRunner):
+        return None
+    cases = (*plan.cases.train, *plan.cases.holdout, *plan.cases.test)
+    found = [plan.runner.worst_usd(plan.seed, case) for case in cases]
+    return max((usd for usd in found if usd is not None), default=None)
 
 
 def _rule(plan: Plan, each: int) -> str:

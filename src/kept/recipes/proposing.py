@@ -17,6 +17,7 @@ from kept.core.case import Case, Cases, implicit_cases
 from kept.core.ports import Proposer
 from kept.core.values import NoSpan, Value
 from kept.locate import read_value
+from kept.models.config import ModelConfig
 from kept.proposers.agent import AgentProposer
 from kept.proposers.command import CommandProposer
 from kept.proposers.demos import DemoSets, Layout, fields
@@ -83,6 +84,8 @@ class Proposing:
     prompts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of models that propose, by the files that a task has for them."""
     agents: tuple[AgentProposerSpec, ...] = ()
+    editors: tuple[ModelConfig, ...] = ()
+    """Models that edit."""
 
     def make(self, tools: Tools) -> tuple[Proposer, ...]:
         """The proposers, each with a name of its own."""
@@ -104,6 +107,7 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
     alternatives: list[tuple[Alternative, ...]] = []
     prompts: dict[str, str] = {}
     agents: list[AgentProposerSpec] = []
+    editors: list[ModelConfig] = []
     for loc, spec in _specs(source):
         kinds.append(spec.kind)
         match spec:
@@ -122,11 +126,19 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
             case EditSpec() | RewriteSpec() | SimplifySpec() | ReflectSpec():
                 editing = read_editing(source, loc, spec, cases)
                 prompts |= editing.prompts
+                editors += (editing.editor[1],) if editing.editor else ()
                 makers.append(partial(_make_edit, editing))
             case AgentProposerSpec():
                 agents.append(spec)
                 makers.append(_agent(source, loc, spec))
-    return Proposing(tuple(kinds), tuple(makers), tuple(alternatives), prompts, tuple(agents))
+    return Proposing(
+        kinds=tuple(kinds),
+        makers=tuple(makers),
+        alternatives=tuple(alternatives),
+        prompts=prompts,
+        agents=tuple(agents),
+        editors=tuple(editors),
+    )
 
 
 def _specs(source: Source) -> Iterator[tuple[Loc, ProposerSpec]]:

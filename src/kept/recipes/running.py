@@ -19,7 +19,7 @@ from kept.runners.command import CommandRunner
 from kept.runners.model import Form, ModelRunner
 from kept.sandbox import Command
 from kept.sandbox.command import MIB
-from kept.spec.agents import AgentRunnerSpec
+from kept.spec.agents import AgentModelSpec, AgentRunnerSpec
 from kept.spec.load import check_folder, said, section
 from kept.spec.models import ModelSpec, ModelsSpec
 from kept.spec.runners import CommandRunnerSpec, ModelRunnerSpec
@@ -55,14 +55,17 @@ def make_runner(task: TaskSpec, kit: Running) -> Runner:
         _read_schema(kit.folder / spec.schema_) if spec.schema_ is not None else {}
     )
     form = Form(spec.prompt, spec.input, schema, spec.settings)
-    target = _target(spec, task.models)
+    target = target_of(spec, task.models)
     assert target is not None, "a runner that asks nobody is a problem of the spec"
     model = connect_role("target", target.config(kit.folder))
     return ModelRunner(model, form, spec.timeout_seconds)
 
 
-def _target(spec: ModelRunnerSpec, models: ModelsSpec) -> ModelSpec | None:
-    return spec.model or models.target
+def target_of(
+    spec: ModelRunnerSpec | AgentRunnerSpec, models: ModelsSpec
+) -> ModelSpec | AgentModelSpec | None:
+    """The model that a runner asks: its own, or that of the role."""
+    return spec.model if isinstance(spec, AgentRunnerSpec) else spec.model or models.target
 
 
 def facts_of(task: TaskSpec) -> Mapping[str, object]:
@@ -71,7 +74,7 @@ def facts_of(task: TaskSpec) -> Mapping[str, object]:
     told = spec.model_dump(by_alias=True, exclude={"env", "model"})
     if isinstance(spec, CommandRunnerSpec):
         return {**told, "env": list(spec.env)}
-    target = spec.model if isinstance(spec, AgentRunnerSpec) else _target(spec, task.models)
+    target = target_of(spec, task.models)
     return {**told, "model": target.name if target else None, "env": []}
 
 

@@ -7,36 +7,20 @@ git spells it. Nothing is checked out.
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kept.errors import SetupError
 from kept.git import git
+from kept.recipes.comparing import Version
 from kept.recipes.reading import ReadTask
 from kept.spec.files import MAX_CHARS, decoded
 from kept.spec.globs import glob, is_excluded, matches
 
 PLAIN = ("100644", "100755")
 """Modes of entries in a git tree that are files, and neither links nor repositories."""
-
-
-class Version(NamedTuple):
-    """One of the texts that are compared."""
-
-    word: str
-    """As it was typed."""
-    texts: Mapping[str, str]
-    """By the path of the artifact."""
-    commit: str = ""
-    """The commit that a revision was when this was read; empty for files."""
-
-    @property
-    def label(self) -> str:
-        """As it is called in answers."""
-        known = not self.commit or self.commit.startswith(self.word.partition(":")[0])
-        return self.word if known else f"{self.word} ({self.commit[:7]})"
 
 
 class Tree(Protocol):

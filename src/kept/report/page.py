@@ -218,7 +218,7 @@ def _outcome(told: Summary) -> Iterator[str]:
     if races and told.keeps:
         yield ""
         yield (
-            "These are means of the draws that chose among candidates, so they are optimistic; "
+            "These are means of the draws by which candidates were kept, so they are optimistic; "
             "the claim is not."
         )
     if told.improved:

@@ -97,7 +97,7 @@ class Summary:
     claim: str = ""
     """What the sealed test said of the best, where it was asked."""
     decided_seed: float | None = None
-    """The seed's value on the deciding cases, whatever else it was measured on."""
+    """The seed's value by the draws that what was kept is told by: a race's, else a proof's."""
     unmeasured: tuple[Unmeasured, ...] = ()
     """Cases that failed for the seed and for every candidate."""
     comparison: Comparison | None = None
@@ -167,7 +167,7 @@ def summary(run: Run) -> Summary:
         open=tuple(step.step for step in state.open),
         leading=_leading(state),
         claim=_claim(state),
-        decided_seed=_decided_seed(state),
+        decided_seed=_decided_seed(state, seed_value),
         unmeasured=unmeasured(run, state),
         comparison=comparison_of(state, {row.step: row.reason for row in run.steps}),
         spend=spend_of(run.folder, state),
@@ -181,10 +181,11 @@ def _leading(state: State) -> int | None:
     return next((step.step for step in made if step.candidate == state.incumbent), None)
 
 
-def _decided_seed(state: State) -> float | None:
-    known = (e for e in state.evaluations.get(state.seed, ()) if e.purpose == "decide")
-    loss = next((e.loss for e in known), None)
-    return None if loss is None else objective_of(state).value(loss)
+def _decided_seed(state: State, otherwise: float | None) -> float | None:
+    """A pool that is proven at once is never raced, and what is only screened not even proven."""
+    known = {e.purpose: e.loss for e in state.evaluations.get(state.seed, ()) if e.failed < e.asked}
+    loss = known.get("decide", known.get("promote"))
+    return otherwise if loss is None else objective_of(state).value(loss)
 
 
 def _claim(state: State) -> str:

@@ -22,6 +22,7 @@ from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.values import NoSpan
 from kept.locate import read_value
 from kept.models.asking import ask_within, draw_seed
+from kept.models.pricing import worst_usd
 
 _FIELD = re.compile(r"\{\{\s*([\w-]+)\s*\}\}")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -68,6 +69,11 @@ class ModelRunner:
 
     async def close(self) -> None:
         """Nothing was opened here."""
+
+    def worst_usd(self, candidate: Candidate, case: Case) -> float | None:
+        """The most that one call can cost; None where nobody can tell."""
+        request = request_for(self._form, candidate, case)
+        return None if isinstance(request, Failure) else worst_usd(self._model, request)
 
 
 def seed_of(job: Job) -> int:

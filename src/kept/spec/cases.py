@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from kept.core.case import Case, Cases, case_text, find_overlaps, split_cases, stratum
+from kept.core.case import Case, Cases, bare, case_text, find_overlaps, split_cases, stratum
 from kept.core.words import count
 from kept.errors import Problem
 from kept.spec.files import near_file
@@ -71,8 +71,10 @@ def _read(source: Source, name: str) -> list[Case] | None:
 
 def overlap_warnings(cases: Cases) -> tuple[str, ...]:
     """Cases of different splits that are the same or nearly: the gain they show is not new."""
-    bare = Cases(*(tuple(map(_bare, part)) for part in (cases.train, cases.holdout, cases.test)))
-    found = find_overlaps(bare)
+    without_ids = Cases(
+        *(tuple(map(bare, part)) for part in (cases.train, cases.holdout, cases.test))
+    )
+    found = find_overlaps(without_ids)
     told = [
         f"case `{o.first}` ({o.first_split}) and case `{o.second}` ({o.second_split}) are "
         + ("the same" if o.likeness == 1 else f"{o.likeness:.0%} alike")
@@ -81,28 +83,6 @@ def overlap_warnings(cases: Cases) -> tuple[str, ...]:
     if len(found) > MAX_WARNINGS:
         told.append(f"{len(found) - MAX_WARNINGS} more pairs of cases are alike across splits")
     return tuple(told)
-
-
-def copy_warnings(cases: Cases) -> tuple[str, ...]:
-    """Deciding cases that are the same: each copy passes for a case of its own."""
-    first: dict[str, str] = {}
-    told: list[str] = []
-    for case in cases.holdout:
-        before = first.setdefault(case_text(_bare(case)), case.id)
-        if before != case.id:
-            told.append(f"case `{before}` and case `{case.id}` are the same, and count as two")
-    if len(told) > MAX_WARNINGS:
-        told[MAX_WARNINGS:] = [f"{len(told) - MAX_WARNINGS} more cases are copies of others"]
-    return tuple(told)
-
-
-def _bare(case: Case) -> Case:
-    """A case without its id, which tells even copies apart."""
-    data: Any = case.data
-    if not isinstance(data, dict):
-        return case
-    fields = cast("dict[str, object]", data)
-    return Case(case.id, {name: value for name, value in fields.items() if name != "id"})
 
 
 def _lines(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]]:

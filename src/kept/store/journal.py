@@ -161,16 +161,16 @@ class RunJournal:
                 found.append(row.entry())
         return found
 
-    def record_call(self, scope: str, key: str, reply: C) -> C:
+    def record_call(self, scope: str, key: str, reply: C, *, unpriced: bool = False) -> C:
         """Write one reply that arrived; the reply as it was written."""
         whole = wire.encode(reply)
         raw = self._clean(whole)
         failed = isinstance(reply, Failure)
-        row = wire.CallLine(scope, key, msgspec.Raw(raw), failed)
+        row = wire.CallLine(scope, key, msgspec.Raw(raw), failed, unpriced=unpriced)
         self._calls[scope][key].append(row)
         if len(raw) > INLINE:
-            address = self._pack.put(raw)
-            row = wire.CallLine(scope, key, msgspec.Raw(wire.encode(address)), failed, stored=True)
+            address = msgspec.Raw(wire.encode(self._pack.put(raw)))
+            row = msgspec.structs.replace(row, reply=address, stored=True)
         self._pack.flush()
         self._rollouts.write(wire.encode(row) + b"\n")
         return reply if raw is whole else wire.decode(raw, type(reply))
@@ -190,6 +190,14 @@ class RunJournal:
             scope: sum((self._used(row) for rows in keys.values() for row in rows), FREE)
             for scope, keys in self._calls.items()
         }
+
+    def unpriced(self) -> Mapping[str, float]:
+        """Dollars of the dearest call at hand that was unpriced, by scope."""
+        found: dict[str, float] = {}
+        for row in (row for keys in self._calls.values() for rows in keys.values() for row in rows):
+            if row.unpriced:
+                found[row.scope] = max(found.get(row.scope, 0.0), self._used(row).usd)
+        return found
 
     def _used(self, row: wire.CallLine) -> Usage:
         return wire.usage_of(

@@ -94,6 +94,8 @@ class CallLine(msgspec.Struct, tag="call", tag_field="kind", omit_defaults=True)
     """The reply itself or, with `stored`, its address in the pack."""
     failed: bool = False
     stored: bool = False
+    unpriced: bool = False
+    """Whether nobody could tell before what it costs at most."""
 
 
 class CancelledLine(msgspec.Struct, tag="cancelled", tag_field="kind", omit_defaults=True):

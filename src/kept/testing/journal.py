@@ -33,6 +33,7 @@ class CallRecord(NamedTuple):
     scope: str
     key: str
     reply: Priced | Failure
+    unpriced: bool = False
 
 
 class CancelledRecord(NamedTuple):
@@ -112,9 +113,9 @@ class MemoryJournal:
         wanted = set(candidates)
         return [(r.job, r.outcome) for r in self.rollouts if r.job.candidate_id in wanted]
 
-    def record_call(self, scope: str, key: str, reply: C) -> C:
+    def record_call(self, scope: str, key: str, reply: C, *, unpriced: bool = False) -> C:
         """Write one reply that arrived."""
-        record = CallRecord(scope, key, reply)
+        record = CallRecord(scope, key, reply, unpriced)
         self._write(record)
         self._calls.append(record)
         return reply
@@ -129,6 +130,15 @@ class MemoryJournal:
         found: dict[str, Usage] = {}
         for call in self._calls:
             found[call.scope] = found.get(call.scope, FREE) + getattr(call.reply, "usage", FREE)
+        return found
+
+    def unpriced(self) -> Mapping[str, float]:
+        """Dollars of the dearest call at hand that was unpriced, by scope."""
+        found: dict[str, float] = {}
+        for call in self._calls:
+            if call.unpriced:
+                used = getattr(call.reply, "usage", FREE)
+                found[call.scope] = max(found.get(call.scope, 0.0), used.usd)
         return found
 
     def forget_calls(self, scope: str) -> None:

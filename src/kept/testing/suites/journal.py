@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from kept.core.artifact import Candidate
-from kept.core.budget import Spend, StopReason
+from kept.core.budget import Dearest, Spend, StopReason
 from kept.core.edit import (
     Append,
     Delete,
@@ -147,6 +147,24 @@ class JournalSuite:
             journal.record_call(scope, "key", ModelReply("yes", Usage(1, usd=usd)))
         found = {scope: usage.usd for scope, usage in journal.paid().items()}
         assert found == {"rollout/a": 0.75, "rollout/a/branch": 1.0}
+        self.release(journal)
+
+    def test_the_dearest_of_the_calls_without_a_price_is_told_by_scope(self) -> None:
+        """Also after a resume."""
+        journal = self.make_journal()
+        for scope, usd, unpriced in (
+            ("rollout/a", 0.25, True),
+            ("rollout/a", 0.5, True),
+            ("rollout/a", 2.0, False),
+            ("propose/1", 1.0, True),
+            ("propose/2", 1.0, False),
+        ):
+            reply = ModelReply("long " * 2000, Usage(1, usd=usd))
+            journal.record_call(scope, "key", reply, unpriced=unpriced)
+        assert journal.unpriced() == {"rollout/a": 0.5, "propose/1": 1.0}
+        journal = self.reopen(journal)
+        journal.tail(0)
+        assert journal.unpriced() == {"rollout/a": 0.5, "propose/1": 1.0}
         self.release(journal)
 
     def test_calls_that_are_done_with_are_forgotten(self) -> None:
@@ -309,6 +327,19 @@ SAMPLES: tuple[Event, ...] = (
         evaluations=(),
         spend=Spend(),
         rollouts=(12, 99),
+        t=7.0,
+    ),
+    StepClosed(
+        step=2,
+        candidate=None,
+        incumbent="candidate",
+        reports=(),
+        verdict=Verdict("skip", "given up: no call fits", code="unaffordable"),
+        evaluations=(),
+        spend=Spend(),
+        rollouts=(12, 99),
+        given_up=StopReason("usd", "no call fits"),
+        dearest=Dearest(0.5),
         t=7.0,
     ),
     RunStopped(reason=StopReason("interrupted", "stopped on request"), t=8.0),

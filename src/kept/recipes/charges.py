@@ -1,0 +1,55 @@
+"""Who is paid by the call in a run of a task: models that its runner, scorer and proposers ask."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from kept.models.config import ModelConfig
+from kept.models.roles import is_free, is_priced
+from kept.recipes.proposing import Proposing
+from kept.recipes.running import target_of
+from kept.spec.agents import AgentRunnerSpec
+from kept.spec.judging import JudgeScorerSpec
+from kept.spec.runners import ModelRunnerSpec
+from kept.spec.scorers import leaves_of
+from kept.spec.task import TaskSpec
+
+Payer = Literal["runner", "scorer", "proposers"]
+
+
+class Charge(NamedTuple):
+    """A model that costs money with every call."""
+
+    by: Payer
+    model: str
+    priced: bool
+    """Whether it is known how much."""
+
+
+def charges_of(task: TaskSpec, proposing: Proposing, folder: Path) -> tuple[Charge, ...]:
+    """Each of them once; those that cost nothing are none."""
+    asked = _asked(task, proposing, folder)
+    charged = (Charge(by, one.name, is_priced(one)) for by, one in asked if not is_free(one))
+    return tuple(dict.fromkeys(charged))
+
+
+def open_ended(charges: tuple[Charge, ...], usd_per_rollout: float | None) -> bool:
+    """Whether something is paid of which nobody says how much it is at most."""
+    return any(charge.by == "proposers" or not usd_per_rollout for charge in charges)
+
+
+def _asked(
+    task: TaskSpec, proposing: Proposing, folder: Path
+) -> Iterator[tuple[Payer, ModelConfig]]:
+    if isinstance(task.runner, ModelRunnerSpec | AgentRunnerSpec):
+        target = target_of(task.runner, task.models)
+        if target is not None:
+            yield "runner", target.config(folder)
+    role = (task.models.judge,) if task.models.judge is not None else ()
+    for leaf in leaves_of(task.scorer):
+        for judge in (leaf.judges or role) if isinstance(leaf, JudgeScorerSpec) else ():
+            yield "scorer", judge.config(folder)
+    for editor in proposing.editors:
+        yield "proposers", editor
+    for agent in proposing.agents:
+        yield "proposers", agent.model.config(folder)
