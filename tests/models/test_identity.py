@@ -5,6 +5,7 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -44,6 +45,26 @@ def test_a_token_of_azure_is_kept_until_shortly_before_its_end():
     credential = Credential()
     assert asyncio.run(story()) == ["token-1", "token-1", "token-2", "token-2"]
     assert set(credential.asked) == {SCOPE}
+
+
+def test_an_identity_and_a_cloud_of_ones_own_are_asked_for(monkeypatch: pytest.MonkeyPatch):
+    """By a library of the same shape as Azure's, which is not installed here."""
+
+    class Chosen:
+        def __init__(self, **chosen: str) -> None:
+            self.chosen = chosen
+
+        def get_token(self, scope: str) -> Token:
+            return Token(f"{self.chosen} {scope}", 3600.0)
+
+    library = ModuleType("azure.identity")
+    monkeypatch.setattr(library, "DefaultAzureCredential", Chosen, raising=False)
+    monkeypatch.setitem(sys.modules, "azure.identity", library)
+    cloud = "https://cognitiveservices.azure.us/.default"
+    there = "https://ours.openai.azure.us/x"
+    told = asyncio.run(Entra(identity="client-7", scope=cloud).token(there, 0.0))
+    assert told == f"{{'managed_identity_client_id': 'client-7'}} {cloud}"
+    assert asyncio.run(Entra().token(AZURE, 0.0)) == f"{{}} {SCOPE}"
 
 
 @pytest.mark.parametrize(

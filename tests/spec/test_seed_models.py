@@ -8,6 +8,7 @@ import pytest
 
 from kept.errors import SpecError
 from kept.recipes.artifact import compile_task
+from kept.spec.models import ModelSpec
 from kept.spec.seed_models import from_seed
 from tests.spec.tasks import TASK, write_task
 
@@ -54,9 +55,22 @@ def test_the_settings_of_the_seed_are_azures_for_both_roles():
     block = {"provider": "azure_openai", "model": "gpt-5.4", "effort": "medium"}
     assert from_seed(SNAPSHOT).models == {"optimizer": block, "target": block}
     mapped = from_seed({**SNAPSHOT, "backend": None, **AZURE})
-    where = {"base_url": AZURE["azure_openai_endpoint"], "api_version": "2025-04-01-preview"}
+    where = {
+        "base_url": AZURE["azure_openai_endpoint"],
+        "api_version": "2025-04-01-preview",
+        "token_scope": "https://cognitiveservices.azure.com/.default",
+    }
     assert mapped.models == {"optimizer": {**block, **where}, "target": {**block, **where}}
     assert mapped.wrong == []
+
+
+def test_a_managed_identity_of_the_seed_is_the_one_that_is_asked():
+    scope = "https://cognitiveservices.azure.us/.default"
+    said = {**AZURE, "azure_openai_auth_mode": "managed_identity", "azure_openai_ad_scope": scope}
+    mapped = from_seed({**SNAPSHOT, **said, "azure_openai_managed_identity_client_id": "client-7"})
+    assert mapped.wrong == []
+    config = ModelSpec.model_validate(mapped.models["target"]).config(Path.cwd())
+    assert (config.identity, config.token_scope) == ("client-7", scope)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +111,7 @@ def problems(folder: Path, models: str) -> list[str]:
         ("  teacher: t\n  reasoning_effort: huge\n", "task.yaml:9 models.reasoning_effort: `huge` is none (hint: there are `minimal`, `low`, `medium`, `high`)"),
         ("  teacher: 5\n", "task.yaml:8 models.teacher: no text, where one was expected"),
         ("  teacher: t\n  azure_openai_auth_mode: magic\n", "task.yaml:9 models.azure_openai_auth_mode: `magic` is none (hint: there are `api_key`, `azure_ad`, `azure_cli`, `managed_identity`, `aad`, `default`)"),
-        ("  teacher: t\n  azure_openai_ad_scope: x\n", "task.yaml:9 models.azure_openai_ad_scope: tokens are for `https://cognitiveservices.azure.com/.default` and nothing else"),
-        ("  teacher: t\n  azure_openai_managed_identity_client_id: x\n", "task.yaml:9 models.azure_openai_managed_identity_client_id: an identity is chosen in the environment (hint: set AZURE_CLIENT_ID, which is where azure-identity looks for it)"),
+        ("  teacher: t\n  azure_openai_ad_scope: https://azure.com.evil.example/.default\n", "task.yaml:9 models.azure_openai_ad_scope: tokens of an Azure identity are for Azure alone, as in https://cognitiveservices.azure.com/.default"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_told_with_its_line(tmp_path: Path, models: str, said: str):

@@ -57,7 +57,7 @@ class HttpModel:
         self._speech: Speech = Messages() if provider.speech == "messages" else Chat()
         # servers that only speak like OpenAI mostly know the older name
         self._habits = Habits(old_limit=not provider.prices)
-        self._entra = entra or Entra()
+        self._entra = entra or Entra(identity=config.identity, scope=config.token_scope)
         self._defaults: dict[str, Any] = {name: getattr(config, name) for name in SHAPES}
         self._defaults["max_tokens"] = config.max_tokens or MOST_TOKENS.get(config.provider)
         self._endpoint = Endpoint(

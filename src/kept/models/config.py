@@ -35,6 +35,10 @@ class ModelConfig:
     """`${NAME}`; by default the variable that the provider is known by."""
     api_version: str | None = None
     """Of Azure; without it, its path `v1` is used, which needs none."""
+    identity: str | None = None
+    """The client id of a managed identity of Azure; by default the one that the machine has."""
+    token_scope: str | None = None
+    """What tokens of that identity are for; by default Azure's public cloud."""
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None

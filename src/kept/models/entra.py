@@ -16,8 +16,17 @@ _HOSTS = (".azure.com", ".azure.us", ".azure.cn", ".azure-api.net")
 class Entra:
     """Fetches tokens, and keeps each one as long as it lasts."""
 
-    def __init__(self, credential: Any = None) -> None:  # noqa: ANN401 # what azure-identity makes
+    def __init__(
+        self,
+        credential: Any = None,  # noqa: ANN401 # what azure-identity makes
+        *,
+        identity: str | None = None,
+        scope: str | None = None,
+    ) -> None:
+        """By a managed identity of that client id, for that scope; else by what there is."""
         self._credential = credential
+        self._identity = identity
+        self._scope = scope or SCOPE
         self._token = ""
         self._ends = 0.0
 
@@ -36,18 +45,25 @@ class Entra:
 
     def _fetch(self) -> Any:  # noqa: ANN401 # an AccessToken
         if self._credential is None:
-            self._credential = _default()
-        return self._credential.get_token(SCOPE)
+            self._credential = _default(self._identity)
+        return self._credential.get_token(self._scope)
 
 
-def _default() -> Any:  # noqa: ANN401 # what azure-identity makes
+def is_scope(text: str) -> bool:
+    """Whether tokens may be asked for it: one of Azure's clouds, and nobody else's."""
+    where = urlsplit(text)
+    return where.scheme == "https" and (where.hostname or "").endswith(_HOSTS)
+
+
+def _default(identity: str | None) -> Any:  # noqa: ANN401 # what azure-identity makes
     from importlib import import_module
 
     try:
-        identity = import_module("azure.identity")
+        library = import_module("azure.identity")
     except ImportError as error:
         raise SetupError(
             "AZURE_OPENAI_API_KEY is not set, and there is no azure-identity to do without",
             hint="set the key, or pip install 'kept[azure]'",
         ) from error
-    return identity.DefaultAzureCredential()
+    chosen = {} if identity is None else {"managed_identity_client_id": identity}
+    return library.DefaultAzureCredential(**chosen)

@@ -9,6 +9,7 @@ from pydantic_core import PydanticKnownError
 
 from kept.core.model import Effort
 from kept.models.config import REFERENCE, ModelConfig, Price
+from kept.models.entra import SCOPE, is_scope
 from kept.models.providers import check_provider, parse
 from kept.spec.base import Count, Finite, Model, Seconds, Text
 
@@ -22,6 +23,13 @@ def reference(value: object) -> object:
         return value
     # without the value: it may be a key
     raise ValueError("a key is kept in the environment, not in a file; write ${NAME} for it")
+
+
+def scope(value: str | None) -> str | None:
+    """What tokens may be asked for."""
+    if value is not None and not is_scope(value):
+        raise ValueError(f"tokens of an Azure identity are for Azure alone, as in {SCOPE}")
+    return value
 
 
 def model_block(value: object) -> object:
@@ -52,6 +60,10 @@ class ModelSpec(Model):
     api_key: Annotated[Text | None, BeforeValidator(reference)] = None
     """`${NAME}`; by default the variable that the provider is known by."""
     api_version: Text | None = None
+    identity: Text | None = None
+    """The client id of a managed identity, where the machine has several."""
+    token_scope: Annotated[Text | None, AfterValidator(scope)] = None
+    """What tokens of an identity are for, in other clouds than the public one."""
     temperature: Annotated[Finite, Field(ge=0)] | None = None
     top_p: Annotated[Finite, Field(gt=0, le=1)] | None = None
     max_tokens: Count | None = None
@@ -76,8 +88,9 @@ class ModelSpec(Model):
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
         """What a provider has no use for."""
         provider = said.get("provider")
-        if said.get("api_version") is not None and provider not in (None, "azure_openai"):
-            yield "`api_version` goes with `provider: azure_openai`"
+        for key in ("api_version", "identity", "token_scope"):
+            if said.get(key) is not None and provider not in (None, "azure_openai"):
+                yield f"`{key}` goes with `provider: azure_openai`"
         if said.get("seed") is not None and provider == "anthropic":
             yield "Anthropic takes no `seed`"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from kept.models.config import REFERENCE
-from kept.models.entra import SCOPE
+from kept.models.entra import SCOPE, is_scope
 
 SeedRole = Literal["teacher", "student"]
 ROLES: Mapping[SeedRole, str] = {"teacher": "optimizer", "student": "target"}
@@ -27,14 +27,18 @@ _CHAT = {
 _LEGACY = {"codex": "codex_exec", "claude_code": "claude_code_exec"}
 """What `backend` alone says of a student; its teacher is then a chat model."""
 
-_AZURE = {"azure_openai_endpoint": "base_url", "azure_openai_api_version": "api_version"}
+_AZURE = {
+    "azure_openai_endpoint": "base_url",
+    "azure_openai_api_version": "api_version",
+    "azure_openai_ad_scope": "token_scope",
+    "azure_openai_managed_identity_client_id": "identity",
+}
 _IDENTITY = ("azure_ad", "azure_cli", "managed_identity", "aad", "default")
 _EFFORTS = ("minimal", "low", "medium", "high")
 
 KEYS = (
     *("backend", "teacher_backend", "student_backend", "teacher", "student", "reasoning_effort"),
-    *(*_AZURE, "azure_openai_api_key", "azure_openai_auth_mode", "azure_openai_ad_scope"),
-    "azure_openai_managed_identity_client_id",
+    *(*_AZURE, "azure_openai_api_key", "azure_openai_auth_mode"),
 )
 """The names of the seed that are known here."""
 
@@ -143,13 +147,9 @@ def _wrong_azure(said: Mapping[str, str]) -> Iterator[Wrong]:
         yield Wrong("azure_openai_auth_mode", f"`{mode}` is none", f"there are {known}")
     if mode in _IDENTITY and "azure_openai_api_key" in said:
         yield Wrong("azure_openai_auth_mode", f"`{mode}` does without a key, and there is one")
-    scope = said.get("azure_openai_ad_scope", SCOPE)
-    if scope != SCOPE:
-        yield Wrong("azure_openai_ad_scope", f"tokens are for `{SCOPE}` and nothing else")
-    if "azure_openai_managed_identity_client_id" in said:
-        hint = "set AZURE_CLIENT_ID, which is where azure-identity looks for it"
-        told = "an identity is chosen in the environment"
-        yield Wrong("azure_openai_managed_identity_client_id", told, hint)
+    if not is_scope(said.get("azure_openai_ad_scope", SCOPE)):
+        told = f"tokens of an Azure identity are for Azure alone, as in {SCOPE}"
+        yield Wrong("azure_openai_ad_scope", told)
 
 
 def _and(names: Iterable[str]) -> str:
