@@ -1,7 +1,22 @@
-"""Whether a process is still there, for tests that start some and want them gone."""
+"""Processes of tests: `kept` as a terminal starts it, and whether one is still there."""
 
+import subprocess
+import sys
 import time
 from pathlib import Path
+
+
+def start_kept(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """`kept` in a folder, the leader of a process group, with nothing of our environment."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "kept", *words],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "LANG": "C.UTF-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def is_running(pid: int) -> bool:

@@ -104,6 +104,8 @@ def test_it_is_a_run_like_any_other(tmp_path: Path):
 
     cut = sit()
     assert (cut.answers[0].answer, cut.stopped.kind) == ("open", "minutes")
+    page = CliRunner().invoke(cli, ["report", str(cut.folder)]).stdout
+    assert "`kept.compare(..., budget=kept.Budget(max_minutes=2e-09), resume=" in page
     whole = sit("last")
     assert whole.run == cut.run
     assert whole.answers[0].answer == "better"

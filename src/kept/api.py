@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kept.core.case import Cases
     from kept.core.ports import Gate, Guard, Sink
     from kept.core.state import State
-    from kept.recipes.function import ProposerLike
+    from kept.recipes.function import GateName, ProposerLike
     from kept.report.comparison import Comparison, Line
 
     ArtifactLike = str | Path | Mapping[str, str]
@@ -69,7 +69,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     cases: Iterable[Any] | Cases | None = None,
     *,
     proposers: Sequence[ProposerLike] = (),
-    gate: Gate | Literal["strict", "race"] | None = None,
+    gate: Gate | GateName | None = None,
     guards: Sequence[Guard] | None = None,
     budget: Budget | int = 50,
     metric: str = "score",
@@ -98,7 +98,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         cases: what to evaluate on; any values, or `Cases` that are split already.
         proposers: functions of the brief that return a new text, texts to try, or `Proposer`s.
         gate: decides what is kept; unless it is given, `race` where there are cases and rollouts
-            enough for one, else `strict`; without cases `strict` too, unless repeats differ.
+            enough for one, else `strict`; without cases `repeats`, which is `strict` unless
+            repeats differ.
         guards: refuse a candidate before anything is evaluated; by default the one against text
             copied from holdout and test cases.
         budget: limits; a number is a number of steps.

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from kept.store import wire
 from kept.store.home import Home
 from tests.cli.comparing import RUN, SPEC, STEADY, write_cases, write_comparison
 from tests.cli.tasks import Called, kept
+from tests.processes import start_kept
 
 CASES = ("--cases", "cases.jsonl")
 
@@ -277,10 +277,7 @@ def test_scripts_may_ask_for_a_code_where_nothing_is_better(here: Path):
 @pytest.mark.slow
 @pytest.mark.git
 def test_two_revisions_are_compared_and_nothing_is_checked_out(here: Path):
-    write_comparison(here, run=STEADY)
-    commit(here, "first")
-    (here / "prompt.md").write_text("good good\n")
-    commit(here, "second")
+    write_two_revisions(here)
     (here / "prompt.md").write_text("not committed\n")
     called = compare("HEAD~1", "HEAD", "--json", "--passes", "1")
     (label,) = answers(called)
@@ -290,6 +287,14 @@ def test_two_revisions_are_compared_and_nothing_is_checked_out(here: Path):
     assert (here / "prompt.md").read_text() == "not committed\n"
     again = compare("HEAD", "prompt.md", "HEAD~1:prompt.md", "--json", "--passes", "1")
     assert set(answers(again).values()) == {"worse"}
+
+
+def write_two_revisions(folder: Path) -> None:
+    """A repository whose second commit is better than its first."""
+    write_comparison(folder, run=STEADY)
+    commit(folder, "first")
+    (folder / "prompt.md").write_text("good good\n")
+    commit(folder, "second")
 
 
 def commit(folder: Path, message: str) -> None:
@@ -303,10 +308,7 @@ def commit(folder: Path, message: str) -> None:
 @pytest.mark.slow
 @pytest.mark.git
 def test_a_resume_means_by_a_revision_what_it_was(here: Path):
-    write_comparison(here, run=STEADY)
-    commit(here, "first")
-    (here / "prompt.md").write_text("good good\n")
-    commit(here, "second")
+    write_two_revisions(here)
     compare("HEAD~1", "HEAD", "--passes", "1")
     (here / "other.md").write_text("x\n")
     commit(here, "third")
@@ -334,15 +336,7 @@ class Started:
     def __init__(self, folder: Path, *words: str) -> None:
         self.folder = folder
         walls = ("--set", "sandbox.walls=off")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "kept", "compare", *words, *CASES, *walls],
-            cwd=folder,
-            env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "LANG": "C.UTF-8"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        self.process = start_kept(folder, "compare", *words, *CASES, *walls)
 
     def until(self, rollouts: int) -> None:
         """Wait until so many rollouts are written."""

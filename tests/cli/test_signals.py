@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.tasks import RUN, kept, write_task
+from tests.processes import start_kept
 
 pytestmark = pytest.mark.slow
 
@@ -36,15 +37,7 @@ class Sitting:
         self.folder = folder
         write_task(folder, run=SLOW_RUN)
         (folder / "seconds").write_text(str(seconds))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "kept", "optimize", "task.yaml", *NO_WALLS],
-            cwd=folder,
-            env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "LANG": "C.UTF-8"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        self.process = start_kept(folder, "optimize", "task.yaml", *NO_WALLS)
 
     def pids(self) -> list[int]:
         path = self.folder / "pids"

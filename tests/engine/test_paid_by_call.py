@@ -139,12 +139,11 @@ class Cheap(Teacher):
         return kept.Proposal((kept.Append("text", f"{kind} {brief.step}\n"),))
 
 
-class Late:
-    """A scorer that asks a judge, who is late the first time, and may be down the second."""
+class Asking:
+    """A scorer that asks a judge, and takes over what the runner measured."""
 
-    def __init__(self, runner: Paying, *, down: bool = False) -> None:
-        self.runner, self.down = runner, down
-        self.asked: Counter[kept.Job] = Counter()
+    def __init__(self, runner: Paying) -> None:
+        self.runner = runner
 
     async def score(
         self,
@@ -154,21 +153,42 @@ class Late:
         case: kept.Case,
         scope: kept.Scope,
     ) -> Score | kept.Failure:
-        self.asked[job] += 1
-        if self.asked[job] == 1:
-            return kept.Failure("timeout", "infrastructure", "late")
+        return await self.ask(job, scope) or Score(rollout.metrics)
+
+    async def ask(self, job: kept.Job, scope: kept.Scope) -> kept.Failure | None:
+        """All that there is to ask; why there is no score, or None."""
+        raise NotImplementedError
+
+    async def pay(self, scope: kept.Scope, worst: float | None = None) -> None:
+        """Ask once."""
 
         async def do() -> ModelReply:
+            await asyncio.sleep(0)
             self.runner.paid += 0.8 * CENT
             return ModelReply("5", Usage(1, 10, 10, usd=0.8 * CENT))
 
-        await scope.branch("judge").call("judge", ModelReply, do)
-        if self.down and case.id == "h1" and self.asked[job] < 4:
-            return kept.Failure("server", "infrastructure", "down", tried=True)
-        return Score(rollout.metrics)
+        await scope.call("judge", ModelReply, do, worst)
 
     async def close(self) -> None:
         pass
+
+
+class Late(Asking):
+    """The judge is late the first time, and may be down the second."""
+
+    def __init__(self, runner: Paying, *, down: bool = False) -> None:
+        super().__init__(runner)
+        self.down = down
+        self.asked: Counter[kept.Job] = Counter()
+
+    async def ask(self, job: kept.Job, scope: kept.Scope) -> kept.Failure | None:
+        self.asked[job] += 1
+        if self.asked[job] == 1:
+            return kept.Failure("timeout", "infrastructure", "late")
+        await self.pay(scope.branch("judge"))
+        if self.down and job.case_id == "h1" and self.asked[job] < 4:
+            return kept.Failure("server", "infrastructure", "down", tried=True)
+        return None
 
 
 @pytest.mark.parametrize("down", [False, True])
@@ -187,7 +207,7 @@ def test_a_scorer_that_tries_again_pays_for_both_its_own_calls_and_the_runners(d
 def test_calls_that_were_cut_off_are_still_paid_for_when_a_run_goes_on():
     runner = Paying(worst=1.5 * CENT)
     plan = replace(world(30.0, runner, Cheap()), gate=Strict(), reserve=0, claims=0)
-    plan = replace(plan, scorer=TwoCalls(runner), budget=kept.Budget(max_usd=1.0), workers=8)
+    plan = replace(plan, scorer=ThreeCalls(runner), budget=kept.Budget(max_usd=1.0), workers=8)
     plan = replace(plan, schedule=RoundRobin(("teacher",)), proposers=(Cheap(),))
     journal = MemoryJournal()
     for _ in range(6):
@@ -196,25 +216,13 @@ def test_calls_that_were_cut_off_are_still_paid_for_when_a_run_goes_on():
         assert runner.paid <= 1.0
 
 
-class TwoCalls(Late):
-    """A judge who asks back, so that a limit may fall between two calls of one rollout."""
+class ThreeCalls(Asking):
+    """The judge asks back, so that a limit may fall between two calls of one rollout."""
 
-    async def score(
-        self,
-        job: kept.Job,
-        rollout: kept.Rollout,
-        candidate: kept.Candidate,
-        case: kept.Case,
-        scope: kept.Scope,
-    ) -> Score | kept.Failure:
-        async def do() -> ModelReply:
-            await asyncio.sleep(0)
-            self.runner.paid += 0.8 * CENT
-            return ModelReply("5", Usage(1, 10, 10, usd=0.8 * CENT))
-
+    async def ask(self, job: kept.Job, scope: kept.Scope) -> kept.Failure | None:
         for n in range(3):
-            await scope.branch(f"judge {n}").call("judge", ModelReply, do, worst_usd=CENT)
-        return Score(rollout.metrics)
+            await self.pay(scope.branch(f"judge {n}"), CENT)
+        return None
 
 
 def test_what_ran_out_is_named_alike_after_a_resume():

@@ -77,6 +77,16 @@ def test_a_budget_that_cannot_pay_for_a_race_is_strict(rollouts: int, gate: str,
     assert result.best.text == "best"
 
 
+def test_it_can_be_named_where_there_are_no_cases(tmp_path: Path):
+    result = run(tmp_path, TEXTS, gate="repeats")
+    assert result.state.fact("gate") == "repeats"
+    assert result.best.text == "best"
+    with pytest.raises(kept.SetupError, match="the gate `repeats` is for a run without cases"):
+        run(tmp_path, TEXTS, gate="repeats", cases=range(40))
+    with pytest.raises(kept.SetupError, match="29 rollouts are too few"):
+        run(tmp_path, TEXTS, gate="repeats", budget=kept.Budget(max_rollouts=FEWEST - 1))
+
+
 def test_a_resume_with_another_gate_is_refused(tmp_path: Path):
     first = run(tmp_path, TEXTS, budget=2)
     with pytest.raises(kept.JournalError, match="gate changed"):

@@ -1,11 +1,9 @@
 """A task with agents: what is wrong with it is told, and what a run of it would do."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from kept.errors import SpecError
 from kept.recipes.artifact import compile_task
 from kept.recipes.outline import outline
 from kept.runners.agent import AgentRunner
@@ -13,6 +11,7 @@ from kept.runs import inputs_of
 from kept.sandbox import Abilities
 from kept.sandbox.cgroup import Parents
 from tests.harness.stand_in import put
+from tests.recipes.telling import problems, write_cases
 
 TASK = """\
 artifacts: {include: [SKILL.md, AGENTS.md]}
@@ -44,15 +43,9 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         {"id": f"c{n}", "question": f"{word}?", "sheet": f"{'ab'[n % 2]}.txt"}
         for n, word in enumerate(("apples", "bread", "cheese", "dates", "eggs", "figs"))
     )
-    (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_cases(folder, rows)
     (folder / "task.yaml").write_text(TASK)
     return folder / "task.yaml"
-
-
-def problems(task: Path, *overrides: str) -> list[str]:
-    with pytest.raises(SpecError) as told:
-        compile_task(task, overrides)
-    return [f"{p.path}: {p.message} ({p.hint})" for p in told.value.problems]
 
 
 def test_it_becomes_a_runner_and_a_proposer_that_send_agents(task: Path):
@@ -115,7 +108,7 @@ def test_a_model_that_costs_money_makes_a_run_that_costs_money(task: Path):
     ],
 )
 def test_what_is_wrong_with_it_is_told(task: Path, override: str, problem: str):
-    told = problems(task, override)
+    told = problems(task, override, hints=True)
     assert any(line.startswith(problem) for line in told), told
 
 
@@ -123,14 +116,14 @@ def test_a_runner_that_gives_its_agent_no_artifact_is_refused(task: Path):
     lines = "  skill: SKILL.md\n  instructions: AGENTS.md\n"
     files = '  files: [table.csv, "sheets/{{sheet}}"]\n'
     task.write_text(TASK.replace(lines, "").replace(files, ""))
-    (told,) = problems(task)
+    (told,) = problems(task, hints=True)
     assert told.startswith("runner: the agent is given no artifact")
 
 
 def test_a_program_that_is_not_there_is_told_with_how_to_have_it(task: Path):
     programs = task.parent.parent / "programs"
     (programs / "codex").unlink()
-    told = problems(task)
+    told = problems(task, hints=True)
     hint = "`npm install -g @openai/codex` installs it"
     if "there is no program" in told[0]:
         line = f"agent: there is no program `codex` on the PATH ({hint})"
@@ -142,7 +135,7 @@ def test_an_agent_is_not_let_loose_because_walls_cannot_be_had(
 ):
     none = Abilities(walls=False, overlay=False, groups=Parents(None, None), why_not="no bwrap")
     monkeypatch.setattr("kept.recipes.agents.abilities", lambda: none)
-    told = problems(task, "sandbox.walls=auto")
+    told = problems(task, "sandbox.walls=auto", hints=True)
     assert told[0].startswith("runner.agent: an agent runs commands, and nothing holds them here")
     assert "`sandbox.walls: off`" in told[0]
 

@@ -13,7 +13,9 @@ from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.plan import Plan
 from kept.core.rollout import Failure
 from kept.core.state import State
-from kept.errors import JournalError
+from kept.errors import JournalError, SetupError, SpecError
+from kept.gates import Strict
+from kept.gates.repeats import Repeats
 from kept.proposers.variants import Variants
 from kept.recipes.artifact import compile_task
 from kept.runs import inputs_of, resume, start
@@ -65,6 +67,28 @@ def cut(folder: Path, kinds: Sequence[str], lines: Sequence[str]) -> None:
     for name, kept in (("journal.jsonl", kinds), ("rollouts.jsonl", lines)):
         rows = (folder / name).read_text().splitlines(keepends=True)
         (folder / name).write_text("".join(r for r in rows if json.loads(r)["kind"] in kept))
+
+
+def test_a_task_without_cases_may_name_the_gate_that_it_would_have(tmp_path: Path):
+    task = write_task(tmp_path)
+    named, default = plan_of(task, "gate=repeats"), plan_of(task)
+    assert named.gate == default.gate == Repeats()
+    also = plan_of(task, "gate=repeats", "policy={keep_if: better_primary}")
+    assert also.gate == Repeats(), "what is named goes first"
+    assert plan_of(task, "policy={keep_if: better_primary}").gate == Strict()
+
+
+def test_the_gate_of_repeats_is_refused_where_it_could_decide_nothing(tmp_path: Path):
+    task = write_task(tmp_path)
+    (tmp_path / "cases.jsonl").write_text("".join(f"{n}\n" for n in range(40)))
+    with pytest.raises(SpecError) as told:
+        plan_of(task, "gate=repeats", "cases={file: cases.jsonl}")
+    (problem,) = told.value.problems
+    assert problem.message == (
+        "`gate: repeats` is for a task without cases: with cases, `race` or `strict`"
+    )
+    with pytest.raises(SetupError, match="29 rollouts are too few for the gate `repeats`"):
+        plan_of(task, "gate=repeats", "budget.max_rollouts=29")
 
 
 def test_the_minimal_form_becomes_a_plan(tmp_path: Path):

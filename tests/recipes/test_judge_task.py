@@ -10,7 +10,7 @@ import pytest
 
 from kept.cli.texts import step_text
 from kept.core.plan import Plan
-from kept.errors import SetupError, SpecError
+from kept.errors import SetupError
 from kept.recipes.artifact import compile_task
 from kept.report import as_json, markdown, summary
 from kept.report.step import step_detail
@@ -20,6 +20,7 @@ from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing.server import ModelServer, Seen
 from tests.recipes.cutting import check_every_cut
+from tests.recipes.telling import problems, write_cases
 
 TASK = """\
 artifacts: {include: [prompt.md]}
@@ -76,15 +77,9 @@ def task(tmp_path: Path, server: ModelServer) -> Path:
         (tmp_path / "drafts" / name / "prompt.md").write_text(f"{text}\n")
     (tmp_path / "prompt.md").write_text("Say it.\n")
     rows = ({"id": f"c{n}", "question": f"word {n}", "answer": "so so"} for n in range(6))
-    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_cases(tmp_path, rows)
     (tmp_path / "task.yaml").write_text(TASK.replace("URL", server.v1))
     return tmp_path / "task.yaml"
-
-
-def problems(task: Path, *overrides: str) -> list[str]:
-    with pytest.raises(SpecError) as told:
-        compile_task(task, overrides)
-    return [f"{problem.path}: {problem.message}" for problem in told.value.problems]
 
 
 @pytest.mark.parametrize(
@@ -254,7 +249,7 @@ def test_scores_that_move_with_length_are_told_in_the_report(
         (tmp_path / "drafts" / str(words) / "prompt.md").write_text(f"Use {words} words.\n")
     (tmp_path / "prompt.md").write_text("Use 5 words.\n")
     rows = ({"id": f"c{n}", "question": "why" * (n + 1)} for n in range(8))
-    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_cases(tmp_path, rows)
     with ModelServer(verbose) as server:
         monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", server.v1)
         scorer = (

@@ -8,7 +8,7 @@ import pytest
 
 from kept.core.model import ModelReply
 from kept.core.rollout import Usage
-from kept.errors import SetupError, SpecError
+from kept.errors import SetupError
 from kept.models.handoff import SETTLED
 from kept.recipes.artifact import compile_task
 from kept.runners.model import ModelRunner
@@ -16,6 +16,7 @@ from kept.runs import inputs_of, start
 from kept.sandbox import TIMEOUT
 from kept.store.home import Home
 from kept.testing.server import ModelServer, Seen
+from tests.recipes.telling import problems, write_cases
 
 TASK = """\
 artifacts: {include: [prompt.md, settings.yaml]}
@@ -45,15 +46,9 @@ def task(tmp_path: Path) -> Path:
         "def score(output, case):\n    return float(output == '\"' + case['text'].upper() + '\"')\n"
     )
     rows = ({"id": f"c{n}", "text": f"word {n}", "answer": n} for n in range(6))
-    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_cases(tmp_path, rows)
     (tmp_path / "task.yaml").write_text(TASK)
     return tmp_path / "task.yaml"
-
-
-def problems(task: Path, *overrides: str) -> list[str]:
-    with pytest.raises(SpecError) as told:
-        compile_task(task, overrides)
-    return [f"{problem.path}: {problem.message}" for problem in told.value.problems]
 
 
 def test_it_becomes_a_runner_that_asks_a_model(task: Path):

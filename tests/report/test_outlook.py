@@ -1,18 +1,32 @@
 """A race that could not tell says what came nearest, what would settle it, and how to go on."""
 
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kept import Budget, Candidate, optimize, read_run
+from kept import Budget, Candidate, Result, optimize, read_run
 from kept.cli.texts import run_text
 from kept.core.budget import StopKind, StopReason
 from kept.report.document import as_json
 from kept.report.outlook import doubt_of, go_on
 from kept.report.page import markdown
 from kept.report.summary import summary
+
+
+def try_good(home: Path, evaluate: Callable[[Candidate, int], Awaitable[float]]) -> Result:
+    """A run whose only proposal says `good`."""
+    return optimize(
+        "begin\n",
+        evaluate,
+        list(range(60)),
+        proposers=["begin\ngood\n"],
+        bounds=(0, 1),
+        budget=Budget(max_rollouts=400),
+        home=home,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -24,17 +38,7 @@ def unsure(tmp_path_factory: pytest.TempPathFactory) -> Path:
     async def evaluate(candidate: Candidate, case: int) -> float:
         return float(chance.random() < 0.4 + 0.1 * ("good" in candidate.text))
 
-    optimize(
-        "begin\n",
-        evaluate,
-        list(range(60)),
-        proposers=["begin\ngood\n"],
-        bounds=(0, 1),
-        budget=Budget(max_rollouts=400),
-        home=home,
-    )
-    (folder,) = (home / "runs").iterdir()
-    return folder
+    return try_good(home, evaluate).folder
 
 
 def test_it_says_how_many_cases_would_tell(unsure: Path):
@@ -93,15 +97,7 @@ def test_what_is_proven_leaves_no_doubt(tmp_path: Path):
     async def evaluate(candidate: Candidate, case: int) -> float:
         return 0.1 + 0.8 * ("good" in candidate.text)
 
-    result = optimize(
-        "begin\n",
-        evaluate,
-        list(range(60)),
-        proposers=["begin\ngood\n"],
-        bounds=(0, 1),
-        budget=Budget(max_rollouts=400),
-        home=tmp_path,
-    )
+    result = try_good(tmp_path, evaluate)
     assert result.improved
     with read_run(result.folder) as run:
         assert as_json(run)["unproven"] is None

@@ -97,7 +97,7 @@ def test_a_broken_line_is_named_with_what_is_wrong_about_it(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("gate: rase", "task.yaml:7 gate: the text `rase`, where `strict` or `race` was expected (hint: did you mean `race`?)"),
+        ("gate: rase", "task.yaml:7 gate: the text `rase`, where `strict`, `race` or `repeats` was expected (hint: did you mean `race`?)"),
         ("gate: race\npolicy: {tie_breakers: [{lower: length}]}", "task.yaml:1 `policy.tie_breakers` are of the gate `strict`: a race has no ties to break"),
         ("race: quick", "task.yaml:7 race.preset: the text `quick`, where `fast`, `balanced` or `careful` was expected"),
         ("race: {simplify: {margin: 2}}", "task.yaml:7 race.simplify.margin: 2 is no part of the scale; write it as in 0.05"),
@@ -105,6 +105,8 @@ def test_a_broken_line_is_named_with_what_is_wrong_about_it(
         ("race: {screen: {steps: [[8, 0.1], [8, 0.2]]}}", "task.yaml:7 race.screen.steps: each look is later than the one before; write them as in [2, 4, 8]"),
         ("race: {alpha: 1.5}", "task.yaml:7 race.alpha: the number 1.5, where less than 1 was expected"),
         ("race: {patient: 2}", "task.yaml:7 race.patient: unknown key (hint: did you mean `patience`?)"),
+        ("gate: repeats\nrace: fast", "task.yaml:1 `race` says how to race, and needs `gate: race`"),
+        ("gate: repeats\npolicy: {tie_breakers: [{lower: length}]}", "task.yaml:1 `policy.tie_breakers` are of the gate `strict`: a race has no ties to break"),
         ("gate: strict\nrace: fast", "task.yaml:1 `race` says how to race, and needs `gate: race`"),
         ("workers: 0", "task.yaml:7 workers: the number 0, where 1 or more was expected"),
         ("width: two", "task.yaml:7 width: the text `two`, where a whole number was expected"),
@@ -303,7 +305,7 @@ def test_a_spec_elsewhere_is_named_by_its_whole_path(
         ("budget.max=3", "--set budget.max=3 budget.max: unknown key (hint: known keys: max_iterations, max_failures, max_minutes, max_usd, usd_per_rollout, max_rollouts)"),
         ("proposers.0.files=[gone/*]", "--set proposers.0.files=[gone/*] proposers[0].files[0]: `gone/*` matches nothing in FOLDER"),
         ("proposers.7.files=[x]", "--set proposers.7.files=[x] proposers[7].files: there is no place for such a value"),
-        ("gate.name=x", "--set gate.name=x gate: a mapping, where `strict` or `race` was expected"),
+        ("gate.name=x", "--set gate.name=x gate: a mapping, where `strict`, `race` or `repeats` was expected"),
         ("runner.command.x=1", "--set runner.command.x=1 runner.command.x: there is no place for such a value"),
         ("workers", "--set workers not KEY=VALUE (hint: write it as in --set budget.max_iterations=50)"),
         ("=3", "--set =3 not KEY=VALUE (hint: write it as in --set budget.max_iterations=50)"),

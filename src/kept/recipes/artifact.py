@@ -26,6 +26,7 @@ from kept.recipes.proposing import Tools
 from kept.recipes.protecting import make_protected
 from kept.recipes.racing import default_gate, race_of, with_race
 from kept.recipes.reading import ReadTask, read_task
+from kept.recipes.repeating import repeats_of
 from kept.recipes.roles import told
 from kept.recipes.running import Running, facts_of, make_runner
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
@@ -134,6 +135,8 @@ def _gate(task: TaskSpec, plan: Plan, began: str) -> Gate:
     """The gate that is named, by its own name or by what only one of them has."""
     if task.gate == "race" or task.race:
         return race_of(task.race or RaceSpec())
+    if task.gate == "repeats":
+        return repeats_of(plan)
     strict = task.gate or task.policy.model_fields_set & {"keep_if", "tie_breakers"}
     return Strict() if strict else default_gate(plan, began)
 

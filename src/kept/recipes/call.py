@@ -84,9 +84,9 @@ _CHECKS: tuple[_Check, ...] = (
     ),
     _Check(
         "gate",
-        lambda value: value in ("strict", "race") or isinstance(value, Gate),
+        lambda value: value in ("strict", "race", "repeats") or isinstance(value, Gate),
         "`gate` is {}, not a gate",
-        'give "strict", "race", or a gate such as kept.Sigma()',
+        'give "strict", "race", "repeats", or a gate such as kept.Sigma()',
         optional=True,
     ),
     _Check(

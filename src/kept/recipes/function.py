@@ -25,12 +25,14 @@ from kept.errors import SetupError
 from kept.gates import Strict
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
-from kept.recipes.repeating import gate_without_cases
+from kept.recipes.repeating import gate_without_cases, repeats_of
 
 if TYPE_CHECKING:
     from kept.recipes.comparing import Version
 
 log = logging.getLogger("kept")
+
+GateName = Literal["strict", "race", "repeats"]
 
 ProposerLike = Proposer | Callable[..., Any] | str
 """A proposer, a function of the brief, or a text to try."""
@@ -162,13 +164,15 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
         )
 
 
-def with_gate(plan: Plan, gate: Gate | Literal["strict", "race"] | None, began: str = "") -> Plan:
+def with_gate(plan: Plan, gate: Gate | GateName | None, began: str = "") -> Plan:
     """The plan with the gate that a word means; of none, the race where it can be held.
 
     A run that goes on and is given none has the one that it began with.
     """
     if gate == "strict" or (gate is None and began == "strict"):
         return replace(plan, gate=Strict())
+    if gate == "repeats":
+        return replace(plan, gate=repeats_of(plan))
     if gate is None and plan.cases.implicit and not began:
         return replace(plan, gate=gate_without_cases(plan))
     if gate is None or gate == "race":

@@ -76,10 +76,10 @@ def go_on(told: Summary) -> str:
     more = _whole(2 * told.budget[limit]) if limit in told.budget else None
     if not told.resumable and more is None:
         return ""
-    if not told.spec:
+    called = {"function": "optimize", "compare": "" if told.spec else "compare"}.get(told.recipe)
+    if called:
         budget = "" if more is None else f"budget=kept.Budget({limit}={more}), "
-        name = "optimize" if told.comparison is None else "compare"
-        return f'`kept.{name}(..., {budget}resume="{told.run}")` goes on with it.'
+        return f'`kept.{called}(..., {budget}resume="{told.run}")` goes on with it.'
     command = f"kept resume {told.run}"
     if more is None:
         return f"`{command}` goes on where it stopped."

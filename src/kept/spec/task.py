@@ -210,9 +210,9 @@ class TaskSpec(Model):
     proposers: (
         Annotated[tuple[ProposerSpec, ...], Field(strict=False), AfterValidator(some)] | None
     ) = None
-    gate: Literal["strict", "race"] | None = None
+    gate: Literal["strict", "race", "repeats"] | None = None
     """Unless it says, `race` where there are cases enough, and `strict` elsewhere; without cases
-    `strict` while repeats agree."""
+    `repeats`, which is `strict` while repeats agree."""
     race: Annotated[RaceSpec, BeforeValidator(_preset)] | None = None
     guards: GuardsSpec = GuardsSpec()
     budget: BudgetSpec
@@ -227,9 +227,12 @@ class TaskSpec(Model):
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
         """No key without an effect."""
-        if said.get("race") is not None and said.get("gate") == "strict":
+        gate = said.get("gate")
+        if said.get("race") is not None and gate in ("strict", "repeats"):
             yield "`race` says how to race, and needs `gate: race`"
-        races = said.get("gate") == "race" or said.get("race") is not None
+        if gate == "repeats" and said.get("cases") is not None:
+            yield "`gate: repeats` is for a task without cases: with cases, `race` or `strict`"
+        races = gate in ("race", "repeats") or said.get("race") is not None
         policy = said.get("policy")
         if races and isinstance(policy, PolicySpec) and policy.tie_breakers:
             yield "`policy.tie_breakers` are of the gate `strict`: a race has no ties to break"
