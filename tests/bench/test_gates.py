@@ -16,7 +16,7 @@ from bench.gates.drive import Drive, Run
 from bench.gates.ground import FAILED, MISSING, Ground, Split
 from bench.gates.measure import Rate, summed_up
 from bench.gates.rules import undominated
-from bench.gates.tallies import MESSAGES, OBJECTIVE, Drawn, evaluation, layout_of
+from bench.gates.tallies import MESSAGES, OBJECTIVE, Drawn, counters, evaluation
 from bench.gates.targets import targets
 from bench.gates.worlds import BY_NAME as WORLD
 from bench.gates.worlds import WORLDS, shifted
@@ -69,16 +69,14 @@ def test_reject_all_keeps_nothing():
     assert (cell.any_false.value, cell.promoted.value) == (0.0, 0.0)
 
 
-def outcomes(pairs: tuple[Pair, ...], drawn: Drawn, names: tuple[str, ...]) -> Iterator[Outcome]:
-    for case, repeat in pairs:
-        at = names.index(case) + len(names) * repeat
-        state, value = drawn.states[at], -float(drawn.losses[at])
-        if state == MISSING:
+def outcomes(pairs: tuple[Pair, ...], drawn: Drawn) -> Iterator[Outcome]:
+    for pair in pairs:
+        if pair not in drawn.losses:
             yield Outcome(failure=Failure("network", "infrastructure", MESSAGES[MISSING]))
-        elif state == FAILED:
+        elif pair in drawn.failed:
             yield Outcome(failure=Failure("crash", "candidate", MESSAGES[FAILED]))
         else:
-            yield Outcome({OBJECTIVE.metric: value})
+            yield Outcome({OBJECTIVE.metric: -drawn.losses[pair]})
 
 
 @pytest.mark.parametrize("world", ["mixed", "graded", "failures", "deterministic", "drifting"])
@@ -88,11 +86,11 @@ def test_tallies_are_those_that_the_engine_would_have_summed_up(world: str):
     uneven = (Pair(names[3], 4), *passes(names[:20], 3), *passes(names[10:30:2], 6)[30:])
     for pairs in (passes(names[15:40], 1), uneven):
         drawn = Drawn()
-        layout = layout_of(pairs, names)
-        drawn.roll_out(place, place.first, "decide", drawn.open(layout.flat), 100)
-        ended = zip(pairs, outcomes(pairs, drawn, names), strict=True)
+        drawn.roll_out(place, place.first, "decide", drawn.open(pairs), 100)
+        ended = zip(pairs, outcomes(pairs, drawn), strict=True)
         expected = summarize("seed", "decide", ended, OBJECTIVE)
-        found = evaluation("seed", "decide", layout, drawn)
+        answers = drawn.answered(pairs)
+        found = evaluation("seed", "decide", pairs, answers, drawn.failed)
         assert found == expected
         assert list(found.cases) == list(expected.cases)
         assert list(found.repeats) == list(expected.repeats)
@@ -102,18 +100,17 @@ def test_a_draw_does_not_depend_on_when_and_with_what_it_is_asked_for():
     place = ground("failures")
     pairs = passes(place.names, 3)
     whole, parts = Drawn(), Drawn()
-    flat = layout_of(pairs, place.names).flat
-    whole.roll_out(place, place.first, "screen", whole.open(flat), 0)
-    for part in (flat[::-1][:70], flat[40:50], flat):
-        new = part[parts.states[part] == 0] if len(parts.states) else parts.open(part)
+    whole.roll_out(place, place.first, "screen", whole.open(pairs), 0)
+    for part in (pairs[::-1][:70], pairs[40:50], pairs):
+        new = tuple(pair for pair in parts.open(part) if pair not in parts.lost)
         parts.roll_out(place, place.first, "screen", new, 500)
-    assert np.array_equal(whole.losses[flat], parts.losses[flat])
-    assert np.array_equal(whole.states[flat], parts.states[flat])
+    assert whole.lost
+    assert whole == parts
 
 
 def test_purposes_and_candidates_draw_for_themselves():
     place = ground()
-    flat = layout_of(passes(place.names, 3), place.names).flat
+    flat = counters(passes(place.names, 3), place.names)
     other = place.challenger(place.first, 3)
     same = replace(other, logits=place.first.logits, odds=place.first.odds)
     first = place.draw(place.first, "screen", flat, 0, 0).losses
@@ -232,13 +229,13 @@ def test_a_gate_that_asks_for_nothing_new_is_an_error():
 
 def test_what_an_outage_left_open_is_tried_again_and_paid_for():
     place = ground("failures")
-    flat = layout_of(passes(place.names, 10), place.names).flat
+    pairs = passes(place.names, 10)
     drawn = Drawn()
-    drawn.roll_out(place, place.first, "decide", drawn.open(flat), 0)
-    lost = drawn.open(flat)
+    drawn.roll_out(place, place.first, "decide", drawn.open(pairs), 0)
+    lost = drawn.open(pairs)
     assert 10 < len(lost) < 45
     drawn.roll_out(place, place.first, "decide", lost, 0)
-    assert len(drawn.open(flat)) < len(lost) / 2
+    assert len(drawn.open(pairs)) < len(lost) / 2
 
 
 def test_gepa_strikes_out_those_whom_others_replace():
