@@ -58,6 +58,9 @@ class Run:
     """Whether that is another than the seed."""
     claimed: float
     """The gain that the run would report."""
+    shown: float
+    """The gain of the best that the evaluator would show on fresh cases when the run reports: where
+    it drifts and is flaky, another than the true one."""
     effects: tuple[float, ...]
     """Of every keep, against the incumbent that it replaced."""
     proposals: int
@@ -66,7 +69,7 @@ class Run:
     looks: int
     """How often the gate was asked."""
     seconds: float = field(compare=False)
-    """That the gate took for them."""
+    """Of processor time that the gate took for them."""
 
 
 @dataclass(slots=True)
@@ -254,9 +257,9 @@ class Drive:
                 ledger=self._state.ledger,
                 **extra,  # pyright: ignore[reportArgumentType] # by name
             )
-            began = time.perf_counter()
+            began = time.process_time()
             answer = ask(view)
-            self._seconds += time.perf_counter() - began
+            self._seconds += time.process_time() - began
             self._looks += 1
             if isinstance(answer, Verdict):
                 return answer
@@ -334,6 +337,7 @@ class Drive:
         if self._pool is not None:
             # the run returns its best; there is no incumbent beside it
             state.incumbent = state.best
+        then = [self._ground.shown(one, self._rollouts) for one in (state.best, state.seed)]
         claimed = self._claim() if state.best is not state.seed else 0.0
         base = truth(state.seed)
         return Run(
@@ -341,6 +345,7 @@ class Drive:
             best=truth(state.best) - base,
             promoted=state.best is not state.seed,
             claimed=claimed,
+            shown=then[0] - then[1],
             effects=tuple(state.effects),
             proposals=len(state.verdicts),
             rollouts=self._rollouts,
