@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from bench.gates.arms import ARMS, BY_NAME, Arm, race_arms
-from bench.gates.cells import Wanted, run_one
+from bench.gates.cells import CHUNK, Found, Wanted, parts, run_all, run_one, run_part
 from bench.gates.drive import Drive, Run
 from bench.gates.ground import FAILED, MISSING, Ground, Split
-from bench.gates.measure import Rate, summed_up
+from bench.gates.measure import Cell, Rate, summed_up
 from bench.gates.rules import undominated
+from bench.gates.shelf import Shelf, fingerprint
 from bench.gates.tallies import MESSAGES, OBJECTIVE, Drawn, counters, evaluation
 from bench.gates.targets import targets
 from bench.gates.worlds import BY_NAME as WORLD
@@ -54,6 +55,25 @@ def test_a_run_does_not_depend_on_the_runs_before_it():
     wanted = Wanted(("mixed",), ("sigma",), 3, seed=5, budget=FEW)
     in_turn = [run_one("mixed", "sigma", number, wanted) for number in range(3)]
     assert run_one("mixed", "sigma", 2, wanted) == in_turn[2]
+
+
+def test_a_bench_that_was_stopped_goes_on_and_finds_the_same(tmp_path: Path):
+    wanted = Wanted(("failures",), ("strict", "sigma"), CHUNK + 5, seed=5, budget=FEW, others=3)
+    first, *others = parts(wanted)
+    assert [(part.arm, len(part.numbers())) for part in others] == [("sigma", 5), ("strict", 3)]
+    whole = run_all(wanted, Shelf(tmp_path / "another"))
+    _, done = run_part(first)
+    shelf = Shelf(tmp_path)
+    shelf.put(first.name, done._replace(seconds=1000.0))
+    found = run_all(wanted, shelf)
+    assert timeless(found) == timeless(whole)
+    assert found.seconds["sigma"] > 1000 > whole.seconds["sigma"], "it was done again"
+    shelf.clear(part.name for part in parts(wanted))
+    assert not [*tmp_path.glob(f"{fingerprint()}/*")]
+
+
+def timeless(found: Found) -> dict[tuple[str, str], Cell]:
+    return {key: replace(cell, seconds=0.0) for key, cell in found.cells.items()}
 
 
 def test_accept_all_keeps_nothing_but_false_ones_in_the_null_world():
@@ -175,6 +195,32 @@ def test_overfit_edits_help_where_their_proposer_looked_and_nowhere_else():
     assert moved[:train].min() > 0.4
     assert moved[train:].max() < 0.1
     assert max(place.truth(one) - place.truth(place.first) for one in made) < 1e-9
+
+
+def test_what_an_evaluator_shows_is_the_truth_unless_it_drifts_or_is_flaky():
+    for world in ("mixed", "failures", "deterministic"):
+        place = ground(world)
+        other = place.challenger(place.first, 1)
+        assert place.shown(other, FEW) == pytest.approx(place.truth(other))
+
+
+def test_a_flaky_evaluator_shows_by_a_fifth_less_than_the_true_gain_at_the_end_of_the_budget():
+    place = Ground(replace(WORLD["drifting"], drift=0.0), SPLIT, 5, 0, FEW)
+    best = place.merged(place.first, tuple(range(30)))
+    true = place.truth(best) - place.truth(place.first)
+    shown = [place.shown(best, at) - place.shown(place.first, at) for at in (0, FEW // 2, FEW)]
+    assert abs(true) > 0.01
+    assert shown == pytest.approx([true, 0.9 * true, 0.8 * true])
+
+
+def test_drawn_answers_have_the_mean_that_the_evaluator_is_said_to_show():
+    place = ground("drifting")
+    flat = counters(passes(place.names, 400), place.names)
+    for at in (0, FEW):
+        mean = -float(place.draw(place.first, "test", flat, 0, at).losses.mean())
+        # the cases of the run are another sample than the fresh ones: the shift is what is compared
+        moved = place.shown(place.first, at) - place.truth(place.first)
+        assert mean - float(place.first.odds.mean()) == pytest.approx(moved, abs=0.02)
 
 
 @dataclass(frozen=True)
