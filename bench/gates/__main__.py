@@ -12,7 +12,8 @@ import numpy as np
 
 from bench.gates.arms import ARMS
 from bench.gates.arms import BY_NAME as ARM
-from bench.gates.cells import Wanted, run_all
+from bench.gates.cells import Wanted, parts, run_all
+from bench.gates.shelf import Shelf
 from bench.gates.tables import tables
 from bench.gates.targets import look_time, targets
 from bench.gates.worlds import BY_NAME as WORLD
@@ -20,7 +21,8 @@ from bench.gates.worlds import WORLDS
 from bench.report import RESULTS, Report, goals_table, show
 
 SEED, SHIFTED_SEED = 20_261_115, 6_180_339
-RUNS, QUICK_RUNS, FULL_RUNS = 200, 30, 500
+RUNS, FULL_RUNS = 200, 500
+QUICK_RUNS, QUICK_OTHERS = 30, 15
 JUDGED = "race"
 
 
@@ -33,10 +35,12 @@ def main() -> None:
         runs=runs,
         seed=given.seed or (SHIFTED_SEED if given.shifted else SEED),
         shifted=given.shifted,
-        quick=given.quick,
+        others=QUICK_OTHERS if given.quick else None,
     )
     part = given.quick or given.runs or given.worlds or given.arms or given.seed
-    show(report(wanted), given.out or (None if part else RESULTS), numpy=np.__version__)
+    shelf = Shelf()
+    show(report(wanted, shelf), given.out or (None if part else RESULTS), numpy=np.__version__)
+    shelf.clear(part.name for part in parts(wanted))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -66,8 +70,8 @@ def some_of(known: Container[str]) -> Callable[[str], tuple[str, ...]]:
     return names
 
 
-def report(wanted: Wanted) -> Report:
-    found = run_all(wanted)
+def report(wanted: Wanted, shelf: Shelf) -> Report:
+    found = run_all(wanted, shelf)
     goals = []
     if JUDGED in wanted.arms:
         goals = targets(found.cells, JUDGED, look_time(JUDGED, wanted.seed))

@@ -5,13 +5,14 @@ purpose drew is never used for another, and a pair that was paid for is not paid
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from bench.gates.arms import Arm
-from bench.gates.ground import MISSING, Candidate, Ground
-from bench.gates.tallies import OBJECTIVE, Drawn, Layout, evaluation, layout_of
+from bench.gates.ground import Candidate, Ground
+from bench.gates.tallies import OBJECTIVE, Drawn, evaluation, places
+from kept.core.answers import Answers
 from kept.core.asked import Asked, note_asked
 from kept.core.ledger import Ledger
 from kept.core.pool import NearMiss, Pool, raced, ripe
@@ -57,6 +58,9 @@ class Run:
     """Whether that is another than the seed."""
     claimed: float
     """The gain that the run would report."""
+    shown: float
+    """The gain of the best that the evaluator would show on fresh cases when the run reports: where
+    it drifts and is flaky, another than the true one."""
     effects: tuple[float, ...]
     """Of every keep, against the incumbent that it replaced."""
     proposals: int
@@ -65,7 +69,7 @@ class Run:
     looks: int
     """How often the gate was asked."""
     seconds: float = field(compare=False)
-    """That the gate took for them."""
+    """Of processor time that the gate took for them."""
 
 
 @dataclass(slots=True)
@@ -83,6 +87,35 @@ class State:
     @property
     def keeps(self) -> int:
         return len(self.effects)
+
+
+class Shown(NamedTuple):
+    """What a gate sees of the rollouts of one candidate for one purpose."""
+
+    evaluation: Evaluation
+    losses: Answers
+
+
+@dataclass(slots=True)
+class Known:
+    """All that was drawn of one candidate, and what was made of it."""
+
+    drawn: dict[Purpose, Drawn] = field(default_factory=dict[Purpose, Drawn])
+    shown: dict[tuple[Purpose, tuple[Pair, ...]], Shown] = field(
+        default_factory=dict[tuple[Purpose, tuple[Pair, ...]], Shown]
+    )
+    """What is complete: it is the same whoever asks for it again."""
+    unread: list[Evaluation] = field(default_factory=list[Evaluation])
+    """Of these, those that `alike` does not take in yet."""
+    _alike: bool | None = None
+
+    def alike(self) -> bool | None:
+        """Whether every repeat said the same; None where there was none."""
+        for told in map(repeats_alike, self.unread):
+            if told is not None:
+                self._alike = told and self._alike is not False
+        self.unread.clear()
+        return self._alike
 
 
 class OutOfBudget(Exception):
@@ -107,8 +140,7 @@ class Drive:
         self._pools = arm.pool[1] > 0
         self._state = State(ground.first, ground.first, ground.first)
         self._alive = {ground.first.id: ground.first}
-        self._drawn: dict[tuple[str, Purpose], Drawn] = {}
-        self._sums: dict[tuple[str, Purpose, tuple[Pair, ...]], Evaluation] = {}
+        self._known: dict[str, Known] = {}
         self._rollouts = self._looks = 0
         self._seconds = 0.0
 
@@ -190,10 +222,9 @@ class Drive:
 
     def _still(self) -> bool:
         """Whether repeats tell nothing new, as `core.schedule` sees it."""
-        ours = {self._state.incumbent.id, self._state.seed.id}
-        shown = (e for (id_, _, _), e in self._sums.items() if id_ in ours)
-        told = [alike for e in shown if (alike := repeats_alike(e)) is not None]
-        return bool(told) and all(told)
+        ours = (self._state.seed.id, self._state.incumbent.id)
+        told = [self._known[id_].alike() for id_ in ours if id_ in self._known]
+        return True in told and False not in told
 
     def _parent(self) -> Candidate:
         if self._pool is None:
@@ -214,12 +245,21 @@ class Drive:
     ) -> Verdict:
         """The dialogue with the gate, as in `kept.engine.judge`."""
         asked: Asked = {}
-        known: dict[tuple[str, Purpose], Evaluation] = {}
+        sides = {id_: Side(id_) for id_ in (challenger.id, incumbent.id, self._state.best.id)}
         while True:
-            view = self._view_of(challenger, incumbent, known, asked, extra)
-            began = time.perf_counter()
+            view = View(
+                challenger=sides[challenger.id],
+                incumbent=sides[incumbent.id],
+                best=sides[self._state.best.id],
+                train=self._train,
+                holdout=self._holdout,
+                objective=OBJECTIVE,
+                ledger=self._state.ledger,
+                **extra,  # pyright: ignore[reportArgumentType] # by name
+            )
+            began = time.process_time()
             answer = ask(view)
-            self._seconds += time.perf_counter() - began
+            self._seconds += time.process_time() - began
             self._looks += 1
             if isinstance(answer, Verdict):
                 return answer
@@ -227,66 +267,48 @@ class Drive:
             if not fresh:
                 raise RunError(f"the gate `{self._gate.name}` asked for nothing new")
             self._roll_out(fresh)
-            for key in fresh:
-                known[key] = self._sum_up(*key, asked[key])
+            for id_, purpose in fresh:
+                sides[id_] = self._more(sides[id_], purpose, asked[id_, purpose])
 
-    def _view_of(
-        self,
-        challenger: Candidate,
-        incumbent: Candidate,
-        known: dict[tuple[str, Purpose], Evaluation],
-        asked: Asked,
-        extra: dict[str, object],
-    ) -> View:
-        """What the gate may look at; what `View` gets later is filled in here."""
-        return View(
-            challenger=self._side(challenger.id, known, asked),
-            incumbent=self._side(incumbent.id, known, asked),
-            best=self._side(self._state.best.id, known, asked),
-            train=self._train,
-            holdout=self._holdout,
-            objective=OBJECTIVE,
-            ledger=self._state.ledger,
-            **extra,  # pyright: ignore[reportArgumentType] # by name
-        )
-
-    def _side(self, id_: str, known: dict[tuple[str, Purpose], Evaluation], asked: Asked) -> Side:
-        mine: dict[Purpose, Evaluation] = {
-            purpose: e for (owner, purpose), e in known.items() if owner == id_
-        }
+    def _more(self, side: Side, purpose: Purpose, pairs: tuple[Pair, ...]) -> Side:
+        """A side of which more is known than before."""
+        shown = self._sum_up(side.id, purpose, pairs)
+        known: dict[Purpose, Evaluation] = {**side.known, purpose: shown.evaluation}
         if not self._arm.pairs:
-            return Side(id_, mine)
-        losses: dict[Purpose, Mapping[Pair, float]] = {
-            purpose: self._drawn_of(id_, purpose).answered(asked[id_, purpose], self._layout)
-            for purpose in mine
-        }
-        return Side(id_, mine, losses)
+            return Side(side.id, known)
+        return Side(side.id, known, {**side.losses, purpose: shown.losses})
 
     def _roll_out(self, asked: Asked) -> None:
         """All at once: what comes first among them makes no difference."""
-        jobs = [(key, self._drawn_of(*key), self._layout(pairs)) for key, pairs in asked.items()]
-        work = [(key, drawn, drawn.open(layout.flat)) for key, drawn, layout in jobs]
-        cost = sum(len(flat) for _, _, flat in work)
+        work = [
+            (key, drawn := self._drawn_of(*key), drawn.open(pairs)) for key, pairs in asked.items()
+        ]
+        cost = sum(len(pairs) for _, _, pairs in work)
         if self._rollouts + cost > self._limit:
             raise OutOfBudget
-        for (candidate, purpose), drawn, flat in work:
-            drawn.roll_out(self._ground, self._alive[candidate], purpose, flat, self._rollouts)
+        for (candidate, purpose), drawn, pairs in work:
+            drawn.roll_out(self._ground, self._alive[candidate], purpose, pairs, self._rollouts)
         self._rollouts += cost
 
-    def _drawn_of(self, candidate: str, purpose: Purpose) -> Drawn:
-        return self._drawn.setdefault((candidate, purpose), Drawn())
-
-    def _layout(self, pairs: tuple[Pair, ...]) -> Layout:
-        return layout_of(pairs, self._ground.names)
-
-    def _sum_up(self, candidate: str, purpose: Purpose, pairs: tuple[Pair, ...]) -> Evaluation:
-        key = (candidate, purpose, pairs)
-        found = self._sums.get(key)
+    def _known_of(self, candidate: str) -> Known:
+        found = self._known.get(candidate)
         if found is None:
-            drawn = self._drawn_of(candidate, purpose)
-            found = evaluation(candidate, purpose, self._layout(pairs), drawn)
-            if not found.missing:
-                self._sums[key] = found
+            found = self._known[candidate] = Known()
+        return found
+
+    def _drawn_of(self, candidate: str, purpose: Purpose) -> Drawn:
+        return self._known_of(candidate).drawn.setdefault(purpose, Drawn())
+
+    def _sum_up(self, candidate: str, purpose: Purpose, pairs: tuple[Pair, ...]) -> Shown:
+        known = self._known_of(candidate)
+        found = known.shown.get((purpose, pairs))
+        if found is None:
+            drawn = known.drawn[purpose]
+            answers = drawn.answered(pairs)
+            found = Shown(evaluation(candidate, purpose, pairs, answers, drawn.failed), answers)
+            if not found.evaluation.missing:
+                known.shown[purpose, pairs] = found
+                known.unread.append(found.evaluation)
         return found
 
     def _close(self, challenger: Candidate, parent: Candidate, verdict: Verdict) -> None:
@@ -308,14 +330,14 @@ class Drive:
         alive = {one.id: one for one in (state.seed, state.incumbent, state.best)}
         if len(self._alive) > len(alive):
             self._alive = alive
-            self._drawn = {key: row for key, row in self._drawn.items() if key[0] in alive}
-            self._sums = {key: row for key, row in self._sums.items() if key[0] in alive}
+            self._known = {id_: known for id_, known in self._known.items() if id_ in alive}
 
     def _result(self) -> Run:
         state, truth = self._state, self._ground.truth
         if self._pool is not None:
             # the run returns its best; there is no incumbent beside it
             state.incumbent = state.best
+        then = [self._ground.shown(one, self._rollouts) for one in (state.best, state.seed)]
         claimed = self._claim() if state.best is not state.seed else 0.0
         base = truth(state.seed)
         return Run(
@@ -323,6 +345,7 @@ class Drive:
             best=truth(state.best) - base,
             promoted=state.best is not state.seed,
             claimed=claimed,
+            shown=then[0] - then[1],
             effects=tuple(state.effects),
             proposals=len(state.verdicts),
             rollouts=self._rollouts,
@@ -342,8 +365,7 @@ class Drive:
 
     def _loss(self, side: str, purpose: Purpose) -> float:
         """Over all that was drawn for a purpose: the mean over cases of each case's mean."""
-        drawn = self._drawn_of(side, purpose)
-        names = self._ground.names
-        flat = [int(n) for n in ((drawn.states > 0) & (drawn.states != MISSING)).nonzero()[0]]
-        pairs = tuple(Pair(names[n % len(names)], n // len(names)) for n in flat)
-        return evaluation(side, purpose, self._layout(pairs), drawn).loss or 0.0
+        losses, place = self._drawn_of(side, purpose).losses, places(self._ground.names)
+        pairs = tuple(sorted(losses, key=lambda pair: (pair.repeat, place[pair.case])))
+        answers = Answers({pair: losses[pair] for pair in pairs})
+        return evaluation(side, purpose, pairs, answers).loss or 0.0

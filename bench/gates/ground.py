@@ -148,6 +148,24 @@ class Ground:
             candidate.truth = float(odds.mean()) * (1 - self.world.failing)
         return candidate.truth
 
+    def shown(self, candidate: Candidate, at: int) -> float:
+        """The same as the evaluator would show it after so many rollouts: drifted, and flaky."""
+        world = self.world
+        odds = self._odds(self._fresh_logits(candidate.edits) + self._level(at))
+        share = self._flaky(at)
+        return float(odds.mean()) * (1 - world.failing) * (1 - share) + share / 2
+
+    def _level(self, at: int) -> float:
+        """How far the level of all scores has drifted, in logits."""
+        if not self.world.drift:
+            return 0.0
+        phase = uniforms(self.first.key, np.zeros(1, np.uint64))[0]
+        return self.world.drift * sin(2 * pi * (at / PERIOD + phase))
+
+    def _flaky(self, at: int) -> float:
+        """Share of rollouts that are a coin's toss by now."""
+        return self.world.flaky * at / self.budget
+
     def _fresh_logits(self, edits: tuple[int, ...]) -> Floats:
         found = self._known.get(edits)
         if found is None:
@@ -202,7 +220,7 @@ class Ground:
         values = self._values(candidate, at_cases, uniforms(key, counters), at)
         if world.flaky:
             toss = uniforms(key, counters + np.uint64(TOSS))
-            share = world.flaky * at / self.budget
+            share = self._flaky(at)
             # of the tosses below the share, the lower half pass
             values = np.where(toss < share, toss < share / 2, values)
         if not (world.missing or world.failing):
@@ -217,9 +235,7 @@ class Ground:
         world = self.world
         odds = candidate.odds
         if world.drift:
-            phase = uniforms(self.first.key, np.zeros(1, np.uint64))[0]
-            level = world.drift * sin(2 * pi * (at / PERIOD + phase))
-            odds = self._odds(candidate.logits + level)
+            odds = self._odds(candidate.logits + self._level(at))
         odds = odds[cases]
         if world.scores == "fixed":
             return odds

@@ -79,6 +79,8 @@ class Cell:
     """Claimed minus true gain of the best, over all runs."""
     optimism_promoted: Mean
     """The same, over those that promoted anything."""
+    optimism_then: Mean
+    """Claimed minus what the evaluator would show at that moment, over all runs."""
     keeps: float
     """A run."""
     proposals: float
@@ -117,6 +119,7 @@ def summed_up(world: str, arm: str, runs: Sequence[Run]) -> Cell:
         ends_worse=_rate(run.final < -NOTHING for run in runs),
         optimism=_mean(run.claimed - run.best for run in runs),
         optimism_promoted=_mean(run.claimed - run.best for run in promoted),
+        optimism_then=_mean(run.claimed - run.shown for run in runs),
         keeps=fmean(len(run.effects) for run in runs),
         proposals=fmean(run.proposals for run in runs),
         rollouts=fmean(run.rollouts for run in runs),

@@ -65,9 +65,16 @@ def false_keeps(found: Found, wanted: Wanted) -> Table:
 
 
 def of_world(name: str, found: Found, arms: Sequence[str]) -> Table:
-    about = WORLD[name].about
-    rows = [row(found.cells[name, arm]) for arm in arms]
-    return Table(f"World: {name}", HEAD, rows, f"{about[0].upper()}{about[1:]}.")
+    world = WORLD[name]
+    cells = [found.cells[name, arm] for arm in arms]
+    note = f"{world.about[0].upper()}{world.about[1:]}."
+    if world.drift or world.flaky:
+        then = ", ".join(f"{cell.arm} {cell.optimism_then}" for cell in cells)
+        note += (
+            " The truth is that of an evaluator without either. Claimed minus what the evaluator "
+            f"itself would have shown in the mean when the run reports: {then}."
+        )
+    return Table(f"World: {name}", HEAD, [row(cell) for cell in cells], note)
 
 
 def row(cell: Cell) -> tuple[str, ...]:
@@ -102,4 +109,6 @@ def costs(found: Found, arms: Sequence[str]) -> Table:
             (arm, f"{1e3 * took / runs:.0f}", f"{proposals / took:,.0f}", f"{1e3 * gate:.3f}")
         )
     head = ("arm", "ms a run", "proposals/s", "ms a look, the gate alone")
-    return Table("What the bench took", head, rows, "Of one process; a look is one `decide`.")
+    whole = sum(found.seconds.values()) / 60
+    note = f"Of one process; a look is one `decide`. In all {whole:.0f} minutes of processor time."
+    return Table("What the bench took", head, rows, note)

@@ -1,16 +1,26 @@
-"""Evaluations out of arrays, equal to what `summarize` of the core makes of the same rollouts."""
+"""Evaluations of draws, equal to what `summarize` of the core makes of the same rollouts."""
 
-from collections.abc import Callable
+from collections.abc import (
+    Callable,
+    Collection,
+    ItemsView,
+    Iterable,
+    Iterator,
+    Mapping,
+    ValuesView,
+)
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from operator import itemgetter
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bench.gates.chance import Counters, Floats, Places
-from bench.gates.ground import FAILED, MISSING, SCORED, Candidate, Ground
+from bench.gates.chance import Counters
+from bench.gates.ground import FAILED, MISSING, Candidate, Ground, Outcomes
+from kept.core.answers import Answers
 from kept.core.objective import Objective
+from kept.core.quick import make
 from kept.core.rollout import Pair, Purpose
 from kept.core.score import Evaluation, Tally
 
@@ -19,148 +29,150 @@ OBJECTIVE = Objective("score", "maximize", bounds=(0.0, 1.0))
 
 MESSAGES = {FAILED: "the candidate failed", MISSING: "no answer"}
 
+NOTHING = Tally(0, 0.0, 0.0)
+CASE: Callable[[Pair], str] = itemgetter(0)
+REPEAT: Callable[[Pair], int] = itemgetter(1)
+
 K = TypeVar("K")
 
 
-class Faults(NamedTuple):
-    """Which pairs have an answer, and which of them failed."""
-
-    answered: "NDArray[np.bool_]"
-    failed: "NDArray[np.bool_]"
-
-
-class Layout(NamedTuple):
-    """Where the sums of some pairs go; the same for every candidate that is asked for them."""
-
-    flat: Counters
-    """Pair n is case n % cases, repeat n // cases."""
-    cases: tuple[str, ...]
-    """In the order in which they first appear, as `summarize` has them."""
-    case_of: Places
-    repeats: tuple[int, ...]
-    repeat_of: Places
-
-
-@lru_cache(maxsize=4096)
-def layout_of(pairs: tuple[Pair, ...], names: tuple[str, ...]) -> Layout:
-    """The layout of pairs; `names` are all cases of the run, in order."""
-    place = _places(names)
-    cases: dict[str, int] = {}
-    repeats: dict[int, int] = {}
-    case_of = [cases.setdefault(case, len(cases)) for case, _ in pairs]
-    repeat_of = [repeats.setdefault(repeat, len(repeats)) for _, repeat in pairs]
-    flat = [place[case] + len(names) * repeat for case, repeat in pairs]
-    return Layout(
-        np.array(flat, np.uint64),
-        tuple(cases),
-        np.array(case_of, np.intp),
-        tuple(repeats),
-        np.array(repeat_of, np.intp),
-    )
+def counters(pairs: Iterable[Pair], names: tuple[str, ...]) -> Counters:
+    """Pair n is case n % cases, repeat n // cases; `names` are all cases of the run, in order."""
+    place, size = places(names), len(names)
+    return np.array([place[case] + size * repeat for case, repeat in pairs], np.uint64)
 
 
 @lru_cache(maxsize=16)
-def _places(names: tuple[str, ...]) -> dict[str, int]:
+def places(names: tuple[str, ...]) -> Mapping[str, int]:
+    """Where each case stands among all of the run."""
     return {name: at for at, name in enumerate(names)}
 
 
 @dataclass(slots=True)
 class Drawn:
-    """The rollouts of one candidate for one purpose; they grow by whole repeats."""
+    """The rollouts of one candidate for one purpose."""
 
-    losses: Floats = field(default_factory=lambda: np.zeros(0))
-    states: "NDArray[np.int8]" = field(default_factory=lambda: np.zeros(0, np.int8))
-    tries: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(0, np.int64))
+    losses: dict[Pair, float] = field(default_factory=dict[Pair, float])
+    """Of every pair that has an answer."""
+    failed: set[Pair] = field(default_factory=set[Pair])
+    """Of these, the candidate's own failures."""
+    lost: dict[Pair, int] = field(default_factory=dict[Pair, int])
+    """How often each pair was tried that has no answer yet."""
 
-    def open(self, flat: Counters) -> Counters:
+    def open(self, pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
         """The pairs without an answer: new ones, and those that an outage left open."""
-        if not len(flat):
-            return flat
-        self._grow(int(flat.max()) + 1)
-        states = self.states[flat]
-        return flat[(states == 0) | (states == MISSING)]
+        known = self.losses
+        return tuple([pair for pair in pairs if pair not in known]) if known else pairs
 
     def roll_out(
-        self, ground: Ground, candidate: Candidate, purpose: Purpose, flat: Counters, at: int
+        self,
+        ground: Ground,
+        candidate: Candidate,
+        purpose: Purpose,
+        pairs: tuple[Pair, ...],
+        at: int,
     ) -> None:
         """Have answers for open pairs; those tried before are drawn anew."""
-        if not len(flat):
+        if not pairs:
             return
-        if not ground.world.missing:
-            self.losses[flat], self.states[flat] = ground.draw(candidate, purpose, flat, 0, at)
+        if not self.lost:
+            flat = counters(pairs, ground.names)
+            self._note(pairs, ground.draw(candidate, purpose, flat, 0, at), 0)
             return
-        tries = self.tries[flat]
-        for count in np.unique(tries).tolist():
-            mine = flat[tries == count]
-            ended = ground.draw(candidate, purpose, mine, count, at)
-            self.losses[mine], self.states[mine] = ended
-        self.tries[flat] += 1
+        tried = {pair: self.lost.get(pair, 0) for pair in pairs}
+        for count in sorted(set(tried.values())):
+            mine = tuple(pair for pair in pairs if tried[pair] == count)
+            flat = counters(mine, ground.names)
+            self._note(mine, ground.draw(candidate, purpose, flat, count, at), count)
 
-    def answered(
-        self, pairs: tuple[Pair, ...], layout: "Callable[[tuple[Pair, ...]], Layout]"
-    ) -> dict[Pair, float]:
-        """The loss of every pair that has an answer."""
-        flat = layout(pairs).flat
-        losses, there = self.losses[flat].tolist(), (self.states[flat] != MISSING).tolist()
-        return {pair: loss for pair, loss, known in zip(pairs, losses, there, strict=True) if known}
+    def _note(self, pairs: tuple[Pair, ...], ended: Outcomes, tried: int) -> None:
+        rows = zip(pairs, ended.losses.tolist(), strict=True)
+        if isinstance(ended.states, int):
+            self.losses.update(rows)
+            return
+        for (pair, loss), state in zip(rows, ended.states.tolist(), strict=True):
+            if state == MISSING:
+                self.lost[pair] = tried + 1
+                continue
+            self.losses[pair] = loss
+            self.lost.pop(pair, None)
+            if state == FAILED:
+                self.failed.add(pair)
 
-    def _grow(self, size: int) -> None:
-        if size > len(self.losses):
-            more = max(size, 2 * len(self.losses)) - len(self.losses)
-            self.losses = np.concatenate([self.losses, np.zeros(more)])
-            self.states = np.concatenate([self.states, np.zeros(more, np.int8)])
-            self.tries = np.concatenate([self.tries, np.zeros(more, np.int64)])
+    def answered(self, pairs: tuple[Pair, ...]) -> Answers:
+        """The loss of every pair that has an answer, in the order of the pairs."""
+        known = self.losses
+        return Answers({pair: known[pair] for pair in pairs if pair in known})
 
 
-def evaluation(candidate: str, purpose: Purpose, layout: Layout, drawn: Drawn) -> Evaluation:
-    """Sum pairs up, in the order in which they were asked for."""
-    losses, states = drawn.losses[layout.flat], drawn.states[layout.flat]
-    faults = Faults(states != MISSING, states == FAILED) if (states > SCORED).any() else None
-    squares = losses * losses
-    cases = _sums(layout.cases, layout.case_of, losses, squares, faults)
-    repeats = _sums(layout.repeats, layout.repeat_of, losses, squares, faults)
-    mean = sum(tally.total / tally.n for tally in cases.values()) / len(cases) if cases else None
-    scored = losses if faults is None else losses[states == SCORED]
-    metrics = {OBJECTIVE.metric: _tally(-scored)} if len(scored) else {}
-    asked = len(losses)
-    if faults is None:
-        return Evaluation(candidate, purpose, cases, repeats, metrics, asked, mean)
+class Sums(Mapping[K, Tally]):
+    """Tallies of some answers, made when they are looked at: most gates look at few of them."""
+
+    __slots__ = ("_answers", "_failed", "_key", "_made")
+
+    def __init__(
+        self, key: Callable[[Pair], K], answers: Mapping[Pair, float], failed: Collection[Pair]
+    ) -> None:
+        self._key, self._answers, self._failed = key, answers, failed
+        self._made: dict[K, Tally] | None = None
+
+    def _all(self) -> dict[K, Tally]:
+        if self._made is None:
+            made: dict[K, Tally] = {}
+            key, failed = self._key, self._failed
+            for pair, loss in self._answers.items():
+                at = key(pair)
+                n, total, squares, bad = made.get(at, NOTHING)
+                bad += pair in failed
+                made[at] = make(Tally, (n + 1, total + loss, squares + loss * loss, bad))
+            self._made = made
+        return self._made
+
+    def __getitem__(self, key: K) -> Tally:
+        return self._all()[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def values(self) -> ValuesView[Tally]:
+        return self._all().values()
+
+    def items(self) -> ItemsView[K, Tally]:
+        return self._all().items()
+
+
+def evaluation(
+    candidate: str,
+    purpose: Purpose,
+    pairs: tuple[Pair, ...],
+    answers: Answers,
+    failed: Collection[Pair] = (),
+) -> Evaluation:
+    """Sum up pairs, in the order in which they were asked for, by the answers to them alone."""
+    means = answers.by_case.values()
+    missing = len(pairs) - len(answers)
+    bad = frozenset(failed).intersection(answers) if failed else ()
+    scored = [-loss for pair, loss in answers.items() if not bad or pair not in bad]
+    whole = Tally(len(scored), sum(scored), sum([one * one for one in scored]))
     return Evaluation(
         candidate,
         purpose,
-        cases,
-        repeats,
-        metrics,
-        asked,
-        mean,
-        missing=asked - int(faults.answered.sum()),
-        failed=int(faults.failed.sum()),
-        first_failure=_first_failure(layout, states),
+        Sums(CASE, answers, bad),
+        Sums(REPEAT, answers, bad),
+        {OBJECTIVE.metric: whole} if scored else {},
+        len(pairs),
+        sum(means) / len(means) if means else None,
+        missing=missing,
+        failed=len(bad),
+        first_failure=_first_failure(pairs, answers, bad) if missing or bad else "",
     )
 
 
-def _first_failure(layout: Layout, states: "NDArray[np.int8]") -> str:
-    at = int(np.argmax(states > SCORED))
-    return f"{layout.cases[layout.case_of[at]]}: {MESSAGES[int(states[at])]}"
-
-
-def _tally(values: Floats) -> Tally:
-    # one after the other, as `summarize` adds them: `sum` would add them in pairs
-    return Tally(len(values), float(np.cumsum(values)[-1]), float(np.cumsum(values * values)[-1]))
-
-
-def _sums(
-    keys: tuple[K, ...], place: Places, losses: Floats, squares: Floats, faults: Faults | None
-) -> dict[K, Tally]:
-    """Tallies by case or by repeat; those without any answer are left out."""
-    size = len(keys)
-    totals = np.bincount(place, losses, size).tolist()
-    square = np.bincount(place, squares, size).tolist()
-    if faults is None:
-        counts = np.bincount(place, minlength=size).tolist()
-        return dict(zip(keys, map(Tally, counts, totals, square), strict=True))
-    counts = np.bincount(place[faults.answered], minlength=size).tolist()
-    failed = np.bincount(place[faults.failed], minlength=size).tolist()
-    rows = list(map(Tally, counts, totals, square, failed))
-    # in the order of their first answers
-    return {keys[at]: rows[at] for at in dict.fromkeys(place[faults.answered].tolist())}
+def _first_failure(
+    pairs: tuple[Pair, ...], answers: Mapping[Pair, float], failed: Collection[Pair]
+) -> str:
+    first = next(pair for pair in pairs if pair not in answers or pair in failed)
+    return f"{first.case}: {MESSAGES[FAILED if first in answers else MISSING]}"

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from bench.gates.arms import ARMS, BY_NAME, Arm, race_arms
-from bench.gates.cells import Wanted, run_one
+from bench.gates.cells import CHUNK, Found, Wanted, parts, run_all, run_one, run_part
 from bench.gates.drive import Drive, Run
 from bench.gates.ground import FAILED, MISSING, Ground, Split
-from bench.gates.measure import Rate, summed_up
+from bench.gates.measure import Cell, Rate, summed_up
 from bench.gates.rules import undominated
-from bench.gates.tallies import MESSAGES, OBJECTIVE, Drawn, evaluation, layout_of
+from bench.gates.shelf import Shelf, fingerprint
+from bench.gates.tallies import MESSAGES, OBJECTIVE, Drawn, counters, evaluation
 from bench.gates.targets import targets
 from bench.gates.worlds import BY_NAME as WORLD
 from bench.gates.worlds import WORLDS, shifted
@@ -56,6 +57,25 @@ def test_a_run_does_not_depend_on_the_runs_before_it():
     assert run_one("mixed", "sigma", 2, wanted) == in_turn[2]
 
 
+def test_a_bench_that_was_stopped_goes_on_and_finds_the_same(tmp_path: Path):
+    wanted = Wanted(("failures",), ("strict", "sigma"), CHUNK + 5, seed=5, budget=FEW, others=3)
+    first, *others = parts(wanted)
+    assert [(part.arm, len(part.numbers())) for part in others] == [("sigma", 5), ("strict", 3)]
+    whole = run_all(wanted, Shelf(tmp_path / "another"))
+    _, done = run_part(first)
+    shelf = Shelf(tmp_path)
+    shelf.put(first.name, done._replace(seconds=1000.0))
+    found = run_all(wanted, shelf)
+    assert timeless(found) == timeless(whole)
+    assert found.seconds["sigma"] > 1000 > whole.seconds["sigma"], "it was done again"
+    shelf.clear(part.name for part in parts(wanted))
+    assert not [*tmp_path.glob(f"{fingerprint()}/*")]
+
+
+def timeless(found: Found) -> dict[tuple[str, str], Cell]:
+    return {key: replace(cell, seconds=0.0) for key, cell in found.cells.items()}
+
+
 def test_accept_all_keeps_nothing_but_false_ones_in_the_null_world():
     cell = summed_up("null", "accept all", [drive("accept all", "null", run=n) for n in range(5)])
     assert cell.false_keeps.of > 100
@@ -69,16 +89,14 @@ def test_reject_all_keeps_nothing():
     assert (cell.any_false.value, cell.promoted.value) == (0.0, 0.0)
 
 
-def outcomes(pairs: tuple[Pair, ...], drawn: Drawn, names: tuple[str, ...]) -> Iterator[Outcome]:
-    for case, repeat in pairs:
-        at = names.index(case) + len(names) * repeat
-        state, value = drawn.states[at], -float(drawn.losses[at])
-        if state == MISSING:
+def outcomes(pairs: tuple[Pair, ...], drawn: Drawn) -> Iterator[Outcome]:
+    for pair in pairs:
+        if pair not in drawn.losses:
             yield Outcome(failure=Failure("network", "infrastructure", MESSAGES[MISSING]))
-        elif state == FAILED:
+        elif pair in drawn.failed:
             yield Outcome(failure=Failure("crash", "candidate", MESSAGES[FAILED]))
         else:
-            yield Outcome({OBJECTIVE.metric: value})
+            yield Outcome({OBJECTIVE.metric: -drawn.losses[pair]})
 
 
 @pytest.mark.parametrize("world", ["mixed", "graded", "failures", "deterministic", "drifting"])
@@ -88,11 +106,11 @@ def test_tallies_are_those_that_the_engine_would_have_summed_up(world: str):
     uneven = (Pair(names[3], 4), *passes(names[:20], 3), *passes(names[10:30:2], 6)[30:])
     for pairs in (passes(names[15:40], 1), uneven):
         drawn = Drawn()
-        layout = layout_of(pairs, names)
-        drawn.roll_out(place, place.first, "decide", drawn.open(layout.flat), 100)
-        ended = zip(pairs, outcomes(pairs, drawn, names), strict=True)
+        drawn.roll_out(place, place.first, "decide", drawn.open(pairs), 100)
+        ended = zip(pairs, outcomes(pairs, drawn), strict=True)
         expected = summarize("seed", "decide", ended, OBJECTIVE)
-        found = evaluation("seed", "decide", layout, drawn)
+        answers = drawn.answered(pairs)
+        found = evaluation("seed", "decide", pairs, answers, drawn.failed)
         assert found == expected
         assert list(found.cases) == list(expected.cases)
         assert list(found.repeats) == list(expected.repeats)
@@ -102,18 +120,17 @@ def test_a_draw_does_not_depend_on_when_and_with_what_it_is_asked_for():
     place = ground("failures")
     pairs = passes(place.names, 3)
     whole, parts = Drawn(), Drawn()
-    flat = layout_of(pairs, place.names).flat
-    whole.roll_out(place, place.first, "screen", whole.open(flat), 0)
-    for part in (flat[::-1][:70], flat[40:50], flat):
-        new = part[parts.states[part] == 0] if len(parts.states) else parts.open(part)
+    whole.roll_out(place, place.first, "screen", whole.open(pairs), 0)
+    for part in (pairs[::-1][:70], pairs[40:50], pairs):
+        new = tuple(pair for pair in parts.open(part) if pair not in parts.lost)
         parts.roll_out(place, place.first, "screen", new, 500)
-    assert np.array_equal(whole.losses[flat], parts.losses[flat])
-    assert np.array_equal(whole.states[flat], parts.states[flat])
+    assert whole.lost
+    assert whole == parts
 
 
 def test_purposes_and_candidates_draw_for_themselves():
     place = ground()
-    flat = layout_of(passes(place.names, 3), place.names).flat
+    flat = counters(passes(place.names, 3), place.names)
     other = place.challenger(place.first, 3)
     same = replace(other, logits=place.first.logits, odds=place.first.odds)
     first = place.draw(place.first, "screen", flat, 0, 0).losses
@@ -180,6 +197,32 @@ def test_overfit_edits_help_where_their_proposer_looked_and_nowhere_else():
     assert max(place.truth(one) - place.truth(place.first) for one in made) < 1e-9
 
 
+def test_what_an_evaluator_shows_is_the_truth_unless_it_drifts_or_is_flaky():
+    for world in ("mixed", "failures", "deterministic"):
+        place = ground(world)
+        other = place.challenger(place.first, 1)
+        assert place.shown(other, FEW) == pytest.approx(place.truth(other))
+
+
+def test_a_flaky_evaluator_shows_by_a_fifth_less_than_the_true_gain_at_the_end_of_the_budget():
+    place = Ground(replace(WORLD["drifting"], drift=0.0), SPLIT, 5, 0, FEW)
+    best = place.merged(place.first, tuple(range(30)))
+    true = place.truth(best) - place.truth(place.first)
+    shown = [place.shown(best, at) - place.shown(place.first, at) for at in (0, FEW // 2, FEW)]
+    assert abs(true) > 0.01
+    assert shown == pytest.approx([true, 0.9 * true, 0.8 * true])
+
+
+def test_drawn_answers_have_the_mean_that_the_evaluator_is_said_to_show():
+    place = ground("drifting")
+    flat = counters(passes(place.names, 400), place.names)
+    for at in (0, FEW):
+        mean = -float(place.draw(place.first, "test", flat, 0, at).losses.mean())
+        # the cases of the run are another sample than the fresh ones: the shift is what is compared
+        moved = place.shown(place.first, at) - place.truth(place.first)
+        assert mean - float(place.first.odds.mean()) == pytest.approx(moved, abs=0.02)
+
+
 @dataclass(frozen=True)
 class Blocks:
     """Asks as a race would: blocks of cases, either side, repeats of its own, two purposes."""
@@ -232,13 +275,13 @@ def test_a_gate_that_asks_for_nothing_new_is_an_error():
 
 def test_what_an_outage_left_open_is_tried_again_and_paid_for():
     place = ground("failures")
-    flat = layout_of(passes(place.names, 10), place.names).flat
+    pairs = passes(place.names, 10)
     drawn = Drawn()
-    drawn.roll_out(place, place.first, "decide", drawn.open(flat), 0)
-    lost = drawn.open(flat)
+    drawn.roll_out(place, place.first, "decide", drawn.open(pairs), 0)
+    lost = drawn.open(pairs)
     assert 10 < len(lost) < 45
     drawn.roll_out(place, place.first, "decide", lost, 0)
-    assert len(drawn.open(flat)) < len(lost) / 2
+    assert len(drawn.open(pairs)) < len(lost) / 2
 
 
 def test_gepa_strikes_out_those_whom_others_replace():

@@ -1,8 +1,11 @@
 """Who is next, and when nobody is."""
 
+import pytest
+
 from kept.core.budget import Budget, StopReason
 from kept.core.proposal import Turn
-from kept.core.schedule import RoundRobin, budget_stop
+from kept.core.schedule import RoundRobin, budget_stop, repeats_alike
+from kept.core.score import Evaluation, Tally
 from kept.core.state import State
 from kept.testing.suites.schedule import ScheduleSuite, take
 
@@ -58,3 +61,28 @@ def test_a_budget_stops_at_its_iterations_failures_and_minutes():
     assert kind(Budget(max_minutes=1), 59.0) is None
     assert kind(Budget(max_minutes=1), 60.0) == "minutes"
     assert kind(Budget(max_iterations=0)) == "iterations"
+
+
+def tallied(*rows: tuple[float, ...]) -> Evaluation:
+    cases = {
+        f"c{at}": Tally(len(row), sum(row), sum(loss * loss for loss in row))
+        for at, row in enumerate(rows)
+    }
+    return Evaluation("x", "decide", cases, {}, {}, sum(map(len, rows)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "alike"),
+    [
+        (((1.0,), (0.0,)), None),
+        ((), None),
+        (((1.0,), (0.5, 0.5)), True),
+        (((0.1, 0.1, 0.1), (1e9, 1e9 + 1)), True),
+        (((0.5, 0.5), (1.0, 0.0)), False),
+        (((1.0, 0.0), (0.5, 0.5), (1.0,)), False),
+    ],
+)
+def test_repeats_are_alike_if_no_case_that_was_asked_twice_differs(
+    rows: tuple[tuple[float, ...], ...], alike: bool | None
+):
+    assert repeats_alike(tallied(*rows)) is alike

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Literal, NamedTuple, TypeVar
 
+from kept.core.answers import Answers
 from kept.core.case import IMPLICIT_CASE
 from kept.core.objective import Constraint, Objective, countable
 from kept.core.quick import make
@@ -239,9 +240,9 @@ def blamed(
     return found
 
 
-def losses_of(outcomes: Iterable[tuple[Pair, Outcome]], objective: Objective) -> dict[Pair, float]:
+def losses_of(outcomes: Iterable[tuple[Pair, Outcome]], objective: Objective) -> Answers:
     """The loss of every pair that has one; a candidate's own failure stands at the worst."""
-    found: dict[Pair, float] = {}
+    found = Answers()
     for pair, outcome in outcomes:
         failure = outcome.failure
         if failure is None:

@@ -6,6 +6,7 @@ The guards cost nothing and come first. Then the gate asks for what it needs unt
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from kept.core.answers import Answers
 from kept.core.artifact import Candidate
 from kept.core.asked import Asked, note_asked
 from kept.core.edit import Applied, EditReport, Write, apply_edits, changed_lines, changed_paths
@@ -75,6 +76,7 @@ class Judge:
         # tallies are all that most gates look at
         self._by_pair = isinstance(plan.gate, Proving | Measuring)
         self._sums: dict[tuple[str, Purpose, tuple[Pair, ...]], Evaluation] = {}
+        self._answers: dict[tuple[str, Purpose, tuple[Pair, ...]], Answers] = {}
         self.attempts: dict[int, list[str]] = {}
         """Candidates that each open step has put before the gate, one a rebase; the last counts."""
 
@@ -231,13 +233,21 @@ class Judge:
         if not self._by_pair:
             return Side(id_, mine)
         losses: dict[Purpose, Mapping[Pair, float]] = {
-            purpose: losses_of(
-                self._outcomes(id_, purpose, asked, challenger if found.failed else ""),
-                self._plan.objective,
-            )
+            purpose: self._losses(found, asked, challenger if found.failed else "")
             for purpose, found in mine.items()
         }
         return Side(id_, mine, losses)
+
+    def _losses(self, found: Evaluation, asked: Asked, challenger: str) -> Answers:
+        """Pair by pair; the incumbent's once, as its sums are, while all of it ran."""
+        key = (found.candidate, found.purpose, asked[found.candidate, found.purpose])
+        known = self._answers.get(key)
+        if known is None:
+            outcomes = self._outcomes(found.candidate, found.purpose, asked, challenger)
+            known = losses_of(outcomes, self._plan.objective)
+            if not found.missing and not found.failed:
+                self._answers[key] = known
+        return known
 
     def _sum_up(
         self, candidate: str, purpose: Purpose, asked: Asked, challenger: str
@@ -269,8 +279,9 @@ class Judge:
 
     def forget(self, alive: set[str]) -> None:
         """Drop sums of candidates that are no longer in play."""
-        for key in [key for key in self._sums if key[0] not in alive]:
-            del self._sums[key]
+        for kept in (self._sums, self._answers):
+            for key in [key for key in kept if key[0] not in alive]:
+                del kept[key]
 
 
 def _standing(applied: Applied) -> int:

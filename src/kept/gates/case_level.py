@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kept.core.rollout import Purpose
 from kept.core.verdict import Side, View
-from kept.gates.pairing import by_case
+from kept.gates.pairing import answers
 
 SURE = 0.95
 
@@ -28,7 +28,7 @@ class Interval(NamedTuple):
 
 def case_gains(view: View, purpose: Purpose, other: Side) -> list[float]:
     """The gain of every case that both sides answered, in the metric's own units."""
-    new, old = (by_case(side.losses.get(purpose, {}), None) for side in (view.challenger, other))
+    new, old = (answers(side, purpose).by_case for side in (view.challenger, other))
     return [old[case] - loss for case, loss in new.items() if case in old]
 
 

@@ -9,6 +9,7 @@ risked on saying `worse` or `not better`. Never a keep: a comparison changes not
 from dataclasses import dataclass, replace
 from math import ceil, isfinite, log
 
+from kept.core.answers import Answers
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
 from kept.core.verdict import Side, Verdict, VerdictCode, View
@@ -25,7 +26,7 @@ from kept.gates.detect import (
     variance,
     variance_at_most,
 )
-from kept.gates.pairing import by_case, draws, gains, missing_asks, shuffled
+from kept.gates.pairing import draws, missing_asks, pair_gains, shuffled
 from kept.gates.shares import share_at_most
 from kept.gates.subsets import bounds, chance
 
@@ -168,7 +169,7 @@ class Compare:
 
     def _read(self, view: View, at: int, pairs: tuple[Pair, ...], steady: bool) -> Reading:
         mine, theirs = (_losses(side, pairs) for side in (view.challenger, view.incumbent))
-        old, new = by_case(theirs, None), by_case(mine, None)
+        old, new = theirs.by_case, mine.by_case
         found = tuple(old[case] - loss for case, loss in new.items() if case in old)
         passes = max(1, len(pairs) // len(view.holdout))
         noises = noise_of(mine), noise_of(theirs)
@@ -256,7 +257,7 @@ class Compare:
         if len(seen.gains) < len(view.holdout):
             return 0.0
         bar = log(self.challengers / self.alpha)
-        pairs = gains(view, PURPOSE).pairs
+        pairs = pair_gains(view, PURPOSE)
         up, down = evidence(pairs), evidence(-gain for gain in pairs)
         return float((up >= bar and seen.mean > 0) - (down >= bar and seen.mean < 0))
 
@@ -273,7 +274,7 @@ class Compare:
         noise = noise_of(losses)
         if noise is None or known.failed == known.asked:
             return Verdict("crash", "every rollout failed", private=known.first_failure)
-        means = [*by_case(losses, None).values()]
+        means = [*losses.by_case.values()]
         value = view.objective.value(sum(means) / len(means))
         between = max(0.0, variance(means) - noise / 2)
         widest = max(between, variance_at_most(means, SURE) - noise / 2)
@@ -335,10 +336,10 @@ def _enough(view: View, seen: Reading, level: float) -> int:
     return ceil(log(level) / log(1 - seen.least / scale))
 
 
-def _losses(side: Side, pairs: tuple[Pair, ...]) -> dict[Pair, float]:
+def _losses(side: Side, pairs: tuple[Pair, ...]) -> Answers:
     """Of these draws alone, in their order: a look does not see what was asked for later."""
     known = side.losses.get(PURPOSE, {})
-    return {pair: known[pair] for pair in pairs if pair in known}
+    return Answers({pair: known[pair] for pair in pairs if pair in known})
 
 
 def _told(view: View, answer: VerdictCode, words: str, numbers: dict[str, float]) -> Verdict:

@@ -8,6 +8,7 @@ from math import sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
+from kept.core.answers import NO_ANSWERS, Answers
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
 from kept.core.verdict import Side, View
@@ -63,25 +64,28 @@ def missing_asks(
     return tuple(asks)
 
 
+def answers(side: Side, purpose: Purpose) -> Answers:
+    """What a side answered for a purpose."""
+    found = side.losses.get(purpose, NO_ANSWERS)
+    return found if isinstance(found, Answers) else Answers(found)
+
+
 def alike(side: Side, purpose: Purpose) -> bool:
     """Whether no case has given two different answers."""
-    seen: dict[str, float] = {}
-    answers = side.losses.get(purpose, {}).items()
-    return all(seen.setdefault(pair.case, loss) == loss for pair, loss in answers)
+    return answers(side, purpose).alike
 
 
 def never_varies(side: Side, purpose: Purpose) -> bool:
     """Whether every case was asked more than once and gave the same answer each time."""
-    known = side.losses.get(purpose, {})
-    counts = Counter(pair.case for pair in known)
-    return bool(known) and min(counts.values()) > 1 and alike(side, purpose)
+    known = answers(side, purpose)
+    if not known or not known.alike:
+        return False
+    return min(Counter(pair.case for pair in known).values()) > 1
 
 
 class Gains(NamedTuple):
     """What a comparison shows, in units of the whole scale, a gain above zero."""
 
-    pairs: tuple[float, ...]
-    """Of every pair that both sides answered."""
     mean: float
     """Mean over cases of each case's mean, the sides' answers taken each for itself."""
     spread: float
@@ -108,23 +112,27 @@ def figures(shown: Gains) -> dict[str, float]:
 
 def gains(view: View, purpose: Purpose, other: Side | None = None) -> Gains:
     """The challenger against another, the incumbent if nobody else is named."""
-    rival = other or view.incumbent
-    new, old = (side.losses.get(purpose, {}) for side in (view.challenger, rival))
+    new, old = answers(view.challenger, purpose), answers(other or view.incumbent, purpose)
     unit = view.objective.scale
-    pairs = tuple(_gain(old[pair] - loss, unit) for pair, loss in new.items() if pair in old)
-    means = [by_case(side, unit) for side in (new, old)]
-    common = [case for case in means[0] if case in means[1]]
-    mean = sum(means[1][case] - means[0][case] for case in common) / len(common) if common else 0.0
+    now, was = by_case(new, unit), by_case(old, unit)
+    found = [was[case] - loss for case, loss in now.items() if case in was]
+    mean = sum(found) / len(found) if found else 0.0
     # of the rival alone: a challenger must not make itself room by being erratic
-    return Gains(pairs, mean, _spread([*old.values()], unit), (len(new), len(old)))
+    return Gains(mean, old.spread / (unit or 1.0), (len(new), len(old)))
 
 
-def by_case(losses: Mapping[Pair, float], unit: float | None) -> dict[str, float]:
+def pair_gains(view: View, purpose: Purpose, other: Side | None = None) -> tuple[float, ...]:
+    """The same of every pair that both sides answered, each for itself."""
+    new, old = answers(view.challenger, purpose), answers(other or view.incumbent, purpose)
+    unit = view.objective.scale
+    return tuple([_gain(old[pair] - loss, unit) for pair, loss in new.items() if pair in old])
+
+
+def by_case(found: Answers, unit: float | None) -> Mapping[str, float]:
     """Each case's mean loss, in units of the scale."""
-    rows: dict[str, list[float]] = {}
-    for pair, loss in losses.items():
-        rows.setdefault(pair.case, []).append(loss)
-    return {case: sum(row) / len(row) / (unit or 1.0) for case, row in rows.items()}
+    if not unit or unit == 1.0:
+        return found.by_case
+    return {case: mean / unit for case, mean in found.by_case.items()}
 
 
 def _gain(difference: float, unit: float | None) -> float:
@@ -132,10 +140,3 @@ def _gain(difference: float, unit: float | None) -> float:
         # a sign test: how much better is not comparable, which is better is
         return float((difference > 0) - (difference < 0))
     return max(-1.0, min(1.0, difference / unit))
-
-
-def _spread(losses: list[float], unit: float | None) -> float:
-    if len(losses) < 2:
-        return 0.0
-    mean = sum(losses) / len(losses)
-    return (sum((loss - mean) ** 2 for loss in losses) / len(losses)) ** 0.5 / (unit or 1.0)

@@ -26,6 +26,7 @@ from kept.gates.pairing import (
     looks,
     missing_asks,
     never_varies,
+    pair_gains,
     shuffled,
     tenure_of,
 )
@@ -104,7 +105,7 @@ class Race:
             kept = Verdict("keep", why, private=old.first_failure, best=True)
             return forbidden(new, view.objective) or kept
         whole = size % len(view.holdout) == 0
-        won = evidence(shown.pairs)
+        won = evidence(pair_gains(view, "decide"))
         risk = level(view.ledger, self.alpha)
         numbers = {
             **(about := figures(shown)),

@@ -7,15 +7,17 @@ incumbent's, which are shared. All figures are in standard deviations of one dra
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
+from kept.core.answers import Answers
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair
 from kept.core.verdict import Verdict, View
 from kept.core.words import count
 from kept.gates.common import not_comparable
 from kept.gates.pairing import (
-    TENURE,
     alike,
+    answers,
     by_case,
     draws,
     gains,
@@ -66,11 +68,9 @@ class Screen:
     def look(self, view: View) -> Verdict | tuple[Ask, ...] | None:
         """A verdict, what must be known first, or None: worth a race."""
         tenure = tenure_of(view)
-        cites = tuple(case for case in dict.fromkeys(view.cites) if case in view.train)[
-            : self.most_cited
-        ]
-        cases = (*cites, *(case for case in shuffled(view.train) if case not in cites))
-        cases = cases[: max(self.cases, len(cites))]
+        cites = tuple([case for case in dict.fromkeys(view.cites) if case in view.train])
+        cites = cites[: self.most_cited]
+        cases = _cited_first(view.train, cites, self.cases)
         twice = len(cases) if not view.still else min(CHECKED, len(cases))
         few = draws(cases, len(cases) + (twice if self.passes > 1 else 0), tenure)
         if asks := missing_asks(((view.incumbent, few),), "screen"):
@@ -83,15 +83,15 @@ class Screen:
         if sure and alike(view.challenger, "screen"):
             return self._once(view, few[: len(cases)])
         bar = draws(cases, self.passes * len(cases), tenure)
-        cited = tuple(Pair(c, tenure * TENURE + n) for n in range(self.cited) for c in cites)
-        for mine, floor in self._stages(cited, cases, view):
+        cited = draws(cites, self.cited * len(cites), tenure)
+        for mine, floor in self._stages(cites, cases, view):
             sides = ((view.incumbent, bar), (view.challenger, mine))
             if asks := missing_asks(sides, "screen"):
                 return asks
             if view.challenger.known["screen"].asked > len(mine):
                 continue  # looked at before
             told = self._look(view, cited, floor, len(mine))
-            if told is not None or not gains(view, "screen").answers[1]:
+            if told is not None or not view.incumbent.losses.get("screen"):
                 return told
         return self._passed(view)
 
@@ -100,13 +100,14 @@ class Screen:
         return self._near_miss(view) if view.pools and not view.merged else None
 
     def _stages(
-        self, cited: tuple[Pair, ...], cases: tuple[str, ...], view: View
+        self, cites: tuple[str, ...], cases: tuple[str, ...], view: View
     ) -> Iterator[tuple[tuple[Pair, ...], float | None]]:
         """Draws so far, and the gain they must show; None where it is the cited cases' alone."""
+        tenure, cited = tenure_of(view), self.cited * len(cites)
         if cited:
-            yield cited, None
+            yield draws(cites, cited, tenure), None
         for size, floor in self._steps_for(view):
-            yield _both(cited, draws(cases, size, tenure_of(view))), floor
+            yield _both(cites, cited, cases, size, tenure), floor
 
     def _steps_for(self, view: View) -> tuple[tuple[int, float], ...]:
         if view.merged:
@@ -159,9 +160,11 @@ class Screen:
 
     def _fixed(self, view: View, cited: tuple[Pair, ...]) -> float:
         """The gain on the cited cases, each for itself."""
-        new = view.challenger.losses.get("screen", {})
-        mine = by_case({pair: new[pair] for pair in cited if pair in new}, view.objective.scale)
-        bar = by_case(view.incumbent.losses.get("screen", {}), view.objective.scale)
+        if not cited:
+            return 0.0
+        new, old = answers(view.challenger, "screen"), answers(view.incumbent, "screen")
+        mine = Answers({pair: new[pair] for pair in cited if pair in new})
+        mine, bar = (by_case(side, view.objective.scale) for side in (mine, old))
         found = [bar[case] - loss for case, loss in mine.items() if case in bar]
         return sum(found) / len(found) if found else 0.0
 
@@ -181,6 +184,17 @@ def _drop(gain: float, size: int, what: str) -> Verdict:
     return Verdict("discard", reason, numbers={"screen_gain": gain})
 
 
-def _both(first: tuple[Pair, ...], then: tuple[Pair, ...]) -> tuple[Pair, ...]:
-    seen = set(first)
-    return (*first, *(pair for pair in then if pair not in seen))
+@lru_cache(maxsize=1024)
+def _cited_first(train: tuple[str, ...], cites: tuple[str, ...], most: int) -> tuple[str, ...]:
+    """The train cases in the order in which they are looked at."""
+    cases = (*cites, *(case for case in shuffled(train) if case not in cites))
+    return cases[: max(most, len(cites))]
+
+
+@lru_cache(maxsize=1024)
+def _both(
+    cites: tuple[str, ...], cited: int, cases: tuple[str, ...], size: int, tenure: int
+) -> tuple[Pair, ...]:
+    """The draws of the cited cases, then those of all of them that are not among these."""
+    first, then = draws(cites, cited, tenure), draws(cases, size, tenure)
+    return tuple(dict.fromkeys((*first, *then)))

@@ -29,6 +29,7 @@ from kept.gates.pairing import (
     looks,
     missing_asks,
     never_varies,
+    pair_gains,
     shuffled,
     tenure_of,
 )
@@ -57,6 +58,8 @@ class Seen(NamedTuple):
 
     name: str
     shown: Gains
+    pairs: int
+    """That both sides answered."""
     noise: float | None
     """Variance of the difference of two answers to one case, by the bar's own repeats."""
     won: float
@@ -175,12 +178,11 @@ class Simplify:
         return tuple(min(MOST_STAKE, self.margin / noise) for noise in NOISES)
 
     def _seen(self, view: View, name: str, bar: Side) -> Seen:
-        shown = gains(view, "decide", bar)
+        pairs = pair_gains(view, "decide", bar)
         noise = _noise(view, bar, "decide")
         noise = None if noise is None else 2 * noise
-        return Seen(
-            name, shown, noise, evidence((gain + self.margin for gain in shown.pairs), self._stakes)
-        )
+        won = evidence((gain + self.margin for gain in pairs), self._stakes)
+        return Seen(name, gains(view, "decide", bar), len(pairs), noise, won)
 
     def _without_noise(
         self, view: View, size: int, numbers: dict[str, float]
@@ -227,7 +229,7 @@ class Simplify:
         excess = self.margin / 2 + one.shown.mean
         if one.noise == 0:
             return excess < -self.margin / 2
-        return self.margin * excess / one.noise * len(one.shown.pairs) < -self.patience
+        return self.margin * excess / one.noise * one.pairs < -self.patience
 
     def _hidden(self, one: Seen, size: int, end: int, risk: float) -> bool:
         """Whether the noise would hide an equal text: were it equal from here on, is there hope?"""
