@@ -83,7 +83,7 @@ def test_what_is_logged_and_what_is_said_of_one_component_reach_its_author(tmp_p
         dataset=list(range(30)),
         background="It is for children.",
         config=oa.GEPAConfig(
-            engine=oa.EngineConfig(max_metric_calls=100, max_workers=2, max_candidate_proposals=2),
+            engine=oa.EngineConfig(max_metric_calls=200, max_workers=2, max_candidate_proposals=2),
             reflection=oa.ReflectionConfig(reflection_lm=lm, reflection_minibatch_size=2),
         ),
         width=1,

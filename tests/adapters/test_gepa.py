@@ -65,7 +65,7 @@ def test_the_model_is_shown_the_text_the_records_and_what_was_refused(tmp_path: 
 
 
 def test_what_records_say_is_found_again_in_the_run(tmp_path: Path):
-    result = tutorial(gepa, Task(0.0, 0.0), Reflection(), home=tmp_path, max_metric_calls=60)
+    result = tutorial(gepa, Task(0.0, 0.0), Reflection(), home=tmp_path, max_metric_calls=400)
     lines = (result.run.folder / "rollouts.jsonl").read_text()
     assert "The generated response is incorrect" in lines
 
@@ -154,7 +154,7 @@ def test_a_template_of_the_users_own_stands_for_the_whole_prompt(tmp_path: Path)
         tmp_path,
         reflection_lm=lm,
         reflection_prompt_template={"plan": template, "act": template},
-        max_metric_calls=100,
+        max_metric_calls=200,
     )
     assert asked[0].startswith("OLD think SEEN Inputs: ")
     assert asked[0].endswith("Feedback: mend plan END")
@@ -299,7 +299,7 @@ def test_records_that_cannot_be_made_are_noted_and_the_score_stays(tmp_path: Pat
         raise KeyError("trace")
 
     adapter.make_reflective_dataset = broken
-    with_lm = run(adapter, tmp_path, reflection_lm=Reflection(), max_metric_calls=100)
+    with_lm = run(adapter, tmp_path, reflection_lm=Reflection(), max_metric_calls=200)
     assert not with_lm.improved
     reasons = {step.verdict.reason for step in with_lm.run.state.closed}
     assert any("nothing was recorded of plan" in reason for reason in reasons)
@@ -364,7 +364,7 @@ def test_what_the_arguments_do_not_mean_here_is_refused_by_name(tmp_path: Path):
             run(Adapter(), tmp_path, reflection_lm=Reflection(), **{name: value})
     with pytest.raises(kept.SetupError, match="`max_metric_cals` is no argument"):
         run(Adapter(), tmp_path, reflection_lm=Reflection(), max_metric_cals=3)
-    run(Adapter(), tmp_path, reflection_lm=Reflection(), use_wandb=False, max_metric_calls=80)
+    run(Adapter(), tmp_path, reflection_lm=Reflection(), use_wandb=False, max_metric_calls=200)
 
 
 def test_every_argument_of_gepas_is_either_meant_or_refused():
@@ -382,6 +382,7 @@ def test_every_argument_of_gepas_is_either_meant_or_refused():
         ({"module_selector": "random"}, "`module_selector` is"),
         ({"reflection_prompt_template": "no places"}, "has no <curr_param>"),
         ({"run_dir": "x"}, "`run_dir` and `home`"),
+        ({"max_metric_calls": 60}, "60 rollouts are too few for a race on 12 deciding cases"),
     ],
 )
 def test_a_call_that_cannot_be_meant_is_refused(tmp_path: Path, terms: dict[str, Any], words: str):

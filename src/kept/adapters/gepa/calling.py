@@ -1,33 +1,23 @@
 """The call that a user of `gepa.optimize` has, answered by a run of Kept."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Unpack, cast
 
 from kept.adapters.authors import FunctionAuthor
-from kept.adapters.cases import Data, data_of
+from kept.adapters.cases import data_of
 from kept.adapters.gepa.runner import AdapterRunner
 from kept.adapters.gepa.terms import TaskTerms, Terms, check_terms
 from kept.adapters.gepa.writing import writers_of
 from kept.adapters.reflecting import Reflecting
+from kept.adapters.starting import start
 from kept.api import Result as Run
-from kept.api import optimize as kept_optimize
-from kept.core.budget import Budget
-from kept.core.ports import Proposer, Runner
+from kept.core.ports import Runner
 from kept.errors import SetupError
-from kept.runs import gate_of
-from kept.store.home import Home
 
 NOBODY = FunctionAuthor(dict)
 """Stands for the author until the call says who that is."""
-
-PASSED_ON = (
-    *("gate", "guards", "sinks", "bounds", "width", "usd_per_rollout", "home", "resume"),
-    "workers",
-)
-"""Arguments that are those of `kept.optimize`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,27 +82,6 @@ def evaluator(adapter: Any) -> Runner:  # noqa: ANN401 # whatever has the method
     return AdapterRunner(adapter)
 
 
-def start(
-    seed: Mapping[str, str],
-    runner: Runner,
-    data: Data | None,
-    proposers: Sequence[Proposer],
-    terms: Terms,
-) -> Run:
-    """Have `kept.optimize` do it."""
-    options: dict[str, Any] = {name: terms[name] for name in PASSED_ON if name in terms}
-    options |= _place(terms)
-    return kept_optimize(
-        dict(seed),
-        runner,
-        data.cases if data else None,
-        proposers=list(proposers),
-        budget=_budget(terms),
-        random_seed=terms.get("seed", 0),
-        **options,
-    )
-
-
 def reflecting(seed: Mapping[str, str], terms: Terms) -> Reflecting:
     """How a proposer looks at cases, whoever writes."""
     selector = terms.get("module_selector", "round_robin")
@@ -123,32 +92,6 @@ def reflecting(seed: Mapping[str, str], terms: Terms) -> Reflecting:
     skip = terms.get("skip_perfect_score", True)
     perfect = terms.get("perfect_score", 1.0) if skip else None
     return Reflecting(NOBODY, tuple(seed), size, selector == "all", perfect)
-
-
-def _budget(terms: Terms) -> Budget:
-    budget, calls = terms.get("budget"), terms.get("max_metric_calls")
-    if budget is None and calls is None:
-        hint = "give max_metric_calls=…, or budget=kept.Budget(…)"
-        raise SetupError("nothing says how long to go on", hint=hint)
-    if budget is not None and budget.max_rollouts is not None and calls is not None:
-        hint = "they are the same: give one"
-        raise SetupError("`max_metric_calls` and `budget.max_rollouts` are given", hint=hint)
-    budget = budget or Budget()
-    return budget if calls is None else replace(budget, max_rollouts=calls)
-
-
-def _place(terms: Terms) -> dict[str, Any]:
-    """Where the run is, and whether there is one to go on with."""
-    given = terms.get("run_dir")
-    if given is None:
-        return {}
-    if "home" in terms or "resume" in terms:
-        hint = "`run_dir` is the home, and its last run goes on"
-        raise SetupError("`run_dir` and `home` or `resume` are given", hint=hint)
-    runs = Home(Path(given)).folders()
-    # one that was killed before its first line has nothing to go on with
-    begun = bool(runs) and gate_of(runs[-1]) != ""
-    return {"home": given, "resume": "last" if begun else None}
 
 
 def items_of(given: Iterable[Any]) -> list[Any]:

@@ -3,52 +3,25 @@
 An argument that would change nothing is refused by its name, never passed over.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, TypedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
 
-from kept.core.budget import Budget
-from kept.core.ports import Gate, Guard, Sink
+from kept.adapters.starting import OwnTerms
 from kept.errors import SetupError
 
 
-class Terms(TypedDict, total=False):
+class Terms(OwnTerms, total=False):
     """Arguments of gepa's that mean something here, and Kept's own."""
 
-    reflection_lm: str | Callable[..., Any]
-    """A function of a prompt, or `provider/model`, which is asked by Kept."""
     reflection_lm_kwargs: Mapping[str, Any]
-    reflection_minibatch_size: int
-    """Train cases that are looked at before a proposal; 3."""
     reflection_prompt_template: str | Mapping[str, str]
     """With `<curr_param>` and `<side_info>`; instead of Kept's own."""
     custom_candidate_proposer: Callable[..., Any]
     module_selector: Literal["round_robin", "all"]
     skip_perfect_score: bool
     perfect_score: float
-    max_metric_calls: int
-    """Rollouts of all kinds: those that proposers look at, that decide and that prove."""
-    run_dir: str | Path
-    """The folder for runs. The last run in it, if there is one, goes on."""
-    seed: int
     use_merge: bool
     """Either: near misses are put together by the race itself."""
-
-    testset: Sequence[Any]
-    """Cases for the claim at the end."""
-    split: str
-    """Shares of train, holdout and test, where there is no `valset`."""
-    bounds: tuple[float, float]
-    workers: int
-    """Cases of one candidate that an adapter is given at once; 8."""
-    width: int
-    budget: Budget
-    gate: Gate | Literal["strict", "race"]
-    guards: Sequence[Guard]
-    sinks: Sequence[Sink]
-    home: str | Path
-    resume: str
-    usd_per_rollout: float
 
 
 class TaskTerms(Terms, total=False):
