@@ -29,7 +29,7 @@ def test_a_call_that_needs_a_peer_which_is_not_there_says_so(tmp_path: Path):
         "import kept\n"
         "from kept.adapters import gepa\n"
         "try:\n"
-        "    gepa.optimize({'a': 'b'}, [1], task_lm=print, reflection_lm=print, max_metric_calls=9)\n"
+        "    gepa.optimize({'a': 'b'}, [1], task_lm=len, reflection_lm=len, max_metric_calls=9)\n"
         "except kept.SetupError as error:\n"
         "    print(error)\n"
     )
