@@ -177,6 +177,21 @@ def test_an_adapter_is_the_evaluator_of_kept_optimize_itself(tmp_path: Path):
     assert result.state.evaluations[result.best.id][0].metric("brevity") == pytest.approx(0.2)
 
 
+def test_an_adapter_is_the_evaluator_of_a_comparison_too(tmp_path: Path):
+    texts = {"plan": "think", "act": "do"}
+    both = {"plan": "first", "act": "tools"}
+    evaluator = gepa.evaluator(Adapter())
+    told = kept.compare(texts, both, evaluator, list(range(20)), bounds=(0, 1), home=tmp_path)
+    assert "better" in str(told)
+
+
+def test_a_runner_keeps_its_own_time(tmp_path: Path):
+    with pytest.raises(kept.SetupError, match="keeps its own time"):
+        kept.optimize(
+            "a", gepa.evaluator(Adapter()), [1, 2], proposers=["b"], timeout=1, home=tmp_path
+        )
+
+
 class Raising(Adapter):
     """Raises on every other case where a word is in the plan; a seed has half of the score."""
 

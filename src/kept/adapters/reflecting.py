@@ -78,7 +78,7 @@ def _records(
 
 def _proposal(brief: Brief, written: Written, wrong: list[str]) -> ProposerReply:
     before = brief.incumbent.texts
-    new = {name: text for name, text in written.texts.items() if text != before[name]}
+    new = {n: text for n, text in written.texts.items() if text.strip() != before[n].strip()}
     empty = [name for name, text in new.items() if not text.strip()]
     if empty:
         return Failure("empty", "infrastructure", f"the new text of `{empty[0]}` is empty")
