@@ -5,9 +5,13 @@ machine, `--stage NAME:MILLISECONDS:VERDICT` for what ran before pytest.
 """
 
 import os
+import sys
 import tomllib
+import warnings
 from collections import Counter, defaultdict
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,3 +94,26 @@ def agent_clis(monkeypatch: pytest.MonkeyPatch) -> Path:
     programs = folder / "node_modules" / ".bin"
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")  # noqa: TID251 # a test of commands
     return programs
+
+
+def dspy_folder() -> Path | None:
+    """Where dspy is, with all that it needs; None where it is not, or is for another Python."""
+    folder = cache_home() / "peers" / "dspy"
+    versions = folder / "versions"
+    here = versions.is_file() and versions.read_text().split()[-1:] == [
+        sys.implementation.cache_tag
+    ]
+    return folder if here else None
+
+
+@pytest.fixture(scope="session")
+def dspy() -> Any:
+    """The module that tests of the mark `dspy` use; `scripts/test` fetches it."""
+    folder = dspy_folder()
+    if folder is None:
+        pytest.skip("dspy is not here: `./scripts/test` fetches it")
+    # behind all others: what both have is taken from the environment of the tests
+    sys.path.append(str(folder))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return import_module("dspy")

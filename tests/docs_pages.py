@@ -142,7 +142,10 @@ def matches(expected: str, actual: str) -> bool:
 class Scratch:
     """A folder where a page's blocks run one after another, each finding what the earlier left."""
 
-    def __init__(self, folder: Path, examples: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, examples: Path | None = None, packages: Path | None = None
+    ) -> None:
+        self.packages = packages
         self.cwd = folder / "work"
         self.cwd.mkdir(parents=True)
         self.home = folder / "home"
@@ -232,7 +235,9 @@ class Scratch:
     def environment(self) -> dict[str, str]:
         """A reader's terminal without their keys: `kept` on the path, an empty home, no colour."""
         path = [str(Path(sys.executable).parent), *os.get_exec_path()]
+        more = {"PYTHONPATH": str(self.packages)} if self.packages else {}
         return {
+            **more,
             "PATH": os.pathsep.join(path),
             "HOME": str(self.home),
             "LANG": "C.UTF-8",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import dspy_folder
 from tests.docs_pages import DocsError, Scratch, matches, read_blocks, read_commands
 
 ROOT = Path(__file__).parent.parent
@@ -14,6 +15,7 @@ COVERED_ELSEWHERE = {
     "kept models pull": "scripts/test fetches the weights so, for tests/models",
 }
 MAX_NOT_RUN = 4
+NEEDING = {"docs/guide/from-dspy.md": pytest.mark.dspy}
 
 pytestmark = pytest.mark.docs
 
@@ -24,9 +26,17 @@ def pages() -> list[str]:
     return [name for name in names if not name.startswith("docs/decisions/")]
 
 
-@pytest.mark.parametrize("page", pages())
+def marked_pages() -> list[object]:
+    """Each page, with the mark of what it needs besides."""
+    return [pytest.param(page, marks=NEEDING.get(page, ())) for page in pages()]
+
+
+@pytest.mark.parametrize("page", marked_pages())
 def test_every_block_of_the_page_does_what_it_says(tmp_path: Path, page: str):
-    scratch = Scratch(tmp_path, ROOT / "examples")
+    packages = dspy_folder() if page in NEEDING else None
+    if page in NEEDING and packages is None:
+        pytest.skip("dspy is not here: `./scripts/test` fetches it")
+    scratch = Scratch(tmp_path, ROOT / "examples", packages)
     scratch.run_page(page, (ROOT / page).read_text(encoding="utf-8"))
 
 

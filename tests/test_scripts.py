@@ -323,6 +323,26 @@ def test_the_agent_clis_are_fetched_once_when_all_tests_are_run(machine: Machine
     assert machine.calls("npm") == []
 
 
+def test_dspy_is_fetched_once_when_all_tests_are_run(machine: Machine):
+    machine.run("test", "-x")
+    machine.run("test", "fast")
+    assert machine.calls("python -m pip install --target") == []
+    machine.run("test")
+    (call,) = machine.calls("python -m pip install --target")
+    assert call.startswith(f"python -m pip install --target {machine.cache}/peers/dspy dspy==")
+    machine.run("test")
+    assert machine.calls("python -m pip install --target") == []
+
+
+def test_without_dspy_its_tests_are_skipped(machine: Machine):
+    machine.run("test", "-x")
+    machine.note("fails-pip")
+    done = machine.run("test")
+    assert "pip could not install dspy==" in done.stderr
+    (call,) = machine.calls("python -m pytest")
+    assert "--missing dspy:dspy==" in call
+
+
 def test_without_the_agent_clis_their_tests_are_skipped(machine: Machine):
     machine.note("fails-npm")
     done = machine.run("test")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kept.core.artifact import Candidate
     from kept.core.budget import Budget, Spend, StopReason
     from kept.core.case import Cases
-    from kept.core.ports import Gate, Guard, Sink
+    from kept.core.ports import Gate, Guard, Runner, Sink
     from kept.core.state import State
     from kept.recipes.function import GateName, ProposerLike
     from kept.report.comparison import Comparison, Line
@@ -65,7 +65,7 @@ class Result:
 
 def optimize(  # noqa: PLR0913 # one function is the whole API; all but three have defaults
     artifact: ArtifactLike,
-    evaluate: Callable[..., Any],
+    evaluate: Callable[..., Any] | Runner,
     cases: Iterable[Any] | Cases | None = None,
     *,
     proposers: Sequence[ProposerLike] = (),
@@ -94,7 +94,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         evaluate: `evaluate(candidate)` or `evaluate(candidate, case)`, plain or async. Returns a
             number, or metrics by name, or either with information for the proposers behind it. An
             exception is the candidate's crash, unless it is an outage (connection, 429, 5xx),
-            which is tried again and never counts as a score.
+            which is tried again and never counts as a score. Or a `Runner`, whose metrics are the
+            score unless it is a `Scorer` too.
         cases: what to evaluate on; any values, or `Cases` that are split already.
         proposers: functions of the brief that return a new text, texts to try, or `Proposer`s.
         gate: decides what is kept; unless it is given, `race` where there are cases and rollouts
@@ -130,9 +131,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     from kept.gates import Strict
     from kept.recipes import function as recipe
     from kept.recipes.call import check_call
-    from kept.runners.function import FunctionRunner
     from kept.runs import gate_of
-    from kept.scorers.recorded import RecordedScorer
     from kept.store.home import Home
 
     check_call(given)
@@ -141,14 +140,15 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     if len({proposer.name for proposer in made}) < len(made):
         raise SetupError("two proposers have one name", hint="give each a `name` of its own")
     limits = Budget(max_iterations=budget) if isinstance(budget, int) else budget
+    runner, scorer = recipe.make_runner(evaluate, metric, workers, timeout)
     seed = Candidate(recipe.artifact_texts(artifact))
     plan = Plan(
         recipe="function",
         seed=seed,
         rules=Rules({path: Artifact(path) for path in seed.texts}),
         cases=case_set,
-        runner=FunctionRunner(evaluate, metric, workers, timeout),
-        scorer=RecordedScorer(),
+        runner=runner,
+        scorer=scorer,
         objective=Objective(metric, direction, bounds),
         proposers=made,
         schedule=RoundRobin(tuple(proposer.name for proposer in made)),
@@ -207,7 +207,7 @@ class Compared:
 def compare(  # noqa: PLR0913 # one function is the whole API; all but four have defaults
     a: ArtifactLike,
     b: ArtifactLike | Sequence[str | Path | Mapping[str, str]],
-    evaluate: Callable[..., Any],
+    evaluate: Callable[..., Any] | Runner,
     cases: Iterable[Any] | Cases,
     *,
     least: float | None = None,
@@ -260,21 +260,20 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
     from kept.recipes import function as recipe
     from kept.recipes.call import challengers_of, check_comparison
     from kept.recipes.comparing import Wanted, as_comparison, check_texts, doubts
-    from kept.runners.function import FunctionRunner
-    from kept.scorers.recorded import RecordedScorer
     from kept.store.home import Home
 
     check_comparison(given)
     versions = recipe.make_versions(a, challengers_of(b))
     check_texts(versions)
     seed, *others = (Candidate(version.texts) for version in versions)
+    runner, scorer = recipe.make_runner(evaluate, metric, workers, timeout)
     plan = Plan(
         recipe="compare",
         seed=seed,
         rules=Rules({}),
         cases=recipe.make_cases(cases, "0:1:0", 0),
-        runner=FunctionRunner(evaluate, metric, workers, timeout),
-        scorer=RecordedScorer(),
+        runner=runner,
+        scorer=scorer,
         objective=Objective(metric, direction, bounds),
         proposers=(),
         schedule=RoundRobin(()),

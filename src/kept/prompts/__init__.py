@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Literal
 
-Name = Literal["edit", "rewrite", "simplify", "reflect", "judge", "judge_pair"]
+Name = Literal["component", "edit", "rewrite", "simplify", "reflect", "judge", "judge_pair"]
 
 
 @lru_cache

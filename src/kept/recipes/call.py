@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from kept.core.budget import Budget
 from kept.core.case import Cases
-from kept.core.ports import Gate
+from kept.core.ports import Gate, Runner
 from kept.errors import SetupError
 
 log = logging.getLogger("kept")
@@ -65,7 +65,7 @@ _CHECKS: tuple[_Check, ...] = (
     ),
     _Check(
         "evaluate",
-        callable,
+        lambda value: callable(value) or isinstance(value, Runner),
         "`evaluate` is {}, not a function",
         "pass a function of a candidate, or of a candidate and a case",
     ),
@@ -191,7 +191,7 @@ _CHECKS: tuple[_Check, ...] = (
 def check_call(given: Mapping[str, object]) -> None:
     """Refuse an argument that is of another type, or a misspelt word."""
     _check_each(given)
-    _check_evaluate(cast("Callable[..., Any]", given["evaluate"]), given["cases"])
+    _check_evaluate(given["evaluate"], given["cases"])
     _check_money(given["budget"], given["usd_per_rollout"])
 
 
@@ -209,7 +209,7 @@ def check_comparison(given: Mapping[str, object]) -> None:
     for artifact in (given["a"], *others):
         _check_each({"artifact": artifact})
     _check_each({**given, "budget": budget or Budget()})
-    _check_evaluate(cast("Callable[..., Any]", given["evaluate"]), given["cases"])
+    _check_evaluate(given["evaluate"], given["cases"])
     _check_money(budget, given["usd_per_rollout"])
 
 
@@ -235,10 +235,12 @@ def _check_money(budget: object, usd_per_rollout: object) -> None:
         )
 
 
-def _check_evaluate(function: Callable[..., Any], cases: object) -> None:
+def _check_evaluate(evaluate: object, cases: object) -> None:
     """Whether it can be called with what it will be called with, as far as that can be known."""
+    if isinstance(evaluate, Runner):
+        return
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(cast("Callable[..., Any]", evaluate))
     except (TypeError, ValueError):
         return  # a function in C may not say what it takes
     takes = [n for n in (1, 2) if _binds(signature, n)]

@@ -19,13 +19,15 @@ from kept.core.case import (
     too_few,
 )
 from kept.core.plan import Plan
-from kept.core.ports import Gate, Guard, Proposer, Proving
+from kept.core.ports import Gate, Guard, Proposer, Proving, Runner, Scorer
 from kept.core.words import count
 from kept.errors import SetupError
 from kept.gates import Strict
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
 from kept.recipes.repeating import gate_without_cases, repeats_of
+from kept.runners.function import FunctionRunner
+from kept.scorers.recorded import RecordedScorer
 
 if TYPE_CHECKING:
     from kept.recipes.comparing import Version
@@ -105,13 +107,18 @@ def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Ca
         message = f"{fault} (split {split} of {count(len(cases), 'case')})"
         raise SetupError(message, hint="give more cases, or holdout a larger share")
     _warn_of_few(shared)
-    for overlap in find_overlaps(shared)[:5]:
+    warn_of_overlaps(shared)
+    return shared
+
+
+def warn_of_overlaps(cases: Cases) -> None:
+    """Name a few cases that stand in more than one split."""
+    for overlap in find_overlaps(cases)[:5]:
         log.warning(
             "case %s (%s) and case %s (%s) are %.0f %% alike: what is kept may only fit both",
             *overlap[:4],
             100 * overlap.likeness,
         )
-    return shared
 
 
 def _warn_of_few(cases: Cases) -> None:
@@ -134,6 +141,18 @@ def parse_ratio(split: str) -> tuple[int, ...]:
     if len(parts) != 3 or len(shares) != 3 or not any(shares):
         raise SetupError(f"`{split}` is not a split", hint="write train:holdout:test, as in 3:5:2")
     return shares
+
+
+def make_runner(
+    given: Callable[..., Any] | Runner, metric: str, workers: int, timeout: float | None
+) -> tuple[Runner, Scorer]:
+    """What runs a candidate, and what scores that: a function does both, a runner may."""
+    if not isinstance(given, Runner):
+        return FunctionRunner(given, metric, workers, timeout), RecordedScorer()
+    if timeout is not None:
+        hint = "leave `timeout` out, or pass a function"
+        raise SetupError("a `Runner` keeps its own time", hint=hint)
+    return given, given if isinstance(given, Scorer) else RecordedScorer()
 
 
 def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> Iterable[Proposer]:
@@ -205,10 +224,14 @@ def make_guards(given: Sequence[Guard] | None, cases: Cases) -> tuple[Guard, ...
     return (copy_guard(cases, allow_train=True),)
 
 
-def source_of(function: Callable[..., Any]) -> str:
-    """A hash of a function's source, so that a resume notices another measure."""
+def source_of(function: object) -> str:
+    """A hash of a function's source, so that a resume notices another measure.
+
+    What is no function may say what it is by a `source` of its own.
+    """
     try:
-        source = inspect.getsource(function)
+        told = getattr(function, "source", None)
+        source = told if isinstance(told, str) else inspect.getsource(cast("Any", function))
     except (OSError, TypeError):
         # typed at a prompt, or a callable object: its name is all there is
         source = getattr(function, "__qualname__", type(function).__qualname__)

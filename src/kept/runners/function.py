@@ -117,7 +117,7 @@ class FunctionRunner:
             metrics = {str(k): v for k, v in cast("Mapping[object, object]", answer).items()}
         else:
             metrics = {self._metric: answer}
-        numbers = {name: _number(value) for name, value in metrics.items()}
+        numbers = {name: number_of(value) for name, value in metrics.items()}
         strange = [name for name, value in numbers.items() if value is None]
         if strange:
             return _strange(cast("object", answer))
@@ -188,7 +188,8 @@ def _wants_case(function: Evaluate) -> tuple[bool, bool]:
     ].default is not inspect.Parameter.empty
 
 
-def _number(value: object) -> float | None:
+def number_of(value: object) -> float | None:
+    """A measure as a number; None for what is none."""
     # numpy scalars and the like have __float__; a string has not, and is no measure
     if isinstance(value, str | bytes) or value is None:
         return None

@@ -1,0 +1,176 @@
+"""Who writes a new text of a component, given records of what the old one did."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, cast
+
+from kept.adapters.records import Records, shown
+from kept.core.edit import Write
+from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.ports import Model, Scope
+from kept.core.proposal import Brief, ClosedStep
+from kept.core.rollout import Failure
+from kept.models.asking import ask
+from kept.models.window import tokens_of
+from kept.prompts import prompt
+from kept.proposers.fitting import Item, fit
+from kept.proposers.showing import UNTOLD, verdict_of
+from kept.runners.function import failure_of
+from kept.threads import call_apart
+
+REFUSED = 3
+"""Texts that came to nothing and are shown, the last ones."""
+
+_TAGGED = re.compile(r"<new-text>\s*\n(.*)\n\s*</new-text>", re.DOTALL)
+_FENCED = re.compile(r"^```[^\n]*\n(.*)\n```\s*$", re.DOTALL | re.MULTILINE)
+
+
+class Work(NamedTuple):
+    """What there is to write, and by what."""
+
+    brief: Brief
+    components: tuple[str, ...]
+    records: Records
+
+
+class Written(NamedTuple):
+    """New texts by component."""
+
+    texts: Mapping[str, str]
+    unseen: str = ""
+    """What the author was not shown, in words."""
+
+
+class Author(Protocol):
+    """Writes new texts; remembers nothing."""
+
+    async def write(self, work: Work, scope: Scope) -> Written | Failure:
+        """New texts for some of the components."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionAuthor:
+    """A peer's own function `(candidate, records, components) -> new texts`."""
+
+    function: Callable[..., Any]
+
+    async def write(self, work: Work, scope: Scope) -> Written | Failure:
+        """What the function returns; asked once, also when a run goes on after a kill."""
+        texts, records = dict(work.brief.incumbent.texts), {**work.records}
+        components = list(work.components)
+
+        async def do() -> ModelReply | Failure:
+            try:
+                told = await call_apart(self.function, texts, records, components)
+            except Exception as error:  # noqa: BLE001 # the wrapper of a port: theirs is a value
+                return replace(failure_of(error), blame="infrastructure")
+            return _as_reply(told, work.brief.incumbent.texts)
+
+        request = {"texts": texts, "records": records, "components": components}
+        reply = await scope.call(request, ModelReply, do)
+        return reply if isinstance(reply, Failure) else Written(json.loads(reply.text))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAuthor:
+    """A model that reads the records and writes the text anew."""
+
+    model: Model
+    room: int | None = None
+    """Tokens that a request may have; None where that is not known."""
+    templates: Mapping[str, str] = field(default_factory=dict[str, str])
+    """A prompt of the user's own by component, or for all under the empty name."""
+    guidance: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What somebody wants, by title."""
+
+    async def write(self, work: Work, scope: Scope) -> Written | Failure:
+        """Ask for each component by itself."""
+        found: dict[str, str] = {}
+        unseen = ""
+        for component in work.components:
+            fitted = fit([*self._items(work, component)], self._room())
+            words = self._own(work, component) or f"{prompt('component')}\n{fitted.message()}"
+            # another seed for each step, or steps open side by side would propose the same
+            request = ModelRequest((Message("user", words),), seed=work.brief.seed >> 17)
+            reply = await ask(scope, self.model, request)
+            if isinstance(reply, Failure):
+                return replace(reply, blame="infrastructure")
+            if reply.finish == "length":
+                message = f"`{self.model.name}` did not come to the end of the text"
+                return Failure("limit", "infrastructure", message)
+            found[component] = text_in(reply.text)
+            unseen = unseen or fitted.unseen
+        return Written(found, unseen)
+
+    def _room(self) -> int | None:
+        return None if self.room is None else self.room - tokens_of(prompt("component"))
+
+    def _own(self, work: Work, component: str) -> str:
+        template = self.templates.get(component) or self.templates.get("", "")
+        records = "\n\n".join(shown(record) for record in work.records[component])
+        text = work.brief.incumbent[component]
+        return template.replace("<curr_param>", text).replace("<side_info>", records)
+
+    def _items(self, work: Work, component: str) -> Iterator[Item]:
+        brief = work.brief
+        text = brief.incumbent[component]
+        yield Item("text", f"# The text `{component}` as it is now", text, needed=True)
+        for title, wish in self.guidance.items():
+            yield Item("piece of guidance", f"# {title}", wish, material=False)
+        for n, record in enumerate(work.records[component], 1):
+            yield Item("record", f"# Record {n} of what came of it", shown(record))
+        for step, tried in islice(_refused(brief, component), REFUSED):
+            told = f"{tried}\n\nverdict: {verdict_of(step)}"
+            yield Item("refused text", f"# Step {step.step} tried this", told)
+        for name, other in brief.incumbent.texts.items():
+            if name != component:
+                yield Item("further text", f"# The text `{name}`, which stays as it is", other)
+
+
+@dataclass(frozen=True, slots=True)
+class CallableModel:
+    """A function of a prompt as a model."""
+
+    function: Callable[..., Any]
+    name: str = "reflection_lm"
+
+    async def complete(self, request: ModelRequest) -> ModelReply | Failure:
+        """One reply; what it costs, nobody says."""
+        try:
+            told = await call_apart(self.function, request.messages[-1].text)
+        except Exception as error:  # noqa: BLE001 # the wrapper of a port: theirs is a value
+            return replace(failure_of(error), blame="infrastructure")
+        rows = cast("list[object]", told) if isinstance(told, list) else [told]
+        if not rows or not isinstance(rows[0], str):
+            message = f"`{self.name}` returned {told!r:.200}, not a text"
+            return Failure("parse", "infrastructure", message)
+        return ModelReply(rows[0])
+
+
+def text_in(said: str) -> str:
+    """The new text of a reply: between tags, between fences, or all of it."""
+    found = _TAGGED.search(said) or _FENCED.search(said)
+    return (found[1] if found else said).strip()
+
+
+def _refused(brief: Brief, component: str) -> Iterator[tuple[ClosedStep, str]]:
+    """Texts of a component that came to nothing, the last first."""
+    for step in reversed(brief.closed):
+        if step.proposal is None or step.verdict.outcome == "keep" or step.verdict.code in UNTOLD:
+            continue
+        for edit in step.proposal.edits:
+            if isinstance(edit, Write) and edit.path == component:
+                yield step, edit.text
+
+
+def _as_reply(told: object, texts: Mapping[str, str]) -> ModelReply | Failure:
+    if isinstance(told, Mapping):
+        new = cast("Mapping[object, object]", told)
+        if all(k in texts and isinstance(v, str) for k, v in new.items()):
+            return ModelReply(json.dumps(dict(new)))
+    message = f"the proposer returned {told!r:.200}, not new texts of {', '.join(texts)}"
+    return Failure("parse", "infrastructure", message)

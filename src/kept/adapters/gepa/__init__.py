@@ -1,0 +1,10 @@
+"""For those who have a `GEPAAdapter`, or an evaluator for `optimize_anything`.
+
+The calls of gepa 0.1.4, answered by a run of Kept. gepa itself is needed only where a call names no
+adapter, and is imported then.
+"""
+
+from kept.adapters.gepa.anything import optimize_anything
+from kept.adapters.gepa.calling import Result, evaluator, optimize
+
+__all__ = ["Result", "evaluator", "optimize", "optimize_anything"]

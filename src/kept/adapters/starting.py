@@ -1,0 +1,103 @@
+"""From the arguments of a peer's call to a call of `kept.optimize`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from kept.adapters.cases import Data
+from kept.api import Result, optimize
+from kept.core.budget import Budget
+from kept.core.ports import Gate, Guard, Proposer, Runner, Sink
+from kept.errors import SetupError
+from kept.runs import gate_of
+from kept.store.home import Home
+
+PASSED_ON = (
+    *("gate", "guards", "sinks", "bounds", "workers", "width", "usd_per_rollout"),
+    *("home", "resume"),
+)
+"""Arguments that are those of `kept.optimize`."""
+
+
+class OwnTerms(TypedDict, total=False):
+    """What every adapter takes."""
+
+    reflection_lm: str | Callable[..., Any]
+    """A function of a prompt, or `provider/model`, which is asked by Kept."""
+    reflection_minibatch_size: int
+    """Train cases that are looked at before a proposal; 3."""
+    max_metric_calls: int
+    """Rollouts of all kinds: those that proposers look at, that decide and that prove."""
+    run_dir: str | Path
+    """The folder for runs. The last run in it, if there is one, goes on."""
+    seed: int
+
+    testset: Sequence[Any]
+    """Cases for the claim at the end."""
+    split: str
+    """Shares of train, holdout and test, where there is no `valset`."""
+    bounds: tuple[float, float]
+    workers: int
+    """Rollouts in flight; of a gepa adapter, cases that it is given at once; 8."""
+    width: int
+    budget: Budget
+    gate: Gate | Literal["strict", "race"]
+    guards: Sequence[Guard]
+    sinks: Sequence[Sink]
+    home: str | Path
+    resume: str
+    usd_per_rollout: float
+
+
+def start(
+    seed: Mapping[str, str],
+    runner: Runner,
+    data: Data | None,
+    proposers: Sequence[Proposer],
+    terms: OwnTerms,
+) -> Result:
+    """Have `kept.optimize` do it.
+
+    With cases by a race, unless another gate is named: a smaller rule would be cheaper, and would
+    promote noise to somebody who was told that it is proven.
+    """
+    options: dict[str, Any] = {name: terms[name] for name in PASSED_ON if name in terms}
+    if data is not None:
+        options.setdefault("gate", "race")
+    return optimize(
+        dict(seed),
+        runner,
+        data.cases if data else None,
+        proposers=list(proposers),
+        budget=_budget(terms),
+        random_seed=terms.get("seed", 0),
+        **options,
+        **_place(terms),
+    )
+
+
+def _budget(terms: OwnTerms) -> Budget:
+    budget, calls = terms.get("budget"), terms.get("max_metric_calls")
+    if budget is None and calls is None:
+        hint = "give max_metric_calls=…, or budget=kept.Budget(…)"
+        raise SetupError("nothing says how long to go on", hint=hint)
+    if budget is not None and budget.max_rollouts is not None and calls is not None:
+        hint = "they are the same: give one"
+        raise SetupError("`max_metric_calls` and `budget.max_rollouts` are given", hint=hint)
+    budget = budget or Budget()
+    return budget if calls is None else replace(budget, max_rollouts=calls)
+
+
+def _place(terms: OwnTerms) -> dict[str, Any]:
+    """Where the run is, and whether there is one to go on with."""
+    given = terms.get("run_dir")
+    if given is None:
+        return {}
+    if "home" in terms or "resume" in terms:
+        hint = "`run_dir` is the home, and its last run goes on"
+        raise SetupError("`run_dir` and `home` or `resume` are given", hint=hint)
+    runs = Home(Path(given)).folders()
+    # one that was killed before its first line has nothing to go on with
+    begun = bool(runs) and gate_of(runs[-1]) != ""
+    return {"home": given, "resume": "last" if begun else None}
