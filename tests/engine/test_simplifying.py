@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 import kept
 from kept.gates.race import Race
 from kept.gates.simplify import Simplify
@@ -72,7 +74,7 @@ def test_what_was_kept_as_better_is_not_left_out_again(tmp_path: Path):
     def propose(brief: kept.Brief) -> kept.Proposal:
         if brief.step == 0:
             return kept.Proposal((kept.Append("text", "<2>\n"),))
-        shorter = brief.incumbent.text.replace("<2>\n", "") + f"{'-' * brief.step}\n"
+        shorter = brief.incumbent.text.replace("<2>\n", "") + f"{brief.step}\n"
         return kept.Proposal((kept.Write("text", shorter),), simplifies=True)
 
     cases = kept.Cases(holdout=tuple(kept.Case(f"h{n}", n) for n in range(30)))
@@ -99,3 +101,31 @@ def test_the_report_tells_of_simplifications(tmp_path: Path):
         told = {what: heard for what, _, heard in questions(summary(past))}
     tested, kept_ones = result.state.ledger.cuts, len(result.state.ledger.cuts_kept)
     assert told["simpler, and no worse?"] == f"{tested} simpler texts: {kept_ones} kept"
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_what_is_not_shorter_than_the_incumbent_is_not_kept_as_simpler(width: int, tmp_path: Path):
+    """Also where it was when it was proposed, and another step was kept since."""
+
+    def propose(brief: kept.Brief) -> kept.Proposal | None:
+        texts = ("a" * 60, "b" * 80)
+        if brief.step >= len(texts):
+            return None
+        return kept.Proposal((kept.Write("text", texts[brief.step]),), simplifies=True)
+
+    result = kept.optimize(
+        "c" * 100,
+        lambda _: 1.0,
+        kept.Cases(holdout=tuple(kept.Case(f"h{n}", n) for n in range(40))),
+        proposers=[propose],
+        gate="race",
+        bounds=(0, 1),
+        budget=3,
+        width=width,
+        home=tmp_path,
+    )
+    first, second = result.state.closed[:2]
+    assert first.verdict.outcome == "keep"
+    assert second.verdict.outcome in ("skip", "discard")
+    told = "not simpler: the texts would have 80 characters, and have 60 now"
+    assert second.verdict.reason == told

@@ -129,7 +129,7 @@ def test_what_is_to_be_simpler_is_marked_so():
     assert said == Proposal(edits, "said twice", simplifies=True)
 
 
-def test_what_is_not_shorter_is_asked_for_once_more_and_then_let_be():
+def test_what_is_not_shorter_is_asked_for_once_more():
     longer = reply(edits=[edit("append", text="Be long.\n")])
     shorter = reply(edits=[edit("replace", "Be brief.", "Brief.")])
     told = "the texts would have 47 characters, and have 38 now: make them shorter"
@@ -138,8 +138,23 @@ def test_what_is_not_shorter_is_asked_for_once_more_and_then_let_be():
         assert f"* {told}" in server.log[1].text
     assert isinstance(said, Proposal)
     assert said.edits == (Replace("prompt.md", "Be brief.", "Brief."),)
-    with ModelServer([longer, longer]) as server:
-        assert ask(proposer("simplify", server), make_brief(TEXTS, train=())) == Skip(told)
+
+
+def test_what_still_cannot_be_made_shorter_is_for_the_loop_to_report():
+    gone = reply(edits=[edit("delete", "words that stand nowhere")])
+    with ModelServer([gone, gone]) as server:
+        said = ask(proposer("simplify", server), make_brief(TEXTS, train=()))
+    assert isinstance(said, Proposal)
+    assert said.simplifies
+
+
+def test_a_long_diagnosis_without_edits_is_cut():
+    rows = [{"case": f"c{n}", "cause": "x" * 900} for n in range(24)]
+    with ModelServer([reply(diagnosis=rows, why="nothing to do", edits=[])]) as server:
+        said = ask(proposer("reflect", server), looked_at(make_brief(TEXTS, train=TRAIN), {}))
+    assert isinstance(said, Skip)
+    assert said.why.startswith("nothing to do\nc0: xxx")
+    assert len(said.why) == 2000
 
 
 def test_a_diagnosis_comes_before_the_edits_and_is_told_with_them():

@@ -6,8 +6,11 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
+
+from kept.sandbox import start_alone
 
 STARTS = 300
 PROGRAM = f"""
@@ -44,3 +47,28 @@ def test_a_signal_to_our_group_does_not_reach_what_is_just_being_started():
     assert hit("alone") == 0
     # the same without it, or the test would show nothing
     assert sum(hit("bare") for _ in range(4)) > 0
+
+
+@pytest.mark.parametrize("number", ["INT", "TERM", "HUP", "KILL"])
+def test_a_command_that_ends_itself_by_a_signal_runs_once(number: str, tmp_path: Path):
+    runs = tmp_path / "runs"
+    line = f"echo run >> {runs}; kill -{number} $$"
+    for _ in range(30):
+        process = start_alone(
+            lambda: subprocess.Popen(["/bin/sh", "-c", line], start_new_session=True)
+        )
+        assert process.wait() == -signal.Signals[f"SIG{number}"]
+    assert runs.read_text().count("run") == 30
+
+
+@pytest.mark.slow
+def test_where_nobody_waits_for_children_a_process_is_started_once():
+    program = (
+        "import signal, subprocess\n"
+        "from kept.sandbox import start_alone\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "start = lambda: subprocess.Popen(['/bin/true'], start_new_session=True)\n"
+        "for _ in range(100):\n"
+        "    start_alone(start).wait()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -187,6 +187,12 @@ def changed_paths(before: Candidate, after: Candidate) -> tuple[str, ...]:
     return tuple(sorted(p for p in paths if before.texts.get(p) != after.texts.get(p)))
 
 
+def not_shorter(before: Candidate, after: Candidate) -> str:
+    """That there is no less to read than before, in words; empty when there is."""
+    was, now = (sum(map(len, one.texts.values())) for one in (before, after))
+    return "" if now < was else f"the texts would have {now} characters, and have {was} now"
+
+
 def changed_lines(before: Candidate, after: Candidate) -> int:
     """Lines removed plus lines added between two candidates."""
     paths = changed_paths(before, after)

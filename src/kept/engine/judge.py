@@ -9,7 +9,15 @@ from typing import NamedTuple
 from kept.core.answers import Answers
 from kept.core.artifact import Candidate
 from kept.core.asked import Asked, note_asked
-from kept.core.edit import Applied, EditReport, Write, apply_edits, changed_lines, changed_paths
+from kept.core.edit import (
+    Applied,
+    EditReport,
+    Write,
+    apply_edits,
+    changed_lines,
+    changed_paths,
+    not_shorter,
+)
 from kept.core.grow import Seen
 from kept.core.ledger import Ledger
 from kept.core.plan import Plan
@@ -152,6 +160,10 @@ class Judge:
             if _standing(applied) < _standing(first):
                 reason = "stale: an earlier step was kept, and the edits no longer apply"
                 return Verdict("skip", reason, code="stale")
+        if proposal.simplifies and (longer := not_shorter(incumbent, applied.candidate)):
+            # what was shorter than an earlier incumbent, too: it would be kept for being no worse
+            code = "stale" if rebased else "over limit"
+            return Verdict("skip" if rebased else "discard", f"not simpler: {longer}", code=code)
         # a merger of one is what its member was, and has not been raced
         if applied.candidate.id in ground.judged and not proposal.merges:
             return duplicate()

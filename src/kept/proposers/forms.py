@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from kept.core.artifact import Candidate
-from kept.core.edit import Append, Delete, Edit, InsertAfter, Replace, Write
+from kept.core.edit import Append, Delete, Edit, InsertAfter, Replace, Write, not_shorter
 from kept.core.proposal import Brief
 
 OPERATIONS = ("replace", "insert_after", "delete", "append", "write")
@@ -84,9 +84,8 @@ def _nothing(brief: Brief, candidate: Candidate) -> Iterator[str]:
 
 
 def _not_shorter(brief: Brief, candidate: Candidate) -> Iterator[str]:
-    before, after = (sum(map(len, one.texts.values())) for one in (brief.incumbent, candidate))
-    if after >= before:
-        yield f"the texts would have {after} characters, and have {before} now: make them shorter"
+    if longer := not_shorter(brief.incumbent, candidate):
+        yield f"{longer}: make them shorter"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,10 +58,8 @@ class ModelProposer:
             if isinstance(again, ModelReply):
                 draft = self.form.read(again.text)
         if not draft.edits:
-            return Skip(" ".join(filter(None, (draft.why or "no edits", shown.unseen))))
-        made = apply_edits(brief.incumbent, draft.edits, brief.rules).candidate
-        if failed := [*self.form.faults(brief, made)]:
-            return Skip(failed[0])
+            why = draft.why[:MAX_WHY] or "no edits"
+            return Skip(" ".join(filter(None, (why, shown.unseen))))
         known = {case.id for case in brief.train}
         cites = tuple(dict.fromkeys(case for case in draft.cases if case in known))
         why, simplifies = draft.why[:MAX_WHY], self.form.simplifies

@@ -19,7 +19,7 @@ from kept.core.score import Outcome
 from kept.proposers.model import ModelProposer
 
 WELL = 4
-"""One case in so many is one that went well."""
+"""Of so many cases, one is shown that went well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,11 @@
 """A process away from our terminal, whose Ctrl-C is meant for us."""
 
-import os
-import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What a terminal or a supervisor sends to a whole group."""
-
-_LOOKS = 50
-"""At what is dying and not dead; a program may also have wiped out its own words."""
+_NEVER_BEGAN = 0x40
+"""The kernel's flag of a process that has not become a program since it was forked."""
 
 
 def start_alone(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
@@ -19,37 +13,23 @@ def start_alone(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Pope
 
     Until it has that session it is one of our group, and a signal to the group ends it before it
     is the program it was to be. Then nothing has happened yet: it is started again, or a Ctrl-C
-    would be taken for the command's own failure.
+    would be taken for the command's own failure. Needs /proc; elsewhere it is started once.
     """
     while True:
-        # returns once the child has become the program, or is dead
+        # returns once the child has become the program, or is dead or dying
         process = start()
-        if not _hit(process.pid):
+        if not _never_began(process.pid):
             return process
         # waits for it, and closes its pipes
         process.__exit__(None, None, None)
 
 
-def _hit(pid: int) -> bool:
-    """Whether a signal to our group ended it: while it was in it, or just as it left."""
-    if os.getpgid(pid) != pid:
-        return True
-    ended = _end_of(pid)
-    for _ in range(_LOOKS):
-        if ended is not None or not _dying(pid):
-            break
-        time.sleep(0.001)
-        ended = _end_of(pid)
-    return ended is not None and ended.si_code == os.CLD_KILLED and ended.si_status in _OURS
-
-
-def _end_of(pid: int) -> os.waitid_result | None:
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-
-
-def _dying(pid: int) -> bool:
-    """Whether it has no memory any more, and so no words it was started with."""
+def _never_began(pid: int) -> bool:
     try:
-        return not Path(f"/proc/{pid}/cmdline").read_bytes()
+        told = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
+        # there is no /proc; or nobody waits for children here, and it is over and gone
         return False
+    # after the name, which stands in brackets and may hold anything
+    flags = int(told.rpartition(")")[2].split()[6])
+    return bool(flags & _NEVER_BEGAN)
