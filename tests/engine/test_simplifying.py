@@ -107,6 +107,9 @@ def test_the_report_tells_of_simplifications(tmp_path: Path):
 def test_what_is_not_shorter_than_the_incumbent_is_not_kept_as_simpler(width: int, tmp_path: Path):
     """Also where it was when it was proposed, and another step was kept since."""
 
+    def alike(candidate: kept.Candidate) -> float:
+        return 1.0
+
     def propose(brief: kept.Brief) -> kept.Proposal | None:
         texts = ("a" * 60, "b" * 80)
         if brief.step >= len(texts):
@@ -115,7 +118,7 @@ def test_what_is_not_shorter_than_the_incumbent_is_not_kept_as_simpler(width: in
 
     result = kept.optimize(
         "c" * 100,
-        lambda _: 1.0,
+        alike,
         kept.Cases(holdout=tuple(kept.Case(f"h{n}", n) for n in range(40))),
         proposers=[propose],
         gate="race",

@@ -10,7 +10,7 @@ import pytest
 from kept.harness import CLIS
 from kept.harness.program import program_of
 from kept.sandbox import Command, Exit, View, abilities, execute
-from kept.sandbox.walls import Site
+from kept.sandbox.walls import Site, can_be_seen
 
 CODEX = CLIS["codex_exec"]
 
@@ -52,23 +52,38 @@ def test_what_npm_did_not_install_needs_its_own_folder(
 
 
 @pytest.mark.sandbox
-def test_it_runs_between_walls_that_make_its_folder_private(installed: Path, tmp_path: Path):
+@pytest.mark.parametrize("where", ["elsewhere", "above the workspaces"])
+def test_it_runs_between_walls_that_make_its_folder_private(
+    where: str, installed: Path, tmp_path: Path
+):
     if not abilities().walls:
         pytest.skip(f"bwrap does not work here: {abilities().why_not}")
     assert tmp_path.is_relative_to("/tmp"), "or this test shows nothing"
     found = program_of(CODEX)
     assert found is not None
-    workspace = tmp_path / "scratch" / "one"
-    (workspace / "output").mkdir(parents=True)
+    root = installed if where == "above the workspaces" else tmp_path
+    workspace, other = root / "scratch" / "one", root / "scratch" / "two"
+    for folder in (workspace, other):
+        (folder / "output").mkdir(parents=True)
+    (other / "case.json").write_text("the answer of another case")
     tree = tmp_path / "tree"
     tree.mkdir()
     view = View(tree, hidden=(tree,), bare=True, seen=found.folders)
 
-    def run(view: View) -> Exit:
-        command = Command("codex", Path("/"), 20, view=view)
+    def run(view: View, line: str = "codex") -> Exit:
+        command = Command(line, Path("/"), 20, view=view)
         ended = asyncio.run(execute(command, {}, Site(workspace)))
         assert isinstance(ended, Exit), ended
         return ended
 
-    assert run(view).stdout == "leaned on\n"
+    assert run(view, f"cat {other / 'case.json'}").stdout == ""
+    if where == "elsewhere":
+        assert run(view).stdout == "leaned on\n"
     assert run(replace(view, seen=())).code == 127
+
+
+def test_no_folder_can_be_seen_that_holds_the_workspaces(tmp_path: Path):
+    assert can_be_seen(tmp_path / "programs", tmp_path / "scratch")
+    assert not can_be_seen(tmp_path, tmp_path / "scratch")
+    assert not can_be_seen(Path("/tmp"), Path("/elsewhere"))
+    assert can_be_seen(Path("/"), tmp_path), "it is seen anyway, without what is private"

@@ -8,7 +8,7 @@ from kept.recipes.artifact import compile_task
 from kept.recipes.outline import outline
 from kept.runners.agent import AgentRunner
 from kept.runs import inputs_of
-from kept.sandbox import Abilities
+from kept.sandbox import Abilities, abilities
 from kept.sandbox.cgroup import Parents
 from tests.harness.stand_in import put
 from tests.recipes.telling import problems, write_cases
@@ -138,6 +138,19 @@ def test_an_agent_is_not_let_loose_because_walls_cannot_be_had(
     told = problems(task, "sandbox.walls=auto", hints=True)
     assert told[0].startswith("runner.agent: an agent runs commands, and nothing holds them here")
     assert "`sandbox.walls: off`" in told[0]
+
+
+@pytest.mark.sandbox
+def test_a_program_beside_what_no_agent_may_see_is_told(
+    task: Path, monkeypatch: pytest.MonkeyPatch
+):
+    if not abilities().walls:
+        pytest.skip(f"bwrap does not work here: {abilities().why_not}")
+    assert compile_task(task, ["sandbox.walls=auto"])
+    # scratch folders are made below it
+    monkeypatch.setattr("tempfile.tempdir", str(task.parent.parent / "programs"))
+    told = problems(task, "sandbox.walls=auto")
+    assert "lies beside what no agent may see between walls" in told[0]
 
 
 def test_a_missing_key_is_warned_of(task: Path, monkeypatch: pytest.MonkeyPatch):

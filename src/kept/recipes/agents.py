@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 
 from kept.core.case import Case, Cases, implicit_cases
 from kept.harness import CLIS, Harness
@@ -14,6 +15,7 @@ from kept.recipes.measure import digest
 from kept.runners.agent import AgentRunner, Outfit
 from kept.runners.model import Form, fields_of
 from kept.sandbox import Command, abilities
+from kept.sandbox.walls import can_be_seen
 from kept.spec.agents import AgentProposerSpec, AgentRunnerSpec
 from kept.spec.files import find
 from kept.spec.load import said
@@ -57,9 +59,13 @@ def check_agent(source: Source, loc: Loc, spec: AgentRunnerSpec | AgentProposerS
     """Report what keeps an agent from being run here: program, walls, network."""
     cli = CLIS[spec.agent]
     walls = said(source, ("sandbox", "walls"), "auto") != "off"
-    if program_of(cli) is None:
+    program = program_of(cli)
+    if program is None:
         message = f"there is no program `{cli.program}` on the PATH"
         source.report((*loc, "agent"), message, f"`{cli.install}` installs it")
+    elif walls and abilities().walls and not _can_be_seen(program):
+        message = f"`{program.path}` lies beside what no agent may see between walls"
+        source.report((*loc, "agent"), message, f"`{cli.install}` installs it elsewhere")
     if walls and not (able := abilities()).walls:
         message = f"an agent runs commands, and nothing holds them here: {able.why_not}"
         hint = "install bubblewrap, or accept it with `sandbox.walls: off`"
@@ -69,6 +75,12 @@ def check_agent(source: Source, loc: Loc, spec: AgentRunnerSpec | AgentProposerS
         message = f"`{network}` would keep `{spec.agent}` from its model"
         hint = "leave it out, and agents alone have the network; or write `on`"
         source.report(("sandbox", "network"), message, hint)
+
+
+def _can_be_seen(program: Program) -> bool:
+    # where scratch folders are made
+    scratch = Path(gettempdir()).resolve()
+    return all(can_be_seen(folder, scratch) for folder in program.folders)
 
 
 def check_artifacts(source: Source, spec: AgentRunnerSpec, texts: Collection[str]) -> None:

@@ -97,7 +97,7 @@ def _bwrap(command: Command, view: View, site: Site, status: Status) -> Iterator
     for path in PRIVATE:
         if path.is_dir() and not path.is_symlink():
             yield from ("--size", str(command.limits.tree), "--tmpfs", str(path))
-    yield from _seen_again(view)
+    yield from _seen_again(view, site)
     if not view.bare:
         seen = site.tree or site.folder / "layers" / "merged"
         yield from ("--bind", str(seen), str(view.tree))
@@ -139,20 +139,35 @@ def _shut(tree: Path) -> Iterator[str]:
             yield from ("--ro-bind", "/dev/null", str(path))
 
 
-def _seen_again(view: View) -> Iterator[str]:
+def _seen_again(view: View, site: Site) -> Iterator[str]:
     """What lies in a folder that is made private, and is needed all the same."""
     names = _NAMES if view.network == "on" else ()
     python = (Path(prefix) for prefix in dict.fromkeys((sys.prefix, sys.base_prefix)))
-    for path in (*names, *_SYSTEM, *python, *view.seen):
-        if path.exists() and any(path.is_relative_to(private) for private in PRIVATE):
+    seen = (path for path in view.seen if can_be_seen(path, _scratch(site)))
+    for path in (*names, *_SYSTEM, *python, *seen):
+        if path.exists() and _in_private(path):
             yield from ("--ro-bind", str(path), str(path))
+
+
+def can_be_seen(path: Path, scratch: Path) -> bool:
+    """Whether a folder can be shown: none that holds the workspaces of all rollouts, or more."""
+    above = any(one.is_relative_to(path) for one in (*PRIVATE, scratch))
+    return not (above and _in_private(path))
+
+
+def _in_private(path: Path) -> bool:
+    return any(path.is_relative_to(private) for private in PRIVATE)
+
+
+def _scratch(site: Site) -> Path:
+    """Where the workspaces of all rollouts are."""
+    return site.folder.parent.parent
 
 
 def _others(site: Site, view: View) -> Iterable[Path]:
     """The scratch folder, where the workspaces of other rollouts are."""
-    root = site.folder.parent.parent
-    hidden = any(root.is_relative_to(private) for private in PRIVATE)
-    return () if hidden and not root.is_relative_to(view.tree) else (root,)
+    root = _scratch(site)
+    return () if _in_private(root) and not root.is_relative_to(view.tree) else (root,)
 
 
 def _hide(path: Path, tree: Path | None) -> Iterator[str]:
