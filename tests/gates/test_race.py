@@ -9,11 +9,12 @@ import pytest
 from kept.core.asked import Asked, note_asked
 from kept.core.ledger import Ledger, left, level
 from kept.core.objective import Constraint, Objective
-from kept.core.rollout import Failure
-from kept.core.score import Outcome
+from kept.core.rollout import Failure, Pair
+from kept.core.score import Outcome, summarize
 from kept.core.verdict import Verdict
 from kept.gates.bets import STAKES, evidence
 from kept.gates.case_level import interval, risk_of, sign_test, student, student_chance
+from kept.gates.common import forbidden
 from kept.gates.pairing import TENURE, looks
 from kept.gates.race import PRESETS, Race
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Matter, hear
@@ -234,3 +235,27 @@ def test_what_breaks_a_constraint_is_not_promoted_however_much_better_it_is(at_o
         assert told.best == best
         assert (told.outcome == "keep") == (best and at_once)
         assert ("constraint broken" in told.reason) != best
+
+
+def test_a_constraint_on_a_mean_is_held_to_the_look_that_knows_most():
+    """The first draws break it, all of them together do not."""
+
+    def outcome(draw: Draw) -> Outcome:
+        if draw.owner != CHALLENGER:
+            return scored(0.3 + 0.1 * (draw.pair.repeat % 2))
+        return scored(1.0 if draw.pair.repeat < 2 else 0.8)
+
+    bound = Objective(bounds=(0.0, 1.0), constraints=(Constraint("score", "<=", 0.9),))
+    about = replace(matter(0.9, 0.4), outcome=outcome, objective=bound)
+    asked: Asked = {}
+    while not isinstance(answer := Race().prove(about.view(asked)), Verdict):
+        note_asked(asked, answer)
+    assert (answer.best, answer.code) == (True, "promoted")
+
+
+def test_what_a_constraint_forbids_is_none_of_those_a_proof_chooses_among():
+    bound = Objective(constraints=(Constraint("score", "<=", 0.5),))
+    shown = summarize("c", "decide", [(Pair("a", 0), scored(0.9))], bound)
+    told = forbidden(shown, bound, {"gain": 1, "chosen": 1})
+    assert told is not None
+    assert told.numbers == {"gain": 1}

@@ -106,7 +106,9 @@ def forbidden(
     broken = broken_constraint(challenger, objective)
     if broken is None:
         return None
-    return Verdict("discard", f"constraint broken: {broken}", code="constraint", numbers=numbers)
+    # it is none of those that a proof will choose the best among
+    shown = {name: number for name, number in numbers.items() if name != "chosen"}
+    return Verdict("discard", f"constraint broken: {broken}", code="constraint", numbers=shown)
 
 
 class Losses(NamedTuple):

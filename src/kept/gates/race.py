@@ -202,15 +202,18 @@ class Race:
             # look would see what this one sees
             seen = max(self.promote_passes) if last else passes
             proof = self._proof(view, whole * seen / sum(self.promote_passes), passes)
-            if proof.best or last or proof.numbers.get("p", 1.0) > self.doubt:
+            refused = forbidden(view.challenger.known["promote"], view.objective)
+            if proof.best and refused is not None:
+                # a mean of few draws; later looks know it better
+                if last:
+                    return _not_measured(refused, "not promoted")
+            elif proof.best or last or proof.numbers.get("p", 1.0) > self.doubt:
                 return proof
         raise AssertionError("the last look decides")
 
     def _proof(self, view: View, risk: float, passes: int) -> Verdict:
         new, old = view.challenger.known["promote"], view.incumbent.known["promote"]
         if verdict := not_comparable(new, old, "best"):
-            return _not_measured(verdict, "not promoted")
-        if verdict := forbidden(new, view.objective):
             return _not_measured(verdict, "not promoted")
         if view.simplifies and view.objective.scale is not None:
             return self.simplify.proof(view, risk)
