@@ -308,7 +308,7 @@ def test_the_settings_of_a_race_are_told_without_brackets(here: Path):
     (here / "cases.jsonl").write_text("".join(f"{n}\n" for n in range(40)))
     called = kept(
         "check", "task.yaml", "--set", "cases={file: cases.jsonl}", "--set", "gate=race",
-        "--set", "objective.bounds=[0, 1]",
+        "--set", "objective.bounds=[0, 1]", "--set", "race={final: {most: 0}}",
     )  # fmt: skip
     assert called.code == 0, called.stderr
     lines = called.stdout.splitlines()
@@ -325,14 +325,23 @@ def test_a_task_says_how_much_a_simplification_may_lose(here: Path):
     write_task(here)
     (here / "cases.jsonl").write_text("".join(f"{n}\n" for n in range(40)))
     given = ["--set", "cases={file: cases.jsonl}", "--set", "objective.bounds=[0, 1]"]
-    called = kept(
-        "check", "task.yaml", *given, "--set", "race={simplify: {margin: 0.02}, preset: careful}"
-    )
+    race = "race={simplify: {margin: 0.02}, preset: careful, final: {most: 0}}"
+    called = kept("check", "task.yaml", *given, "--set", race)
     assert called.code == 0, called.stderr
     assert "simplify: margin 0.02, alpha 0.02" in called.stdout
     assert "simpler and loses 0.02 of the scale at most" in called.stdout
     short = kept("check", "task.yaml", *given, "--set", "race=careful")
     assert "simplify: margin 0.05, alpha 0.02" in short.stdout
+
+
+def test_check_says_that_texts_of_a_task_meet_in_a_final(here: Path):
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f"{n}\n" for n in range(40)))
+    given = ["--set", "cases={file: cases.jsonl}", "--set", "objective.bounds=[0, 1]"]
+    called = kept("check", "task.yaml", *given)
+    assert called.code == 0, called.stderr
+    assert "holds a final among 4 alternatives on 32 cases, train cases too" in called.stdout
+    assert "final: most 16, passes 1 then 2 then 4 then 8, behind 0.1, among 4" in called.stdout
 
 
 def test_check_warns_of_a_single_deciding_case(here: Path):
@@ -350,12 +359,15 @@ def test_every_figure_of_a_race_can_be_set_by_the_name_that_check_shows(here: Pa
     shown = json.loads(kept("check", "task.yaml", *given, "--json").stdout)["rule"]["numbers"]
     # how many steps are open and what they meet follows from the plan
     del shown["name"], shown["simplify"]["at_once"], shown["simplify"]["bars"]
+    assert shown["final"].pop("among") == 4, "a final is held among the texts of the task"
     other = {**shown, "most": 31, "promote_passes": [3, 7], "pool_goal": 2.5}
     other["screen"] = {**shown["screen"], "steps": [[9, 0.3]], "cases": 11}
     other["simplify"] = {**shown["simplify"], "hope": 0.3}
+    other["final"] = {"most": 3, "passes": [2, 5], "behind": 0.2}
     called = kept("check", "task.yaml", *given, "--set", f"race={json.dumps(other)}", "--json")
     assert called.code == 0, called.stderr
     told = json.loads(called.stdout)["rule"]["numbers"]
+    assert told["final"].pop("among") == 0, "4 texts are more than 3"
     assert {name: told[name] for name in other if name != "simplify"} == {
         name: value for name, value in other.items() if name != "simplify"
     }

@@ -228,7 +228,7 @@ def test_a_seed_that_fails_on_some_cases_needs_bounds(here: Path):
     cases = ("--set", "cases={file: cases.jsonl, split: '0:1:0'}")
     free = kept("optimize", "task.yaml", *cases, "--set", "objective.bounds=")
     assert free.code == 3
-    assert "error: 2 of 20 rollouts of the seed failed, and `score` has no bounds" in free.stderr
+    assert "error: 1 of 10 rollouts of the seed failed, and `score` has no bounds" in free.stderr
     assert "hint: give `objective.bounds`, of which a failure counts as the worst" in free.stderr
     assert kept("optimize", "task.yaml", *cases).code == 0
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kept.core.final import AHEAD
 from kept.core.plan import Plan
 from kept.core.state import State
 from kept.runs import Watch, resume, start
@@ -17,6 +18,7 @@ from tests.engine.worlds import (
     CountingModel,
     CountingRunner,
     make_comparison,
+    make_final,
     make_plan,
     make_proof,
     make_race,
@@ -89,6 +91,20 @@ def test_a_pool_that_is_proven_at_once_is_so_after_any_cut(width: int, tmp_path:
     for sizes in moments.sizes[:: 2 if width == 1 else 3]:
         part = cut(folder, sizes, tmp_path / "part")
         check_resume(part, width, steps, seed, whole, make_proof)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_final_has_the_same_winner_after_any_cut(width: int, tmp_path: Path):
+    steps, seed = 5, 6
+    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_final)
+    (kept,) = (closed for closed in whole.closed if closed.verdict.outcome == "keep")
+    assert (kept.turn.proves, whole.best) == (True, kept.candidate)
+    told = [AHEAD in closed.verdict.numbers for closed in whole.closed if closed.turn.proves]
+    assert told == [True, False], "the first that is taken up hears that another won"
+    assert whole.ledger.promotions == 1, "a final is one proof, however many hear of it"
+    for sizes in moments.sizes[:: 5 if width == 1 else 7]:
+        part = cut(folder, sizes, tmp_path / "part")
+        check_resume(part, width, steps, seed, whole, make_final)
 
 
 @pytest.mark.parametrize("width", [1, 4])

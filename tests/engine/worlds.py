@@ -189,6 +189,28 @@ def make_proof(
     return replace(plan, schedule=replace(plan.schedule, goal=99.0, most=99)), runner, model
 
 
+def make_final(
+    width: int, steps: int = 5, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """Whole texts that take each other's place, of which the best two are close."""
+    plan, runner, model = make_plan(width, steps, seed)
+    words = ("bad", "good", "plain", "good good", "good good plain")[:steps]
+    texts = [f"{word} {seed}\n" for word in words]
+    racing = replace(
+        plan,
+        cases=Cases(
+            train=CASES.train,
+            holdout=tuple(Case(f"h{n}", n) for n in range(8)),
+            test=tuple(Case(f"s{n}", n) for n in range(2)),
+        ),
+        proposers=(Variants(tuple(Variant({"prompt": text}, text) for text in texts)),),
+        schedule=RoundRobin(("variants",)),
+        gate=Race(promote_alpha=0.2),
+        budget=Budget(),
+    )
+    return with_race(racing), runner, model
+
+
 @dataclass(frozen=True)
 class Trimmer:
     """Leaves out a line, as long as there are two."""

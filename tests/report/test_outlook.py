@@ -31,7 +31,7 @@ def try_good(home: Path, evaluate: Callable[[Candidate, int], Awaitable[float]])
 
 @pytest.fixture(scope="module")
 def unsure(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One edit helps a little: too little for 30 deciding cases and so few rollouts."""
+    """One text helps a little: too little for 48 cases of a final and so few rollouts."""
     home = tmp_path_factory.mktemp("unsure")
     chance = random.Random(3)
 
@@ -47,9 +47,9 @@ def test_it_says_how_many_cases_would_tell(unsure: Path):
     near = told["unproven"]
     assert told["improved"] is False
     assert 0 < near["gain"] < near["high"]
-    assert near["wanted"] > 30, "or it would have been proven"
+    assert near["wanted"] > 48, "or it would have been proven"
     assert near["rollouts"] % (2 * near["wanted"]) == 0
-    words = f"about {near['wanted']} deciding cases would tell, where there are 30"
+    words = f"about {near['wanted']} deciding cases would tell, where there are 48"
     assert words in page
     assert words in text
 

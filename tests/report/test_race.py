@@ -94,3 +94,27 @@ def test_its_trajectory_is_on_one_kind_of_draws_and_shows_what_leads(run_folder:
     assert told["race"]["risked"] == sum(
         row["numbers"]["alpha"] for row in told["closed"] if "alpha" in row["numbers"]
     )
+
+
+def test_a_final_is_told_with_the_cases_that_decided_it(tmp_path: Path):
+    chance = random.Random(3)
+
+    async def evaluate(candidate: Candidate, case: object) -> float:
+        return float(chance.random() < {"seed": 0.3, "bad": 0.1}.get(candidate.text, 0.8))
+
+    result = optimize(
+        "seed",
+        evaluate,
+        CASES,
+        proposers=["good", "bad"],
+        gate=Race(),
+        bounds=(0, 1),
+        budget=Budget(max_rollouts=3000),
+        home=tmp_path,
+    )
+    with read_run(result.folder) as run:
+        page, told = markdown(run), as_json(run)
+    assert (told["race"]["entered"], told["race"]["finalists"]) == (2, 1)
+    asked = "| 18 train and 30 holdout |"
+    assert f"| which is the best of them? {asked} 2 alternatives: 1 in the final |" in page
+    assert f"| better for cases like these? {asked} proven: +0." in page

@@ -81,6 +81,8 @@ class Pooling:
     """Whether there are test cases to claim by."""
     pools: bool = True
     """Whether there are train cases to screen by; without, every proposal is raced at once."""
+    final: bool = False
+    """Whether all that is proposed waits for a final: nothing is put together."""
     paid: "PaidByCall | None" = None
     """Where money is limited, and what a rollout costs is not known before."""
 
@@ -89,7 +91,8 @@ class Pooling:
         merging = any(step.turn.proposer == MERGE for step in state.open)
         # while nothing leads, the pool is not raced first and proven then, but proven at once
         late = _leads(state) and self._late(state)
-        if not merging and state.pool and (late or ripe(state.pool, self.goal, self.most)):
+        waits = merging or self.final or not state.pool
+        if not waits and (late or ripe(state.pool, self.goal, self.most)):
             return _turn(MERGE, state)
         turn = self.inner.next(state)
         if isinstance(turn, StopReason):
@@ -104,7 +107,8 @@ class Pooling:
         """
         passes = self._passes(state)
         provable = passes is None or passes >= LEAST_PASSES
-        if state.pool and (_leads(state) or state.ledger.promotions < MOST_PROOFS):
+        proofs = 1 if self.final else MOST_PROOFS
+        if state.pool and (_leads(state) or state.ledger.promotions < proofs):
             turn = _turn(MERGE, state, proves=not _leads(state))
             if not turn.proves or provable:
                 return replace(turn, passes=passes) if turn.proves else turn

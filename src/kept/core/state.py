@@ -17,6 +17,7 @@ from kept.core.event import (
     StepClosed,
     StepOpened,
 )
+from kept.core.final import AHEAD, finalists, settled
 from kept.core.grow import Log, Seen
 from kept.core.ledger import Ledger
 from kept.core.pool import MERGE, NearMiss, Pool, raced
@@ -294,8 +295,8 @@ def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
         ledger = ledger.keep(step.ledger.tests + 1)
     proving = isinstance(step.reply, Prove) or step.turn.proves
     looked = any(e.purpose == "promote" for e in event.evaluations)
-    # what could no longer be paid may have looked before
-    if proving and (looked or event.verdict.code == "unaffordable") and not _open_question(event):
+    asked = looked or event.verdict.code == "unaffordable"  # which may have looked before
+    if proving and asked and not _open_question(event) and AHEAD not in event.verdict.numbers:
         at_once = event.verdict.outcome == "keep"
         ledger = ledger._replace(promotions=ledger.promotions + 1, proven=ledger.proven + at_once)
     return ledger.chose() if "chosen" in event.verdict.numbers else ledger
@@ -333,6 +334,8 @@ def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:
         # there was no money for a race, but there is some for the proof of what nothing leads
         return state.pool
     if isinstance(step.reply, Proposal) and step.reply.merges:
+        if step.turn.proves and (final := finalists(state.closed, step.incumbent)):
+            return settled(state.pool, final, step.reply.merges, verdict.numbers)
         gain = verdict.numbers.get("gain", 0.0)
         return raced(state.pool, step.reply.merges, verdict.outcome == "keep", gain)
     # where nothing of the pool could be put together, nothing of it ever will be

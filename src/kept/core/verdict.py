@@ -117,6 +117,8 @@ class View:
     """Whether its point is less text at no loss; of a proof, whether all that leads is such."""
     bars: tuple[Side, ...] = ()
     """What a simplification must not fall behind: the best, and what was kept as better since."""
+    finalists: tuple[Side, ...] = ()
+    """Who entered the final that the challenger is taken up in, itself among them."""
     cites: tuple[str, ...] = ()
     """Train cases that the proposal means to fix."""
     merged: int = 0

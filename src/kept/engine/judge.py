@@ -60,6 +60,8 @@ class Ground(NamedTuple):
     ledger: Ledger
     """As this step was given it."""
     turn: Turn
+    finalists: tuple[str, ...] = ()
+    """Who entered the final that this step is taken up in."""
 
 
 class Judged(NamedTuple):
@@ -205,7 +207,8 @@ class Judge:
         while True:
             known = {key: self._sum_up(*key, asked, sides[0]) for key in asked}
             bars = tuple(dict.fromkeys((ground.best, *ground.bars)))
-            shown = {id_: self._side(id_, known, asked, sides[0]) for id_ in {*sides, *bars}}
+            ids = {*sides, *bars, *ground.finalists}
+            shown = {id_: self._side(id_, known, asked, sides[0]) for id_ in ids}
             view = View(
                 challenger=shown[sides[0]],
                 incumbent=shown[sides[1]],
@@ -215,6 +218,7 @@ class Judge:
                 objective=self._plan.objective,
                 simplifies=proposal.simplifies,
                 bars=tuple(shown[id_] for id_ in bars),
+                finalists=tuple(shown[id_] for id_ in ground.finalists),
                 cites=proposal.cites,
                 merged=len(proposal.merges),
                 pools=not ground.turn.races,

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from kept.core.budget import Spend, StopReason, out_of_time
 from kept.core.event import Event, RunStopped, StepClosed, StepOpened
+from kept.core.final import finalists
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Sink
 from kept.core.proposal import Proposal, Turn, proposal_scope
@@ -170,8 +171,10 @@ class Loop:
         """What the schedule wants; where no more may begin, what it wants done at the end."""
         budget, elapsed = self._plan.budget, self._elapsed()
         stop = self._ending or budget_stop(budget, self.state, elapsed)
-        stop = stop or self._purse.used_up() or self._late(elapsed)
         turn = stop or self._plan.schedule.next(self.state)
+        if not isinstance(turn, StopReason):
+            # where nothing is left to propose, more rollouts would not help
+            turn = self._purse.used_up() or self._late(elapsed) or turn
         if isinstance(turn, StopReason) and not self.state.open:
             in_time = out_of_time(budget, elapsed) is None
             return (self._plan.schedule.last(self.state) if in_time else None) or turn
@@ -226,8 +229,17 @@ class Loop:
             bars=state.bars,
             ledger=step.ledger,
             turn=step.turn,
+            finalists=self._finalists(step),
         )
         return await self._judge.judge(number, step.reply, ground)
+
+    def _finalists(self, step: OpenStep) -> tuple[str, ...]:
+        """Who is compared with what a step takes up, where that is in a final; else nobody."""
+        if not (step.turn.proves and isinstance(step.reply, Proposal)):
+            return ()
+        found = finalists(self._opened[step.step].closed, step.incumbent)
+        mine = {member.step for member in found}.issuperset(step.reply.merges)
+        return tuple(str(member.candidate) for member in found) if mine else ()
 
     async def _first_verdict(self) -> Judged | StopReason:
         """What the oldest open step came to, or why the run must stop before it does."""

@@ -102,4 +102,6 @@ def _of_seed(state: State) -> list[Evaluation]:
     """What gates compare candidates with."""
     known = state.evaluations.get(state.seed, ())
     compared = ("screen", "decide", "measure")
-    return [evaluation for evaluation in known if evaluation.purpose in compared]
+    found = [evaluation for evaluation in known if evaluation.purpose in compared]
+    # of a run that is a final from its first step there is nothing else
+    return found or [evaluation for evaluation in known if evaluation.purpose == "promote"]

@@ -17,6 +17,7 @@ from kept.core.words import count
 from kept.gates.bets import evidence, odds
 from kept.gates.case_level import Interval, case_gains, interval, risk_of, sign_test
 from kept.gates.common import forbidden, not_comparable
+from kept.gates.final import Final, Level
 from kept.gates.pairing import (
     Gains,
     alike,
@@ -43,9 +44,10 @@ class Race:
     promote_alpha: float = 0.04
     """The same for what is promoted, with the case as the unit. Half of it is for the first
     promotion, a quarter for the next, and each is shared among all that was raced before: what
-    leads was chosen on these very cases."""
+    leads was chosen on these very cases. A final has the whole of it, shared among all in it."""
     screen: Screen = field(default_factory=Screen)
     simplify: Simplify = field(default_factory=Simplify)
+    final: Final = field(default_factory=Final)
     aim: float = 0.24
     """The gain that a race looks for, in standard deviations of one draw: 0.12 of pass or fail."""
     patience: float = 0.7
@@ -68,7 +70,12 @@ class Race:
 
         What is simpler need not be better, where the metric has a scale to say how little it loses.
         Or proven, where there will be no later proof: that says more than a race, so none is held.
+        Alternatives that take each other's place meet in a final.
         """
+        if view.finalists:
+            return self.final.settle(view, self._level(view))
+        if self.final.among and not view.merged:
+            return self.final.enter(view, self.doubt)
         if view.simplifies and not view.merged and view.objective.scale is not None:
             return self.simplify.decide(view, self.screen)
         if view.train and (view.merged != 1 or view.ledger.lost):
@@ -76,6 +83,14 @@ class Race:
             if told is not None:
                 return told
         return self._race_for_best(view) if view.proves else self._race(view)
+
+    def _level(self, view: View) -> Level:
+        """What a final may risk: all there is, for it is the only proof of its run.
+
+        Every alternative that entered has its share.
+        """
+        whole, among = self.promote_alpha / 2**view.ledger.promotions, max(1, view.ledger.among)
+        return Level(whole / among, among, self.doubt)
 
     def _race(self, view: View) -> Verdict | tuple[Ask, ...]:
         cases = shuffled(view.holdout)
@@ -169,11 +184,15 @@ class Race:
 
     def most_asked(self, train: int, holdout: int) -> int:
         """Rollouts of both sides that one step comes to at most."""
+        if self.final.among:
+            return 2 * self.final.passes[0] * (train + holdout)
         most = max(2 * self.most, (1 + self.simplify.bars) * self.simplify.most)
         return self.screen.most_asked(train) + most * holdout
 
     def first_asked(self, train: int, holdout: int) -> int:
         """Rollouts of a challenger to begin with."""
+        if self.final.among:
+            return self.final.passes[0] * (train + holdout)
         return self.screen.steps[0][0] if train else min(holdout, looks(holdout, self.most)[0])
 
     def ending(self, passes: int, claims: int) -> "Race":

@@ -21,6 +21,8 @@ class Merge:
     """One proposal out of the pool."""
 
     locate: Locator
+    single: bool = False
+    """Whether only one at a time is taken up: all are alternatives."""
     name: str = MERGE
     serial: bool = False
 
@@ -32,7 +34,7 @@ class Merge:
         said: set[str] = set()
         alone = [miss for miss in brief.pool if miss.alone][:1]
         best_first = sorted(alone or brief.pool, key=lambda miss: (-miss.estimate, miss.step))
-        for miss in best_first:
+        for miss in best_first[: 1 if self.single else None]:
             more = tuple(_edits(brief, brief.closed[miss.step]))
             news = _news(brief, brief.closed[miss.step])
             if (

@@ -105,6 +105,12 @@ def _rule(plan: Plan, each: int) -> str:
     if not isinstance(gate, Race):
         rollouts = count(each, "rollout")
         return f"keeps a gain above {plan.objective.tie_tolerance:g} over {rollouts} a side"
+    if gate.final.among:
+        return (
+            f"holds a final among {count(gate.final.among, 'alternative')} on {train + holdout} "
+            f"cases, train cases too, as nobody learnt from them: keeps the best that is proven, "
+            f"in {max(gate.final.passes)} passes at most"
+        )
     looked_at = count(min(train, gate.screen.cases), "train case")
     screened = f"screens on {looked_at}, then " if train else ""
     simpler = ""

@@ -1,6 +1,7 @@
 """What a plan needs besides its gate to be a race: a pool, an end in good order, money for it."""
 
 from dataclasses import replace
+from itertools import combinations
 from math import ceil
 
 from kept.core.budget import END_PART, MOST_END, EndMoney, rollouts_within
@@ -15,6 +16,7 @@ from kept.gates.repeats import Repeats
 from kept.proposers.measured import MEASURED
 from kept.proposers.merge import Merge
 from kept.proposers.prune import Prune
+from kept.proposers.variants import Variants
 from kept.recipes.repeating import gate_without_cases
 from kept.spec.race import RaceSpec
 
@@ -33,7 +35,8 @@ def race_of(spec: RaceSpec) -> Race:
     race, said = PRESETS[spec.preset], dict(spec.said)
     screen = replace(race.screen, **said.pop("screen", {}))
     simplify = replace(race.simplify, **said.pop("simplify", {}))
-    return replace(race, screen=screen, simplify=simplify, **said)
+    final = replace(race.final, **said.pop("final", {}))
+    return replace(race, screen=screen, simplify=simplify, final=final, **said)
 
 
 def default_gate(plan: Plan, began: str = "") -> Gate:
@@ -60,8 +63,9 @@ def with_race(plan: Plan) -> Plan:
     gate, schedule = plan.gate, plan.schedule
     if not isinstance(gate, Race) or not isinstance(schedule, RoundRobin):
         return plan
-    gate = _simplifying(_fitted(gate, plan), plan)
-    own = (Merge(plan.locate), *MEASURED)
+    gate = _with_final(_simplifying(_fitted(gate, plan), plan), plan)
+    final = gate.final.among > 0
+    own = (Merge(plan.locate, single=final), *MEASURED)
     for name in {proposer.name for proposer in plan.proposers} & {one.name for one in own}:
         raise SetupError(
             f"`{name}` is a proposer of the race itself", hint="give yours another name"
@@ -77,7 +81,8 @@ def with_race(plan: Plan) -> Plan:
         gate.pool_most,
         late,
         sealed=bool(cases.test),
-        pools=bool(cases.train),
+        pools=final or bool(cases.train),
+        final=final,
         paid=_paid_by_call(gate, plan),
     )
     return replace(
@@ -118,8 +123,34 @@ def _simplifying(gate: Race, plan: Plan) -> Race:
     return replace(gate, simplify=replace(gate.simplify, at_once=plan.width, bars=bars))
 
 
+def _with_final(gate: Race, plan: Plan) -> Race:
+    """The gate with a final among alternatives, where they are all there is and it can be paid."""
+    among, limit = _alternatives(plan), _limit(plan)
+    if _paid_by_call(gate, plan) is not None:
+        return gate
+    if limit is not None:
+        limit -= _claims(gate, plan)
+    final = gate.final.fitted(among, len(plan.cases.train) + len(plan.cases.holdout), limit)
+    return gate if final is None else replace(gate, final=final)
+
+
+def _alternatives(plan: Plan) -> int:
+    """How many texts there are to choose from; 0 where that is not all that a run does.
+
+    They stood before the run, so that no case has shaped them, and they take each other's place.
+    """
+    given = [one for one in plan.proposers if isinstance(one, Variants)]
+    texts = [{*variant.texts} for one in given for variant in one.variants]
+    if len(given) < len(plan.proposers) or not all(a & b for a, b in combinations(texts, 2)):
+        return 0
+    return len(texts)
+
+
 def _reserve(gate: Race, plan: Plan) -> int:
     """Rollouts of both sides for the proof and the claim, and for a look at what is proven."""
+    if gate.final.among:
+        cases = len(plan.cases.train) + len(plan.cases.holdout)
+        return gate.final.rest(cases) + _claims(gate, plan)
     proof = 2 * max(gate.promote_passes) * len(plan.cases.holdout)
     return _look(gate, plan) + proof + _claims(gate, plan)
 

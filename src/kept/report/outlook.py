@@ -24,6 +24,8 @@ class Doubt(NamedTuple):
     gain: float
     low: float
     high: float
+    cases: int
+    """That were looked at."""
     wanted: int | None
     """Deciding cases that would prove such a gain in four runs of five; None where none would."""
     rollouts: int
@@ -35,11 +37,11 @@ def doubt_of(told: Summary) -> Doubt | None:
     proven = max((row.step for row in told.steps if row.best), default=-1)
     tried = [row for row in told.steps if row.step > proven and "alpha_promote" in row.numbers]
     near = [row for row in tried if row.numbers["gain"] > 0 and "low" in row.numbers]
-    cases = told.cases.get("holdout", 0)
-    if not near or cases < 2:
+    if not near:
         return None
     row = min(near, key=lambda row: row.numbers["p"])
-    return _doubt(row, cases)
+    cases = int(row.numbers.get("cases", told.cases.get("holdout", 0)))
+    return _doubt(row, cases) if cases > 1 else None
 
 
 def _doubt(row: StepLine, cases: int) -> Doubt:
@@ -50,7 +52,7 @@ def _doubt(row: StepLine, cases: int) -> Doubt:
     # the next proof of a run has half as much to risk
     wanted = cases_needed(spread, gain, 1, row.numbers["alpha_promote"] / 2)
     passes = row.numbers.get("passes", 1.0)
-    return Doubt(row.step, gain, low, high, wanted, int(2 * passes * (wanted or 0)))
+    return Doubt(row.step, gain, low, high, cases, wanted, int(2 * passes * (wanted or 0)))
 
 
 def cannot_tell(told: Summary) -> Iterator[str]:
@@ -60,7 +62,7 @@ def cannot_tell(told: Summary) -> Iterator[str]:
         return
     shown = f"{doubt.gain:+.3f} ({doubt.low:+.3f} … {doubt.high:+.3f})"
     words = f"step {doubt.step} may be better, {shown}, and that is not proven"
-    cases = told.cases["holdout"]
+    cases = doubt.cases
     if doubt.wanted is None or doubt.wanted <= cases:
         yield f"{words}; there is another proof when something new is kept"
         return

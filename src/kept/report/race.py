@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kept.core.final import ENTERED
 from kept.core.pool import MERGE
 from kept.core.words import count
 from kept.report.summary import StepLine, Summary
@@ -28,6 +29,10 @@ class Raced:
     simpler: int = 0
     """Simplifications that were tested for being no worse than by the margin."""
     simpler_kept: int = 0
+    entered: int = 0
+    """Alternatives that were compared all together."""
+    finalists: int = 0
+    """Of them, those that went on after their first look."""
 
 
 def raced(told: Summary) -> Raced | None:
@@ -47,6 +52,8 @@ def raced(told: Summary) -> Raced | None:
         tuple(row.reason for row in told.steps if "alpha_promote" in row.numbers),
         len(simpler),
         sum(row.kept for row in simpler),
+        len(entered := [row for row in told.steps if ENTERED in row.numbers]),
+        sum(row.code == "near miss" for row in entered),
     )
 
 
@@ -61,6 +68,11 @@ def questions(told: Summary) -> Iterator[tuple[str, str, str]]:
         near = count(found.near, "near miss", "near misses")
         heard = f"{count(found.screened, 'proposal')}: {dropped} dropped, {near}"
         yield "worth paying for?", f"{cases.get('train', 0)} train", heard
+    proof_cases = f"{cases.get('holdout', 0)} holdout, new draws"
+    if found.entered:
+        proof_cases = f"{cases.get('train', 0)} train and {cases.get('holdout', 0)} holdout"
+        heard = f"{count(found.entered, 'alternative')}: {found.finalists} in the final"
+        yield "which is the best of them?", proof_cases, heard
     heard = "not asked apart"
     if found.raced:
         risked = f"{found.risked:.2g} of error risked in all"
@@ -70,7 +82,7 @@ def questions(told: Summary) -> Iterator[tuple[str, str, str]]:
         heard = f"{count(found.simpler, 'simpler text')}: {found.simpler_kept} kept"
         yield "simpler, and no worse?", f"{cases.get('holdout', 0)} holdout", heard
     proofs = "; ".join(found.proofs) or _no_proof(told)
-    yield "better for cases like these?", f"{cases.get('holdout', 0)} holdout, new draws", proofs
+    yield "better for cases like these?", proof_cases, proofs
     if cases.get("test"):
         yield "by how much?", f"{cases['test']} test, sealed till then", told.claim or "not asked"
 

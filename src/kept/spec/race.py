@@ -67,6 +67,15 @@ class SimplifySpec(Model):
     screen: Looks | None = None
 
 
+class FinalSpec(Model):
+    """Figures of the final among alternatives."""
+
+    most: Annotated[int, Field(ge=0)] | None = None
+    """Alternatives that it is held among, at most; 0 for none."""
+    passes: Looks | None = None
+    behind: Chance | None = None
+
+
 class RaceSpec(Model):
     """How a race is held; a word alone is its preset."""
 
@@ -84,6 +93,7 @@ class RaceSpec(Model):
     pool_most: Count | None = None
     screen: ScreenSpec = Field(default_factory=ScreenSpec)
     simplify: SimplifySpec = Field(default_factory=SimplifySpec)
+    final: FinalSpec = Field(default_factory=FinalSpec)
 
     @property
     def said(self) -> Mapping[str, Any]:
