@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.real import live
 from bench.real.bank import Bank, read
+from bench.real.bound import leaders
 from bench.real.demo import demo_world, replay_demo
 from bench.real.replay import GATES, Replayed, World, null_world, real_world, replay
 from bench.real.tables import (
@@ -20,6 +21,7 @@ from bench.real.tables import (
     LABELS,
     bank_table,
     best_table,
+    bound_table,
     demo_table,
     goals,
     live_table,
@@ -34,6 +36,8 @@ RUNS, FEWER = 500, 200
 """Of the null, for which errors are rare, and of every other kind."""
 BUDGET, SMALL_BUDGET = 6000, 2500
 """Rollouts of a run, as in `bench.gates`, and fewer; a race with few proposals uses less."""
+BOUND = 2000
+"""Splits of the cases, of which nothing is run."""
 PROCESSES = 2
 CHUNK = 10
 """Runs that a process does at a time."""
@@ -74,6 +78,7 @@ def report(bank: Bank, null_runs: int, runs: int) -> Report:
         best_table(world, reals),
         why_table(world, reals[JUDGED]),
         demo_table(shown, demos),
+        bound_table(bank, leaders(bank, BOUND)),
     ]
     lived = live.recorded()
     return Report(

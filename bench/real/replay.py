@@ -24,6 +24,7 @@ from kept.core.plan import Plan
 from kept.core.ports import Gate, Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.gates import Selection, Sigma
+from kept.gates.final import Final
 from kept.gates.race import PRESETS
 from kept.proposers.variants import Variant, Variants
 from kept.recipes.racing import with_race
@@ -33,21 +34,16 @@ RATIO = (3, 5, 2)
 SEED_LABEL = "the seed"
 """Not the name of any prompt: the bank has one that is called `seed`, for the demo begins there."""
 
-DEEP = ((24, -0.1), (90, 0.1), (120, 0.15))
-"""Draws, and the gain they must show, for who has few proposals and rollouts enough."""
-
 GATES: Mapping[str, Gate] = {
     "race": PRESETS["balanced"],
-    # in a task: `race: {screen: {steps: [[24, -0.1], [90, 0.1], [120, 0.15]]}}`
-    "race, deep screen": replace(
-        PRESETS["balanced"], screen=replace(PRESETS["balanced"].screen, steps=DEEP)
-    ),
+    # in a task: `race: {final: {most: 0}}`
+    "race, no final": replace(PRESETS["balanced"], final=Final(most=0)),
     "sigma": Sigma(repeats=3, accept_sigma=1.0),
     "selection": Selection(),
 }
 
 
-Fate = Literal["screened out", "near miss, never proven", "not proven", "kept"]
+Fate = Literal["dropped at once", "near miss", "not proven", "kept"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +149,7 @@ def fates(journal: MemoryJournal, path: str) -> dict[str, Fate]:
         if event.verdict.outcome == "keep":
             found[label] = "kept"
         elif event.verdict.code == "near miss":
-            found[label] = "near miss, never proven"
+            found[label] = "near miss"
         elif event.verdict.outcome == "discard":
-            found[label] = "not proven" if label in found else "screened out"
+            found[label] = "not proven" if label in found else "dropped at once"
     return found

@@ -6,6 +6,7 @@ from statistics import fmean
 
 from bench.gates.measure import Rate
 from bench.real.bank import DRAWS, Bank
+from bench.real.bound import Leaders
 from bench.real.replay import SEED_LABEL, Replayed, World
 from bench.report import Goal, Table
 
@@ -132,8 +133,20 @@ def why_table(world: World, rows: Sequence[Replayed]) -> Table:
         f"What became of `{best}` where `{JUDGED}` ended with another",
         ("its fate", "runs"),
         [(fate, str(Rate(count, len(rows)))) for fate, count in ends.most_common()],
-        "Screened out: on a few draws of train cases it showed too little. Never proven: it waited "
-        "in the pool, and the proofs that a run may ask for went to what looked better there.",
+        "Dropped at once: its first look was bad. Near miss: it was in the final, and another was "
+        "promoted, or none. Not proven: it was taken up again, and fell short.",
+    )
+
+
+def bound_table(bank: Bank, led: Leaders) -> Table:
+    """What choosing alone could come to, were each case's mean known without noise."""
+    best = max(bank.prompts, key=bank.mean)
+    return Table(
+        f"How often `{best}` leads on the cases of a split, whole bank known",
+        ("cases", "of them", "it leads"),
+        [(name, str(cases), str(Rate(hits, led.splits))) for name, cases, hits in led.rows],
+        f"{led.splits} splits of {len(bank.cases)} cases. No rule that looks at these cases alone "
+        "can choose it more often than so, but for luck; what is chosen has yet to be proven.",
     )
 
 

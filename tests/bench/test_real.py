@@ -78,7 +78,7 @@ def test_a_race_finds_the_better_prompt_and_keeps_no_copy():
     world = real_world(bank, WORSE)
     found = replay(world, GATES["race"], 1, 2500)
     assert found.best == BETTER
-    assert found.fates == {BETTER: "kept", MIDDLE: "near miss, never proven"}
+    assert found.fates == {BETTER: "kept", MIDDLE: "near miss"}
     null = replay(null_world(bank, MIDDLE, 4), GATES["race"], 1, 2500)
     assert (null.keeps, null.best) == (0, SEED_LABEL)
     assert replay(world, GATES["race"], 1, 2500) == found, "a replay is the same again"
@@ -108,6 +108,9 @@ def test_the_report_says_whether_the_goals_were_met():
     (definitions, *_) = told.tables[7].rows
     assert definitions[:2] == ("definitions", "1.000"), "at temperature 0"
     assert definitions[2].startswith("100.0%"), "both replays of the demo end with it"
+    (train, _, both) = told.tables[8].rows
+    assert (train[:2], both[:2]) == (("train", "45"), ("train and deciding", "120"))
+    assert both[2].startswith("100.0%"), "it leads wherever one looks"
     world = real_world(made_up(worse=4, better=11), WORSE)
     assert found_best(world, [replay(world, GATES["race"], 0, 2500)]).hits == 1
 
