@@ -56,15 +56,16 @@ def start(
     data: Data | None,
     proposers: Sequence[Proposer],
     terms: OwnTerms,
+    gate: Literal["race"] | None = "race",
 ) -> Result:
     """Have `kept.optimize` do it.
 
     With cases by a race, unless another gate is named: a smaller rule would be cheaper, and would
-    promote noise to somebody who was told that it is proven.
+    promote noise to somebody who was told that it is proven. None leaves it to `kept.optimize`.
     """
     options: dict[str, Any] = {name: terms[name] for name in PASSED_ON if name in terms}
     if data is not None:
-        options.setdefault("gate", "race")
+        options.setdefault("gate", gate)
     return optimize(
         dict(seed),
         runner,

@@ -1,0 +1,257 @@
+"""For those who have a test suite: every test is a case, and files are what may change.
+
+Tests run in a process of their own, between the walls that commands of a task run in: on a copy of
+the folder with the candidate's files in it, without a network, and what they write is gone.
+"""
+
+import asyncio
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Unpack
+from xml.etree import ElementTree
+
+from kept.adapters.authors import CallableModel, ModelAuthor
+from kept.adapters.cases import Data
+from kept.adapters.records import findings_in, trace_of
+from kept.adapters.reflecting import Reflecting
+from kept.adapters.starting import OwnTerms, start
+from kept.api import Result
+from kept.core.artifact import Candidate
+from kept.core.case import IMPLICIT_CASE, Case, Cases, split_cases
+from kept.core.ports import Proposer, Scope
+from kept.core.rollout import Failure, Job, Rollout
+from kept.core.score import Score
+from kept.core.words import count
+from kept.errors import SetupError
+from kept.models.connect import connect
+from kept.models.providers import config_of
+from kept.models.window import room_of
+from kept.recipes.function import ProposerLike, make_proposers, parse_ratio
+from kept.sandbox import Command, Exit, View
+from kept.sandbox.command import Network
+from kept.store.home import Home
+from kept.workspace import Scratch
+
+RESULT = "result.xml"
+RAN = (0, 1)
+"""What pytest exits with when tests have run."""
+
+
+class Terms(OwnTerms, total=False):
+    """What `optimize` takes besides."""
+
+    proposers: Sequence[ProposerLike]
+    """As those of `kept.optimize`; with `reflection_lm`, a model that writes files anew too."""
+    python: str
+    """The interpreter that has pytest; by default this one."""
+    options: Sequence[str]
+    """Further words for pytest."""
+    timeout: float
+    """Seconds for one test; 60."""
+    network: Network
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """How tests are run."""
+
+    folder: Path
+    python: str
+    options: tuple[str, ...]
+    timeout: float
+    view: View
+
+    def command(self, *words: str) -> Command:
+        """A line that calls pytest with these words, held."""
+        line = shlex.join([self.python, "-m", "pytest", "-p", "no:cacheprovider", *self.options])
+        env = {"PYTHONDONTWRITEBYTECODE": "1"}
+        return Command(f"{line} {' '.join(words)}", self.folder, self.timeout, env, view=self.view)
+
+
+class SuiteRunner:
+    """Implements `Runner` and `Scorer`: one test at a time, 1 where it passes."""
+
+    def __init__(self, suite: Suite, scratch: Scratch) -> None:
+        self._suite = suite
+        self._scratch = scratch
+        self.source = repr((suite.python, suite.options, suite.timeout))
+        """By which a resume notices that tests run otherwise."""
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Run a test once, as one call that a run which was killed does not make again."""
+        request = {"pytest": case.id, "job": list(job)}
+        return await scope.call(request, Rollout, lambda: self._execute(candidate, case))
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """Whether it passed, and what pytest says where it did not."""
+        return Score(rollout.metrics, findings_in(rollout.trace))
+
+    async def close(self) -> None:
+        """Remove the scratch folder."""
+        self._scratch.close()
+
+    async def _execute(self, candidate: Candidate, case: Case) -> Rollout | Failure:
+        words = ("-q", f'--junitxml="$KEPT_OUTPUT/{RESULT}"', shlex.quote(case.id))
+        try:
+            with self._scratch.workspace(candidate, case) as workspace:
+                ended = await workspace.run(self._suite.command(*words))
+                output = workspace.read_output()
+        except OSError as error:
+            message = f"cannot use the scratch folder: {error.strerror}"
+            return Failure("limit", "infrastructure", message)
+        if isinstance(ended, Failure):
+            return ended
+        if isinstance(output, Failure):
+            return output
+        if ended.timed_out:
+            message = f"no end after {count(self._suite.timeout, 'second')}"
+            return Failure("timeout", "candidate", message, ended.stdout[-4000:])
+        told = _read(output.files.get(RESULT))
+        if ended.code not in RAN or told is None:
+            last = (ended.stdout.strip().splitlines() or [str(ended)])[-1]
+            message = f"the test did not run (exit {ended.code}): {last[:300]}"
+            return Failure("crash", "candidate", message, ended.stdout[-4000:])
+        passed = ended.code == 0 and not told
+        record = {"test": case.id, "outcome": "passed"}
+        if not passed:
+            # the first line stands for the rest among findings
+            record |= {"outcome": "not passed", "Feedback": told[:1000], "output": ended.stdout}
+        trace = tuple(trace_of({path: [record] for path in candidate.texts}))
+        return Rollout(metrics={"score": float(passed)}, trace=trace)
+
+
+def optimize(
+    folder: str | Path, files: Sequence[str], tests: Sequence[str] = (), **terms: Unpack[Terms]
+) -> Result:
+    """Improve files of a folder by the tests in it, and keep only what passes more of them.
+
+    The folder itself is never written to; `result.best` has the files.
+
+    Args:
+        folder: where pytest is to be run.
+        files: patterns of the files that may change, below the folder.
+        tests: which tests there are, as pytest is told; by default all that it finds.
+        **terms: see `Terms`. The gate is that of `kept.optimize`: tests are few and have little
+            noise, so that one pass over them may have to do.
+    """
+    unknown = [name for name in terms if name not in Terms.__annotations__]
+    if unknown:
+        hint = f"there are {', '.join(Terms.__annotations__)}"
+        raise SetupError(f"`{unknown[0]}` is no argument of this call", hint=hint)
+    if "testset" in terms:
+        hint = "the third share of `split` is measured at the end"
+        raise SetupError("`testset` means nothing here: all tests are collected", hint=hint)
+    tree = Path(folder).resolve()
+    texts = {path.relative_to(tree).as_posix(): _text(path) for path in _found(tree, files)}
+    scratch = Scratch({name: (tree / name).stat().st_mode & 0o777 for name in texts})
+    suite = _suite(tree, terms)
+    try:
+        ids = _collect(suite, scratch, Candidate(texts), tests)
+        if changeable := [id_ for id_ in ids if id_.partition("::")[0] in texts]:
+            hint = "leave test files out of `files`"
+            raise SetupError(f"the candidate could change the test {changeable[0]}", hint=hint)
+        cases = _split(ids, terms)
+        proposers = (
+            [*make_proposers(texts, terms.get("proposers", ()))] if "proposers" in terms else []
+        )
+        proposers += _reflecting(texts, terms)
+        defaults: Terms = {"bounds": (0.0, 1.0), **terms}
+        return start(texts, SuiteRunner(suite, scratch), Data(cases, {}), proposers, defaults, None)
+    finally:
+        scratch.close()
+
+
+def _suite(tree: Path, terms: Terms) -> Suite:
+    home = Home(Path(terms["home"])) if "home" in terms else Home.find(Path.cwd())
+    python = terms.get("python", sys.executable)
+    seen = tuple(dict.fromkeys((Path(sys.prefix), Path(sys.base_prefix), Path(python).parent)))
+    hidden = tuple(p for p in (home.path.resolve(), tree / ".git") if p.exists())
+    view = View(tree, hidden, seen=seen, network=terms.get("network", "none"))
+    return Suite(tree, python, tuple(terms.get("options", ())), terms.get("timeout", 60.0), view)
+
+
+def _collect(suite: Suite, scratch: Scratch, seed: Candidate, tests: Sequence[str]) -> list[str]:
+    """The ids of all tests, once, with the seed in place."""
+    words = ("--collect-only", "-q", *map(shlex.quote, tests))
+
+    async def do() -> Exit | Failure:
+        with scratch.workspace(seed, IMPLICIT_CASE) as workspace:
+            return await workspace.run(suite.command(*words))
+
+    # apart: there may be an event loop at work already
+    with ThreadPoolExecutor(1) as apart:
+        ended = apart.submit(asyncio.run, do()).result()
+    if isinstance(ended, Failure):
+        raise SetupError(f"pytest cannot be run: {ended.message}")
+    found = [
+        line
+        for line in ended.stdout.splitlines()
+        if "::" in line and " " not in line.partition("::")[0]
+    ]
+    if not ended.ok or not found:
+        said = (ended.stdout.strip() or ended.stderr.strip()).splitlines() or ["nothing"]
+        hint = f"`{suite.command(*words).line}` says so; try it in {suite.folder}"
+        raise SetupError(f"pytest collects no tests: {said[-1]}", hint=hint)
+    return found
+
+
+def _split(ids: Sequence[str], terms: Terms) -> Cases:
+    cases = [Case(id_, {"test": id_}) for id_ in ids]
+    return split_cases(cases, parse_ratio(terms.get("split", "3:5:2")), terms.get("seed", 0))
+
+
+def _reflecting(texts: dict[str, str], terms: Terms) -> Iterator[Proposer]:
+    lm = terms.get("reflection_lm")
+    if lm is None:
+        return
+    author = ModelAuthor(CallableModel(lm)) if not isinstance(lm, str) else _named(lm)
+    size = terms.get("reflection_minibatch_size", 3)
+    yield Reflecting(author, tuple(texts), size, perfect=1.0)
+
+
+def _named(model: str) -> ModelAuthor:
+    config = config_of(model)
+    return ModelAuthor(connect(config), room_of(config))
+
+
+def _found(tree: Path, patterns: Sequence[str]) -> list[Path]:
+    found = dict.fromkeys(
+        p for pattern in patterns for p in sorted(tree.glob(pattern)) if p.is_file()
+    )
+    if not found:
+        hint = f"give patterns of files below {tree}"
+        raise SetupError(f"there is no file `{', '.join(patterns)}`", hint=hint)
+    return list(found)
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SetupError(f"cannot read {path}: {error}", hint="files are UTF-8 text") from error
+
+
+def _read(result: bytes | None) -> str | None:
+    """What went wrong, by the report that pytest left; empty where nothing did, None for none."""
+    if result is None:
+        return None
+    try:
+        cases = list(ElementTree.fromstring(result).iter("testcase"))
+    except ElementTree.ParseError:
+        return None
+    told = [
+        f"{child.tag}: {child.get('message') or ''}"
+        for case in cases
+        for child in case
+        if child.tag in ("failure", "error", "skipped") and child.get("type") != "pytest.xfail"
+    ]
+    return "\n".join(told) if cases else None

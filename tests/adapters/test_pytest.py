@@ -1,0 +1,107 @@
+"""A test suite as evaluator: every test a case, and files that may change."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kept
+from kept.adapters import pytest as kept_pytest
+
+pytestmark = [pytest.mark.slow]
+
+WRONG = "def double(n):\n    return n + 2\n"
+RIGHT = "def double(n):\n    return n * 2\n"
+TESTS = """
+import pytest
+from code_under_test import double
+
+@pytest.mark.parametrize("n", range(1, 6))
+def test_double(n):
+    assert double(n) == 2 * n
+
+@pytest.mark.xfail
+def test_what_nobody_can():
+    assert double(1) == 7
+"""
+
+
+def suite(folder: Path) -> Path:
+    project = folder / "project"
+    (project / "tests").mkdir(parents=True)
+    (project / "conftest.py").write_text("")
+    (project / "code_under_test.py").write_text(WRONG)
+    (project / "tests" / "test_double.py").write_text(TESTS)
+    return project
+
+
+def run(folder: Path, *tries: str, **more: Any) -> kept.Result:
+    options: dict[str, Any] = {"home": folder / "home", "workers": 2, **more}
+    options["budget"] = kept.Budget(max_iterations=max(1, len(tries)))
+    if tries:
+        options["proposers"] = list(tries)
+    project = folder / "project" if (folder / "project").exists() else suite(folder)
+    return kept_pytest.optimize(project, ["code_under_test.py"], **options)
+
+
+def outcomes(result: kept.Result, text: str) -> list[Any]:
+    with kept.read_run(result.folder) as found:
+        return [
+            outcome
+            for _, job, outcome in found.rollouts()
+            if found.candidate(job.candidate_id).text == text
+        ]
+
+
+def test_what_passes_more_tests_is_kept_and_the_folder_stays_as_it_is(tmp_path: Path):
+    broken = "def double(n):\n    return n *\n"
+    result = run(tmp_path, broken, RIGHT)
+    assert result.best.text == RIGHT
+    assert result.best_value == 1.0
+    assert (tmp_path / "project" / "code_under_test.py").read_text() == WRONG
+    assert sorted(p.name for p in (tmp_path / "project").iterdir()) == [
+        *("code_under_test.py", "conftest.py", "tests")
+    ]
+    failures = {o.failure.blame for o in outcomes(result, broken) if o.failure is not None}
+    assert failures == {"candidate"}
+    assert all(o.failure is not None for o in outcomes(result, broken))
+    started = result.state.started
+    assert started is not None
+    assert started.facts["cases"] == {"train": 2, "holdout": 3, "test": 1}
+
+
+def test_ways_not_to_be_tested_are_no_ways_to_pass(tmp_path: Path):
+    skips = "import pytest\npytest.skip('not today', allow_module_level=True)\n"
+    leaves = "import os\nos._exit(0)\n"
+    skips_later = "import pytest\ndef double(n):\n    pytest.skip('no')\n"
+    result = run(tmp_path, skips, leaves, skips_later)
+    assert not result.improved
+    for text in (skips, leaves, skips_later):
+        assert not any(o.metrics.get("score") for o in outcomes(result, text))
+
+
+def test_a_model_reads_what_pytest_said_and_writes_the_file_anew(tmp_path: Path):
+    asked: list[str] = []
+
+    def lm(prompt: str) -> str:
+        asked.append(prompt)
+        return f"It adds where it should multiply.\n```python\n{RIGHT}```\n"
+
+    result = run(tmp_path, reflection_lm=lm)
+    assert result.best.text == RIGHT.strip()
+    assert "assert double(" in asked[0]
+    assert WRONG.strip() in asked[0]
+
+
+def test_a_suite_that_cannot_be_run_is_told_before_anything_is_spent(tmp_path: Path):
+    project = suite(tmp_path)
+    with pytest.raises(kept.SetupError, match="pytest collects no tests"):
+        kept_pytest.optimize(project, ["code_under_test.py"], ["tests/nowhere.py"], proposers=["a"])
+    with pytest.raises(kept.SetupError, match="there is no file"):
+        kept_pytest.optimize(project, ["nothing.py"], proposers=["a"])
+    with pytest.raises(kept.SetupError, match="could change the test"):
+        kept_pytest.optimize(project, ["tests/*.py"], proposers=["a"], home=tmp_path / "home")
+    with pytest.raises(kept.SetupError, match="`retries` is no argument"):
+        run(tmp_path, "a", retries=3)
+    with pytest.raises(kept.SetupError, match="`testset` means nothing here"):
+        run(tmp_path, "a", testset=["tests"])
