@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +153,40 @@ def test_a_challenger_that_was_written_for_the_cases_is_warned_of(tmp_path: Path
     cases = [{"id": f"c{n}", "n": n, "q": f"{text} {n}"} for n in range(24)]
     compared = compare(tmp_path, f"good: {text} 3", cases=cases)
     assert any(words.startswith("`B`: ") for words in compared.warnings), compared.warnings
+
+
+@dataclass
+class Question:
+    """A case that is no JSON."""
+
+    n: int
+
+
+@pytest.mark.parametrize("make", [Question, lambda n: {"tags": {n}}])
+def test_cases_that_are_no_json_are_not_called_copies_of_each_other(
+    tmp_path: Path, make: Callable[[int], Any]
+):
+    def evaluate(candidate: kept.Candidate, case: Any) -> float:
+        return passes(candidate, {"n": case.n if isinstance(case, Question) else min(case["tags"])})
+
+    compared = compare(tmp_path, evaluate=evaluate, cases=[make(n) for n in range(24)])
+    assert compared.answers[0].answer == "better"
+    assert compared.warnings == ()
+
+
+def test_copies_among_the_cases_are_told_before_anything_is_paid_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    told_first: list[list[str]] = []
+
+    def evaluate(candidate: kept.Candidate, case: int) -> float:
+        told_first.append(list(caplog.messages))
+        return passes(candidate, {"n": case})
+
+    compared = compare(tmp_path, evaluate=evaluate, cases=[7] * 12 + list(range(8, 20)))
+    assert "case `0000` and case `0001` are the same, and count as two" in told_first[0]
+    assert told_first[0][-1] == "1 more case is a copy of another"
+    assert tuple(told_first[0]) == compared.warnings
 
 
 def test_importing_it_loads_no_more_than_optimize_does(tmp_path: Path):

@@ -291,8 +291,9 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
     wanted = Wanted(len(others), passes, least, more="kept.Budget(max_rollouts={})")
     plan = as_comparison(plan, versions, wanted, {})
     where = Home(Path(home)) if home else Home.find(Path.cwd())
+    doubted = recipe.warned(doubts(plan, versions[1:]))
     ended = run_comparison(plan, where, resume, tuple(sinks))
-    return replace(ended, warnings=(*doubts(plan, versions[1:]), *ended.warnings))
+    return replace(ended, warnings=(*doubted, *ended.warnings))
 
 
 def _shown(value: float | None) -> str:
