@@ -18,7 +18,7 @@ from kept.locate import locate
 from kept.models.roles import is_free
 from kept.recipes import Compiled
 from kept.recipes.agents import Sending, agent_warnings
-from kept.recipes.charges import charges_of, open_ended
+from kept.recipes.charges import charges_of, limited_by, open_ended
 from kept.recipes.confine import confine, modes
 from kept.recipes.guards import make_guards
 from kept.recipes.identity import inputs_of
@@ -112,6 +112,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             "sandbox": {**confined.facts(), "agents": [agent.agent for agent in agents]},
             "models": models,
             "charges": [charge._asdict() for charge in charges],
+            "limited_by": list(limited_by(task, files.proposing, source.folder)),
         },
         guidance=files.guidance,
         views=_views(task, source.folder, objective),
