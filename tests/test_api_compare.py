@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,16 @@ def test_that_it_cannot_tell_is_an_answer_too(tmp_path: Path):
     assert "Cannot tell with these 24 cases whether B is better than A" in str(compared)
 
 
+def test_that_every_rollout_crashed_is_an_answer_too(tmp_path: Path):
+    def crashes(candidate: kept.Candidate, case: dict[str, Any]) -> float:
+        if "good" in candidate.text:
+            raise ValueError("no")
+        return passes(candidate, case)
+
+    (answer,) = compare(tmp_path, evaluate=crashes).answers
+    assert (answer.answer, answer.crashed) == ("failed", True)
+
+
 def test_files_are_called_by_their_names_and_stand_for_each_other(tmp_path: Path):
     for name, text in (("prompt.md", A), ("new.md", B)):
         (tmp_path / name).write_text(text)
@@ -118,16 +130,26 @@ def test_it_is_a_run_like_any_other(tmp_path: Path):
         ({"b": A}, "`A` and `B` are the same text: nothing to compare"),
         ({"b": []}, "there is nothing to compare with: `b` is empty"),
         ({"b": {"prompt.md": "x"}}, "`A` and `B` are not the same files"),
-        ({"b": 3}, "the artifact is 3, not a text"),
+        ({"b": 3}, "`b` is 3, not a text"),
+        ({"b": [B, "bad", 3]}, r"`b\[2\]` is 3, not a text"),
         ({"cases": None}, "a comparison needs `cases`"),
         ({"cases": CASES[:5]}, "5 cases cannot show anything for others like them"),
         ({"budget": 5}, "`budget` is 5, not a kept.Budget: a comparison has no steps"),
+        (
+            {"budget": kept.Budget(max_iterations=5)},
+            "`budget` has `max_iterations`: a comparison has no steps",
+        ),
+        (
+            {"budget": kept.Budget(max_rollouts=99, max_failures=2)},
+            "`budget` has `max_failures`: a comparison has no steps",
+        ),
         ({"budget": kept.Budget(max_usd=1)}, "a money budget needs to know what one evaluation"),
         (
             {"budget": kept.Budget(max_rollouts=40)},
             "room for 40 rollouts, and one .* takes 48",
         ),
         ({"least": 0}, "`least` is 0, not a gain"),
+        ({"least": float("inf")}, "`least` is inf, not a gain"),
         ({"passes": 0.5}, "`passes` is 0.5, not a whole number"),
         ({"evaluate": lambda: 1.0}, r"`evaluate` takes \(\), not a candidate and a case"),
     ],
@@ -151,6 +173,40 @@ def test_a_challenger_that_was_written_for_the_cases_is_warned_of(tmp_path: Path
     cases = [{"id": f"c{n}", "n": n, "q": f"{text} {n}"} for n in range(24)]
     compared = compare(tmp_path, f"good: {text} 3", cases=cases)
     assert any(words.startswith("`B`: ") for words in compared.warnings), compared.warnings
+
+
+@dataclass
+class Question:
+    """A case that is no JSON."""
+
+    n: int
+
+
+@pytest.mark.parametrize("make", [Question, lambda n: {"tags": {n}}])
+def test_cases_that_are_no_json_are_not_called_copies_of_each_other(
+    tmp_path: Path, make: Callable[[int], Any]
+):
+    def evaluate(candidate: kept.Candidate, case: Any) -> float:
+        return passes(candidate, {"n": case.n if isinstance(case, Question) else min(case["tags"])})
+
+    compared = compare(tmp_path, evaluate=evaluate, cases=[make(n) for n in range(24)])
+    assert compared.answers[0].answer == "better"
+    assert compared.warnings == ()
+
+
+def test_copies_among_the_cases_are_told_before_anything_is_paid_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    told_first: list[list[str]] = []
+
+    def evaluate(candidate: kept.Candidate, case: int) -> float:
+        told_first.append(list(caplog.messages))
+        return passes(candidate, {"n": case})
+
+    compared = compare(tmp_path, evaluate=evaluate, cases=[7] * 12 + list(range(8, 20)))
+    assert "case `0000` and case `0001` are the same, and count as two" in told_first[0]
+    assert told_first[0][-1] == "1 more case is a copy of another"
+    assert tuple(told_first[0]) == compared.warnings
 
 
 def test_importing_it_loads_no_more_than_optimize_does(tmp_path: Path):

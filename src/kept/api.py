@@ -226,8 +226,9 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
     """Say whether B is better than A for cases like these; nothing is changed.
 
     Each answer is `better`, `not better`, `worse` or `cannot tell`, with the measured difference
-    and the interval that the true one lies in. Both are evaluated side by side for as long as that
-    helps to tell. Raises what `kept.optimize` raises.
+    and the interval that the true one lies in; or `open`, where a limit was reached before there
+    was one, or `failed`, where too few rollouts came to an end. Both are evaluated side by side for
+    as long as that helps to tell. Raises what `kept.optimize` raises.
 
     Args:
         a: what is in use: a text, the `Path` of a file holding one, or several texts by name.
@@ -291,8 +292,9 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
     wanted = Wanted(len(others), passes, least, more="kept.Budget(max_rollouts={})")
     plan = as_comparison(plan, versions, wanted, {})
     where = Home(Path(home)) if home else Home.find(Path.cwd())
+    doubted = recipe.warned(doubts(plan, versions[1:]))
     ended = run_comparison(plan, where, resume, tuple(sinks))
-    return replace(ended, warnings=(*doubts(plan, versions[1:]), *ended.warnings))
+    return replace(ended, warnings=(*doubted, *ended.warnings))
 
 
 def _shown(value: float | None) -> str:

@@ -1,6 +1,7 @@
 """`kept check`: what a run would do, without doing any of it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -152,6 +153,15 @@ FREE = "runner.model={provider: ollama, model: m}"
             ),
         ),
         (
+            (RUNNER, EDIT, "budget={max_usd: 3}"),
+            "$3.00",
+            (
+                "the runner pays `openai/gpt-4o-mini` by the call: up to $0.0099 with the seed, "
+                "so an estimate is 304 calls or more if no other is paid from it",
+                f"the proposers pay `openai/gpt-4.1` by the call: {NEVER}",
+            ),
+        ),
+        (
             (RUNNER, "budget={max_rollouts: 7, usd_per_rollout: 0.01}"),
             "$0.21",
             ("$0.01 a rollout at most, by `budget.usd_per_rollout`",),
@@ -160,10 +170,7 @@ FREE = "runner.model={provider: ollama, model: m}"
         (
             (RUNNER, "runner.model=openai/nobody", "budget={max_minutes: 1}"),
             "money without limit",
-            (
-                "the runner pays `openai/nobody` by the call: its price is not known",
-                "`budget.max_usd` sets a limit",
-            ),
+            ("the runner pays `openai/nobody` by the call: its price is not known",),
         ),
         (
             (JUDGE, EDIT),
@@ -171,7 +178,7 @@ FREE = "runner.model={provider: ollama, model: m}"
             (
                 f"the scorer pays `openai/gpt-4o-mini` by the call: {NEVER}",
                 f"the proposers pay `openai/gpt-4.1` by the call: {NEVER}",
-                "`budget.max_usd` sets a limit",
+                "`budget.max_usd` sets a limit, beside `budget.usd_per_rollout`",
             ),
         ),
         (
@@ -206,6 +213,38 @@ def test_check_tells_who_is_paid_and_what_is_not_known_of_it(
     at = next(n for n, line in enumerate(told) if line.startswith("at most"))
     assert told[at].endswith(f", {usd}")
     assert [line.strip() for line in told[at + 1 :]] == [*lines]
+
+
+@pytest.mark.parametrize(
+    ("settings", "limited"),
+    [
+        ((EDIT,), True),
+        ((RUNNER, EDIT), True),
+        (("proposers=[{kind: edit, model: openai/nobody}]",), False),
+        (
+            (
+                RUNNER,
+                "runner.model={provider: openai_compatible, model: m, base_url: 'http://x', "
+                "price: {input: 1, output: 1}}",
+            ),
+            False,
+        ),
+    ],
+)
+def test_what_check_says_sets_a_limit_of_money_does(
+    here: Path, settings: tuple[str, ...], limited: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f'{{"q": "{n}"}}\n' for n in range(10)))
+    given = ("cases={file: cases.jsonl, split: '0:10:0'}", "gate=strict", *settings)
+    flags = [flag for one in given for flag in ("--set", one)]
+    said = kept("check", "task.yaml", *flags).stdout.splitlines()[-1]
+    assert ("sets a limit" in said) == limited, said
+    keys = re.findall("`(budget[^`]+)`", said) or ["budget.max_usd", "budget.usd_per_rollout"]
+    limits = [flag for key in keys for flag in ("--set", f"{key}=1")]
+    called = kept("check", "task.yaml", *flags, *limits)
+    assert (called.code == 0) == limited, called.stderr
 
 
 def test_check_as_json_is_one_document(here: Path):

@@ -141,6 +141,13 @@ def test_a_text_that_stands_very_often_is_still_found():
     assert overlaps([same] * 100, [same] * 100) == [1.0] * 100
 
 
+def test_of_values_that_are_no_json_nobody_says_that_they_are_alike():
+    assert overlaps([object()], [object()]) == []
+    assert overlaps([{"tags": {1}}], [{"tags": {2}}]) == []
+    (likeness,) = overlaps([{"q": SENTENCE * 3, "tags": {1}}], [{"q": SENTENCE * 3, "tags": {1}}])
+    assert likeness > 0.8, "what can be read of them tells"
+
+
 def test_an_overlap_names_both_cases_and_their_splits():
     cases = Cases(train=(Case("a", "x y z"),), test=(Case("b", "x y z"),))
     (found,) = find_overlaps(cases)

@@ -15,6 +15,7 @@ from kept.core.model import ModelReply
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Usage
 from kept.engine.purse import OutOfBudget, Purse
+from kept.engine.scope import JournalScope
 from kept.engine.till import Till
 from kept.testing import MemoryJournal, sit, small_plan
 from tests.engine.worlds import make_plan
@@ -154,6 +155,31 @@ def test_what_a_proposer_paid_says_nothing_of_what_a_rollout_will():
         assert await waits(till.begin(None)), "five of 0.1 and one of 0.6 do not fit"
         till.end(None, Usage(calls=1, usd=0.1), JOB)
         assert not await waits(till.begin(None)), "four do"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("answer", "learned"),
+    [
+        (ModelReply("yes", Usage(calls=1, usd=0.4)), 0.4),
+        (Failure("empty", "candidate", "said nothing", usage=Usage(calls=1, usd=0.4)), 0.4),
+        (Failure("refused", "candidate", "will not"), None),
+        (Failure("server", "infrastructure", "503", usage=Usage(calls=1, usd=0.4)), None),
+        (Failure("server", "infrastructure", "503"), None),
+    ],
+)
+def test_a_later_sitting_knows_of_prices_what_this_one_learned(
+    answer: ModelReply | Failure, learned: float | None
+):
+    async def reply() -> ModelReply | Failure:
+        return answer
+
+    async def story() -> None:
+        till, again, journal = till_with(1.0), till_with(1.0), MemoryJournal()
+        await JournalScope(journal, JOB, till.of(JOB)).call("hello", ModelReply, reply)
+        again.learn(journal.unpriced())
+        assert (till.dearest.rollout, again.dearest.rollout) == (learned, learned)
 
     asyncio.run(story())
 

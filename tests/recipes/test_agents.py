@@ -48,6 +48,17 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "task.yaml"
 
 
+@pytest.mark.parametrize(
+    "other", ["runner={command: 'true'}", "proposers=[{kind: variants, files: [AGENTS.md]}]"]
+)
+def test_where_an_agent_is_paid_few_steps_are_open_at_once(task: Path, other: str):
+    model = "{provider: openai_compatible, model: m, base_url: 'http://localhost:1/v1', "
+    model += "price: {input: 0, output: 0}}"
+    free = (f"runner.model={model}", f"proposers.0.model={model}", "workers=16")
+    assert compile_task(task, (other, "workers=16")).plan.width == 2
+    assert compile_task(task, free).plan.width == 8
+
+
 def test_it_becomes_a_runner_and_a_proposer_that_send_agents(task: Path):
     plan = compile_task(task).plan
     assert isinstance(plan.runner, AgentRunner)

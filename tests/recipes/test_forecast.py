@@ -55,3 +55,26 @@ def test_without_cases_every_step_may_be_a_race_over_repeats(tmp_path: Path):
     gate = Repeats()
     each = 2 * gate.most + gate.first + gate.sure
     assert forecast(plan_of(tmp_path, "cases=null")).rollouts == 1 + 5 * each
+
+
+EDIT = "proposers=[{kind: edit, model: openai/gpt-4o-mini}]"
+ASK = "runner={model: openai/gpt-4o-mini, prompt: c.toml, input: q}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "width"),
+    [
+        ((), 16),
+        ((EDIT,), 16),
+        ((ASK,), 16),
+        ((ASK, EDIT), 16),
+        ((EDIT, "budget.usd_per_rollout=0.01"), 2),
+    ],
+)
+def test_a_model_that_is_paid_does_not_leave_the_workers_idle(
+    tmp_path: Path, settings: tuple[str, ...], width: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    plan = plan_of(tmp_path, "workers=16", "width=null", "gate=strict", *settings)
+    assert plan.width == width
+    assert forecast(plan).usd == (None if EDIT in settings or ASK in settings else 0)

@@ -220,9 +220,16 @@ def _paid(told: dict[str, Any]) -> Iterator[str]:
                 _a_call(told, charge) if charge["priced"] else "its price is not known"
             )
     if told["at_most"]["usd"] is None:
-        yield "`budget.max_usd` sets a limit"
+        yield from _limit(told["limited_by"])
     elif each is None and told["sandbox"]["network"] == "on":
         yield "what commands pay for themselves, over the network, is not known"
+
+
+def _limit(keys: Sequence[str]) -> Iterator[str]:
+    """What would set a limit; nothing where a price is not known, for then none could be kept."""
+    if keys:
+        first, *others = (f"`{key}`" for key in keys)
+        yield f"{first} sets a limit" + (f", beside {' and '.join(others)}" if others else "")
 
 
 def _pay(who: str) -> str:
@@ -236,7 +243,9 @@ def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
         return "how much depends on what it is shown and answers"
     words = f"up to ${usd:.4f} with the seed"
     if most["usd"] is not None:
-        return f"{words}, so an estimate is {int(most['usd'] / usd):,} calls or more"
+        shared = any(other["by"] != "runner" for other in told["charges"])
+        whole = " if no other is paid from it" if shared else ""
+        return f"{words}, so an estimate is {int(most['usd'] / usd):,} calls or more{whole}"
     if most["rollouts"] is None:
         return words
     return f"{words}, so an estimate is ${usd * most['rollouts']:,.2f} or less"

@@ -99,6 +99,17 @@ def case_text(case: Case) -> str:
     return json.dumps(case.data, sort_keys=True, ensure_ascii=False, default=_name_of)
 
 
+def own_text(case: Case) -> str:
+    """The same for finding copies: of what is no JSON, nobody knows whether two are alike."""
+    if isinstance(case.data, str):
+        return case.data
+
+    def named(value: object) -> str:
+        return f"{_name_of(value)} {case.id}"
+
+    return json.dumps(case.data, sort_keys=True, ensure_ascii=False, default=named)
+
+
 def bare(case: Case) -> Case:
     """A case without its id, which tells even copies apart."""
     data: Any = case.data
@@ -199,7 +210,7 @@ def find_overlaps(cases: Cases, threshold: float = 0.8) -> list[Overlap]:
     placed: list[tuple[Case, Split]] = [
         (case, split) for split in SPLITS for case in cases.of(split)
     ]
-    words = [_WORDS.findall(case_text(case).casefold()) for case, _ in placed]
+    words = [_WORDS.findall(own_text(case).casefold()) for case, _ in placed]
     shingles = [_shingles(mine) for mine in words]
     likely: set[tuple[int, int]] = set()
     for hits in _holders([{" ".join(mine)} for mine in words]):

@@ -10,7 +10,7 @@ MOST_OPEN = 32
 """Steps that are open at once, unless a plan says otherwise."""
 
 MOST_PRICED = 2
-"""The same where rollouts cost money: what a keep makes moot is paid for."""
+"""The same where a rollout has a price, or agents are paid: what a keep makes moot is paid for."""
 
 
 class Forecast(NamedTuple):
@@ -85,7 +85,7 @@ def enough_steps(plan: Plan) -> int:
     Twice what fills them once: steps close in order, so a finished one may wait for its elders.
     """
     pairs, _ = _asked(plan)
-    most = MOST_PRICED if plan.worst_usd or plan.priced else MOST_OPEN
+    most = MOST_PRICED if plan.worst_usd or plan.dear else MOST_OPEN
     return max(1, min(most, 2 * -(-plan.workers // max(1, pairs))))
 
 

@@ -45,6 +45,8 @@ class Plan:
     """Most that one rollout can cost."""
     priced: bool = False
     """Whether something costs money, and nobody says how much at most."""
+    dear: bool = False
+    """Whether agents are paid: what a step costs that comes to nothing is worth saving."""
     worst_seconds: float | None = None
     """Longest that one try of a rollout can take; None when nothing limits it."""
     locate: Locator = locate_line_value

@@ -226,7 +226,8 @@ class Journal(Protocol):
         """Write one reply that arrived; the reply as it was written, and as a resume will hear it.
 
         Secrets are left out of what is written. A run that worked on them would go another way
-        than its own resume. `unpriced` says that nobody could tell before what it costs at most.
+        than its own resume. `unpriced` says that nobody could tell before what it costs at most,
+        and that it was seen to cost what the reply says.
         """
         ...
 

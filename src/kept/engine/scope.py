@@ -71,7 +71,7 @@ class JournalScope:
         answer = await self._do(do, worst_usd)
         # an outage is no reply: the next sitting asks again
         if not isinstance(answer, Failure) or answer.blame == "candidate":
-            unpriced = worst_usd is None
+            unpriced = worst_usd is None and _cost(answer) is not None
             answer = self._journal.record_call(self.path, key, answer, unpriced=unpriced)
         return self._counted(answer)
 
@@ -84,7 +84,7 @@ class JournalScope:
         used: Usage | None = None
         try:
             answer = await do()
-            used = None if isinstance(answer, Failure) and answer.usage == FREE else answer.usage
+            used = _cost(answer)
         finally:
             self._pays.end(worst_usd, used)
         return answer
@@ -115,6 +115,17 @@ class JournalScope:
             self._parent._count(usage)
         elif self._pays is not None:
             self._pays.count(self.usage)
+
+
+def _cost(answer: Priced | Failure) -> Usage | None:
+    """What a call was seen to cost; None for one that failed before it used anything.
+
+    None for an outage too, which is not journalled: a later sitting would know less than this one.
+    """
+    failed = isinstance(answer, Failure)
+    if failed and (answer.blame != "candidate" or answer.usage == FREE):
+        return None
+    return answer.usage
 
 
 def _plain(value: object) -> object:

@@ -15,9 +15,10 @@ from kept.core.ports import Gate, Journal, Sink
 from kept.core.schedule import RoundRobin
 from kept.gates import Strict
 from kept.locate import locate
+from kept.models.roles import is_free
 from kept.recipes import Compiled
 from kept.recipes.agents import Sending, agent_warnings
-from kept.recipes.charges import charges_of, open_ended
+from kept.recipes.charges import charges_of, limited_by, open_ended
 from kept.recipes.confine import confine, modes
 from kept.recipes.guards import make_guards
 from kept.recipes.identity import inputs_of
@@ -98,6 +99,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         budget=_budget(task),
         worst_usd=task.budget.usd_per_rollout or 0.0,
         priced=open_ended(charges, task.budget.usd_per_rollout),
+        dear=not all(is_free(agent.model.config(source.folder)) for agent in agents),
         workers=workers,
         facts={
             "spec": str(source.path.resolve()),
@@ -110,6 +112,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             "sandbox": {**confined.facts(), "agents": [agent.agent for agent in agents]},
             "models": models,
             "charges": [charge._asdict() for charge in charges],
+            "limited_by": list(limited_by(task, files.proposing, source.folder)),
         },
         guidance=files.guidance,
         views=_views(task, source.folder, objective),

@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +25,10 @@ def _is_count(value: object) -> bool:
 
 def _is_amount(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _is_gain(value: object) -> bool:
+    return _is_amount(value) and 0 < cast("float", value) < inf
 
 
 def _is_range(value: object) -> bool:
@@ -56,13 +60,18 @@ class _Check:
     optional: bool = False
 
 
-_CHECKS: tuple[_Check, ...] = (
-    _Check(
-        "artifact",
+def _texts(name: str, called: str) -> _Check:
+    """The check of an argument that is an artifact."""
+    return _Check(
+        name,
         lambda value: isinstance(value, str | Path | Mapping),
-        "the artifact is {}, not a text, a Path, or texts by name",
+        f"{called} is {{}}, not a text, a Path, or texts by name",
         "pass the text itself, or pathlib.Path(…) of its file",
-    ),
+    )
+
+
+_CHECKS: tuple[_Check, ...] = (
+    _texts("artifact", "the artifact"),
     _Check(
         "evaluate",
         lambda value: callable(value) or isinstance(value, Runner),
@@ -123,7 +132,7 @@ _CHECKS: tuple[_Check, ...] = (
     ),
     _Check(
         "least",
-        lambda value: _is_amount(value) and value != 0,
+        _is_gain,
         "`least` is {}, not a gain",
         "give the least gain worth knowing of, more than 0",
         optional=True,
@@ -198,16 +207,15 @@ def check_call(given: Mapping[str, object]) -> None:
 def check_comparison(given: Mapping[str, object]) -> None:
     """The same for a comparison, which has no steps and needs cases."""
     budget = given["budget"]
-    if budget is not None and not isinstance(budget, Budget):
-        message = f"`budget` is {budget!r:.60}, not a kept.Budget: a comparison has no steps"
-        raise SetupError(message, hint="give kept.Budget(max_rollouts=…), or leave it out")
+    _check_limits(budget)
     if given["cases"] is None:
         raise SetupError("a comparison needs `cases`", hint="pass a list; a case may be any value")
     others = challengers_of(given["b"])
     if not others:
         raise SetupError("there is nothing to compare with: `b` is empty", hint="give one or more")
-    for artifact in (given["a"], *others):
-        _check_each({"artifact": artifact})
+    names = [f"b[{n}]" for n in range(len(others))] if others is given["b"] else ["b"]
+    for name, artifact in zip(("a", *names), (given["a"], *others), strict=True):
+        _check_one(_texts(name, f"`{name}`"), artifact)
     _check_each({**given, "budget": budget or Budget()})
     _check_evaluate(given["evaluate"], given["cases"])
     _check_money(budget, given["usd_per_rollout"])
@@ -220,11 +228,27 @@ def challengers_of(b: object) -> Sequence[Any]:
 
 def _check_each(given: Mapping[str, object]) -> None:
     for check in _CHECKS:
-        if check.name not in given:
-            continue
-        value = given[check.name]
-        if not (check.optional and value is None) and not check.holds(value):
-            raise SetupError(check.message.format(f"{value!r:.60}"), hint=check.hint)
+        if check.name in given:
+            _check_one(check, given[check.name])
+
+
+def _check_one(check: _Check, value: object) -> None:
+    if not (check.optional and value is None) and not check.holds(value):
+        raise SetupError(check.message.format(f"{value!r:.60}"), hint=check.hint)
+
+
+def _check_limits(budget: object) -> None:
+    """Refuse a limit of steps, which a comparison would not heed."""
+    if budget is None:
+        return
+    wrong = f"is {budget!r:.60}, not a kept.Budget"
+    if isinstance(budget, Budget):
+        limits = ("max_iterations", "max_failures")
+        wrong = " and ".join(f"`{name}`" for name in limits if getattr(budget, name) is not None)
+        wrong = wrong and f"has {wrong}"
+    if wrong:
+        hint = "give kept.Budget(max_rollouts=…), or leave it out"
+        raise SetupError(f"`budget` {wrong}: a comparison has no steps", hint=hint)
 
 
 def _check_money(budget: object, usd_per_rollout: object) -> None:

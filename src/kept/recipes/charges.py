@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kept.models.config import ModelConfig
-from kept.models.roles import is_free, is_priced
+from kept.models.roles import is_free, is_priced, unbounded
 from kept.recipes.proposing import Proposing
 from kept.recipes.running import target_of
 from kept.spec.agents import AgentRunnerSpec
@@ -38,10 +38,31 @@ def open_ended(charges: tuple[Charge, ...], usd_per_rollout: float | None) -> bo
     return any(charge.by == "proposers" or not usd_per_rollout for charge in charges)
 
 
+def limited_by(task: TaskSpec, proposing: Proposing, folder: Path) -> tuple[str, ...]:
+    """The keys that set a limit of money, those that are missing; none where none could be kept."""
+    if any(unbounded(one) is not None for _, one in _models(task, proposing, folder)):
+        return ()
+    by_rollout = isinstance(task.runner, ModelRunnerSpec) or task.budget.usd_per_rollout is not None
+    by_call = all(agent.usd_per_call is not None for agent in proposing.agents)
+    keys = {"budget.max_usd": False, "budget.usd_per_rollout": by_rollout, "usd_per_call": by_call}
+    return tuple(key for key, given in keys.items() if not given)
+
+
 def _asked(
     task: TaskSpec, proposing: Proposing, folder: Path
 ) -> Iterator[tuple[Payer, ModelConfig]]:
-    if isinstance(task.runner, ModelRunnerSpec | AgentRunnerSpec):
+    if isinstance(task.runner, AgentRunnerSpec):
+        yield "runner", task.runner.model.config(folder)
+    yield from _models(task, proposing, folder)
+    for agent in proposing.agents:
+        yield "proposers", agent.model.config(folder)
+
+
+def _models(
+    task: TaskSpec, proposing: Proposing, folder: Path
+) -> Iterator[tuple[Payer, ModelConfig]]:
+    """Those that are asked call by call, and not through an agent."""
+    if isinstance(task.runner, ModelRunnerSpec):
         target = target_of(task.runner, task.models)
         if target is not None:
             yield "runner", target.config(folder)
@@ -51,5 +72,3 @@ def _asked(
             yield "scorer", judge.config(folder)
     for editor in proposing.editors:
         yield "proposers", editor
-    for agent in proposing.agents:
-        yield "proposers", agent.model.config(folder)

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import rollouts_within
-from kept.core.case import Cases, bare, case_text
+from kept.core.case import Cases, bare, own_text
 from kept.core.copying import copy_guard
 from kept.core.edit import changed_paths
 from kept.core.plan import Plan
 from kept.core.schedule import MEASURE, Turns
+from kept.core.words import count
 from kept.errors import SetupError
 from kept.gates.compare import Compare
 from kept.gates.subsets import fewest
@@ -161,9 +162,10 @@ def _doubled(cases: Cases) -> tuple[str, ...]:
     first: dict[str, str] = {}
     told: list[str] = []
     for case in cases.holdout:
-        before = first.setdefault(case_text(bare(case)), case.id)
+        before = first.setdefault(own_text(bare(case)), case.id)
         if before != case.id:
             told.append(f"case `{before}` and case `{case.id}` are the same, and count as two")
     if len(told) > MAX_WARNINGS:
-        told[MAX_WARNINGS:] = [f"{len(told) - MAX_WARNINGS} more cases are copies of others"]
+        one, many = "more case is a copy of another", "more cases are copies of others"
+        told[MAX_WARNINGS:] = [count(len(told) - MAX_WARNINGS, one, many)]
     return tuple(told)

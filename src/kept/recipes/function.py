@@ -121,6 +121,13 @@ def warn_of_overlaps(cases: Cases) -> None:
         )
 
 
+def warned(told: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, told at once: what it says is worth knowing before a run is paid for."""
+    for words in told:
+        log.warning("%s", words)
+    return told
+
+
 def _warn_of_few(cases: Cases) -> None:
     if few := too_few(cases):
         log.warning("%s", few)

@@ -78,6 +78,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         "retries": plan.retries,
         "at_most": {"rollouts": most.rollouts, "seconds": most.seconds, "usd": most.usd},
         "charges": facts.get("charges", []),
+        "limited_by": facts.get("limited_by", []),
         "usd_per_rollout": plan.worst_usd or None,
         "seed_call_usd": _seed_call(plan),
         "warnings": list(compiled.warnings),

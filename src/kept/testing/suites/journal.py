@@ -1,6 +1,7 @@
 """What every journal must do, wherever it keeps its records."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from kept.core.artifact import Candidate
 from kept.core.budget import Dearest, Spend, StopReason
@@ -161,10 +162,14 @@ class JournalSuite:
         ):
             reply = ModelReply("long " * 2000, Usage(1, usd=usd))
             journal.record_call(scope, "key", reply, unpriced=unpriced)
-        assert journal.unpriced() == {"rollout/a": 0.5, "propose/1": 1.0}
+        for scope, usd, unpriced in (("propose/3", 0.75, True), ("propose/4", 0.0, False)):
+            refused = replace(REFUSED, usage=Usage(1, usd=usd))
+            journal.record_call(scope, "key", refused, unpriced=unpriced)
+        expected = {"rollout/a": 0.5, "propose/1": 1.0, "propose/3": 0.75}
+        assert journal.unpriced() == expected
         journal = self.reopen(journal)
         journal.tail(0)
-        assert journal.unpriced() == {"rollout/a": 0.5, "propose/1": 1.0}
+        assert journal.unpriced() == expected
         self.release(journal)
 
     def test_calls_that_are_done_with_are_forgotten(self) -> None:
