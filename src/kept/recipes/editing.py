@@ -31,15 +31,14 @@ from kept.spec.task import MutationSpec
 from kept.spec.yaml import Loc
 
 Editor = tuple[Role, ModelConfig]
-ModelSpec = EditSpec | RewriteSpec | SimplifySpec | ReflectSpec
+ByModel = EditSpec | RewriteSpec | SimplifySpec | ReflectSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Editing:
     """A model that proposes, ready to be made."""
 
-    spec: ModelSpec
-
+    spec: ByModel
     editor: Editor | None
     """None where that was reported."""
     sight: Sight
@@ -71,7 +70,7 @@ def check_proposers(source: Source) -> None:
         source.report(("proposers",), "missing", "without one nothing is ever proposed")
 
 
-def read_editing(source: Source, loc: Loc, spec: ModelSpec, cases: Cases | None) -> Editing:
+def read_editing(source: Source, loc: Loc, spec: ByModel, cases: Cases | None) -> Editing:
     """Look at all that it names; what is wrong is reported."""
     text = read_named(source, (*loc, "prompt"), spec.prompt) if spec.prompt else None
     for name in spec.fields or ():
@@ -91,7 +90,7 @@ def read_editing(source: Source, loc: Loc, spec: ModelSpec, cases: Cases | None)
     return Editing(spec, editor, sight, text or prompt(spec.kind), prompts)
 
 
-def _editor(source: Source, loc: Loc, spec: ModelSpec) -> Editor | None:
+def _editor(source: Source, loc: Loc, spec: ByModel) -> Editor | None:
     """The model that edits: of its own, of a role, or of the environment."""
     if spec.model is not None:
         return "optimizer", spec.model.config(source.folder)
