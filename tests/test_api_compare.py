@@ -194,7 +194,11 @@ class Question:
     n: int
 
 
-@pytest.mark.parametrize("make", [Question, lambda n: {"tags": {n}}])
+def tagged(n: int) -> dict[str, set[int]]:
+    return {"tags": {n}}
+
+
+@pytest.mark.parametrize("make", [Question, tagged])
 def test_cases_that_are_no_json_are_not_called_copies_of_each_other(
     tmp_path: Path, make: Callable[[int], Any]
 ):
