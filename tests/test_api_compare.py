@@ -72,6 +72,18 @@ def test_that_it_cannot_tell_is_an_answer_too(tmp_path: Path):
     assert "Cannot tell with these 24 cases whether B is better than A" in str(compared)
 
 
+def test_passes_are_not_offered_where_answers_do_not_vary(tmp_path: Path):
+    gains = {3: 0.1, 11: 0.1, 17: 0.2, 23: 0.1}
+
+    def slightly(candidate: kept.Candidate, case: int) -> float:
+        return 0.5 + (gains.get(case, 0.0) if "good" in candidate.text else 0.0)
+
+    said = str(compare(tmp_path, evaluate=slightly, cases=range(30)))
+    assert "it would take about 29 more cases (118 rollouts in all) to find" in said
+    assert "Answers do not vary, so repeats would show nothing." in said
+    assert "passes over these" not in said
+
+
 def test_that_every_rollout_crashed_is_an_answer_too(tmp_path: Path):
     def crashes(candidate: kept.Candidate, case: dict[str, Any]) -> float:
         if "good" in candidate.text:
@@ -182,7 +194,11 @@ class Question:
     n: int
 
 
-@pytest.mark.parametrize("make", [Question, lambda n: {"tags": {n}}])
+def tagged(n: int) -> dict[str, set[int]]:
+    return {"tags": {n}}
+
+
+@pytest.mark.parametrize("make", [Question, tagged])
 def test_cases_that_are_no_json_are_not_called_copies_of_each_other(
     tmp_path: Path, make: Callable[[int], Any]
 ):

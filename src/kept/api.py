@@ -255,7 +255,7 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
     from kept.core.artifact import Candidate, Rules
     from kept.core.budget import Budget
     from kept.core.objective import Objective
-    from kept.core.plan import Plan
+    from kept.core.plan import COMPARE, Plan
     from kept.core.schedule import RoundRobin
     from kept.gates import Strict
     from kept.recipes import function as recipe
@@ -269,7 +269,7 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
     seed, *others = (Candidate(version.texts) for version in versions)
     runner, scorer = recipe.make_runner(evaluate, metric, workers, timeout)
     plan = Plan(
-        recipe="compare",
+        recipe=COMPARE,
         seed=seed,
         rules=Rules({}),
         cases=recipe.make_cases(cases, "0:1:0", 0),

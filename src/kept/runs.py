@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from kept._version import __version__
 from kept.core.budget import Budget
 from kept.core.event import RunResumed, RunStarted
-from kept.core.plan import Plan
+from kept.core.plan import COMPARE, Plan
 from kept.core.ports import Clock, Sink
 from kept.core.stage import RECORDS
 from kept.core.state import State, advance
@@ -174,7 +174,7 @@ def start_command(facts: Mapping[str, object]) -> str:
     path, here = Path(str(spec)), Path.cwd()
     name = str(path.relative_to(here) if path.is_relative_to(here) else path)
     words = [program(), "optimize", name]
-    if compared := cast("dict[str, Any]", facts.get("compare")):
+    if compared := cast("dict[str, Any]", facts.get(COMPARE)):
         words = [program(), "compare", *compared["words"], "--task", name]
         for option in ("cases", "passes", "least"):
             words += [f"--{option}", str(compared[option])] if compared[option] else []

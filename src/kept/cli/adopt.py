@@ -27,6 +27,7 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
     from kept.cli import output
     from kept.cli.looking import open_run
     from kept.cli.names import path_from_here
+    from kept.core.plan import COMPARE
     from kept.report.changes import best_diff
     from kept.report.evidence import commit_message
 
@@ -35,7 +36,7 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
     adoption.check(past.id)
     if not adoption.pending:
         why = "its best is what is there" if adoption.after else "nothing beat the seed"
-        if past.fact("compare"):
+        if past.fact(COMPARE):
             why = "a comparison keeps nothing, and what it compared is yours already"
         output.note(f"nothing to adopt: {why}")
         return

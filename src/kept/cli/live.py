@@ -15,6 +15,7 @@ from rich.text import Text
 
 from kept.cli.progress import Progress, opening_line, step_words
 from kept.core.event import RunResumed, RunStarted
+from kept.core.plan import COMPARE
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
 from kept.core.words import count
@@ -122,7 +123,7 @@ class LiveProgress(Progress):
         if most and done <= most:
             so_far = f"{done} of {count(most, 'step')}"
         parts = [so_far, f"{state.keeps} kept"]
-        if state.fact("compare"):
+        if state.fact(COMPARE):
             parts = [count(self.proposals, "answer")]
         seed, best = values(state)
         if best is not None:

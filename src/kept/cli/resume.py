@@ -58,9 +58,10 @@ def resume(
 def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
     """What the run was, compiled again."""
     from kept.cli.compiling import compiled, told_warnings
+    from kept.core.plan import COMPARE
 
     started = run.state.started
-    if started is None or started.recipe != "compare":
+    if started is None or started.recipe != COMPARE:
         return compiled(spec, settings, run.state.fact("gate"))
     from kept.recipes.compare import Asked, compile_comparison
 
@@ -82,7 +83,9 @@ def _check_again(run: "Run", settings: tuple[str, ...]) -> None:
 
 def _function(recipe: str) -> str:
     """The function of Python that a run without a spec was started by."""
-    return "kept.compare" if recipe == "compare" else "kept.optimize"
+    from kept.core.plan import COMPARE
+
+    return "kept.compare" if recipe == COMPARE else "kept.optimize"
 
 
 def _spec_of(run: "Run") -> tuple[Path, tuple[str, ...]]:

@@ -17,6 +17,10 @@ Split = Literal["train", "holdout", "test"]
 SPLITS: tuple[Split, ...] = ("train", "holdout", "test")
 
 
+MAX_WARNINGS = 10
+"""Copies among the cases that are warned of one by one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One input with what is expected of it."""

@@ -10,6 +10,9 @@ from kept.core.objective import Objective
 from kept.core.ports import Gate, Guard, Journal, Proposer, Runner, Schedule, Scorer, Sink
 from kept.core.values import Locator, locate_line_value
 
+COMPARE = "compare"
+"""The recipe of a comparison, and the fact that tells what was compared."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

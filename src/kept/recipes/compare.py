@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from kept.core.artifact import Candidate
-from kept.core.plan import Plan
+from kept.core.plan import COMPARE, Plan
 from kept.errors import SetupError
 from kept.gates.compare import Compare
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
 from kept.recipes.artifact import plan_of
 from kept.recipes.comparing import (
-    RECIPE,
     Version,
     Wanted,
     as_comparison,
@@ -62,7 +61,7 @@ class Asked:
     @classmethod
     def of(cls, facts: Mapping[str, object]) -> "Asked":
         """As a run was asked, from the facts that it began with."""
-        told = cast("dict[str, Any]", facts[RECIPE])
+        told = cast("dict[str, Any]", facts[COMPARE])
         return cls(
             task=Path(str(facts["spec"])),
             words=tuple(told["words"]),

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import rollouts_within
-from kept.core.case import Cases, bare, own_text
+from kept.core.case import MAX_WARNINGS, Cases, bare, own_text
 from kept.core.copying import copy_guard
 from kept.core.edit import changed_paths
-from kept.core.plan import Plan
+from kept.core.plan import COMPARE, Plan
 from kept.core.schedule import MEASURE, Turns
 from kept.core.words import count
 from kept.errors import SetupError
@@ -19,8 +19,6 @@ from kept.gates.subsets import fewest
 from kept.proposers.measured import SEED_ALONE
 from kept.proposers.variants import Variant, Variants
 
-RECIPE = "compare"
-
 FEWEST = 8
 """Cases below which nothing is said of others."""
 
@@ -28,8 +26,6 @@ PASSES = 16
 
 WIDEST = 32
 """Challengers that are run at once, at most."""
-
-MAX_WARNINGS = 10
 
 
 class Version(NamedTuple):
@@ -69,7 +65,7 @@ def as_comparison(
     first, *others = versions
     plan = replace(
         plan,
-        recipe=RECIPE,
+        recipe=COMPARE,
         rules=Rules({name: Artifact(name) for name in first.texts}),
         proposers=(SEED_ALONE,) if wanted.alone else (Variants(_variants(first, others)),),
         schedule=Turns(MEASURE, 1) if wanted.alone else Turns("variants", len(others)),
@@ -81,7 +77,7 @@ def as_comparison(
     labels = [version.label for version in versions]
     told = {**facts, "plan": wanted.alone, "least": wanted.least, "passes": wanted.passes}
     told |= {"labels": labels, "most": gate.most}
-    return replace(plan, gate=gate, facts={**plan.facts, RECIPE: told})
+    return replace(plan, gate=gate, facts={**plan.facts, COMPARE: told})
 
 
 def check_texts(versions: Sequence[Version]) -> None:

@@ -99,13 +99,15 @@ def _wanted(line: Line, usd: float, least: float) -> Iterator[str]:
     if cases is None:
         yield "The difference is so small that no number of cases in reach would show one."
         return
+    noise = numbers.get("noise")
     more = f"{cases - now:,.0f} more cases ({_cost(cases * done, usd)})"
-    again = f", or {passes:,.0f} passes over these ({_cost(passes * now, usd)})" if passes else ""
+    again = ""
+    if passes and noise:
+        again = f", or {passes:,.0f} passes over these ({_cost(passes * now, usd)})"
     yield (
         f"Were the true difference as measured, it would take about {more}{again} to find, four "
         f"times out of five, that it is {what}."
     )
-    noise = numbers.get("noise")
     if noise == 0:
         yield "Answers do not vary, so repeats would show nothing."
     elif noise and not passes:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
+from kept.core.plan import COMPARE
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
 from kept.core.verdict import ANSWERS
@@ -11,8 +12,6 @@ from kept.gates.compare import Compare
 from kept.gates.detect import Spread, cases_needed
 from kept.gates.planning import Forecast, forecasts
 from kept.gates.subsets import fewest
-
-RECIPE = "compare"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +110,10 @@ def comparison_of(state: State, reasons: Mapping[int, str] | None = None) -> Com
 
     Reasons of steps, where given, say what failed, which those in the state do not.
     """
-    if state.started is None or state.started.recipe != RECIPE:
+    if state.started is None or state.started.recipe != COMPARE:
         return None
     facts = cast("dict[str, Any]", state.started.facts)
-    told, counts = facts[RECIPE], facts["cases"]
+    told, counts = facts[COMPARE], facts["cases"]
     seed, *others = cast("list[str]", told["labels"])
     gate = Compare(max(1, len(others)), told["least"], told["most"])
     # each is asked until it has an answer, and the last one counts

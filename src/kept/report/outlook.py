@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from math import sqrt
 from typing import NamedTuple
 
+from kept.core.plan import COMPARE
 from kept.gates.case_level import SURE, student
 from kept.gates.detect import Spread, cases_needed
 from kept.report.summary import StepLine, Summary
@@ -78,7 +79,7 @@ def go_on(told: Summary) -> str:
     more = _whole(2 * told.budget[limit]) if limit in told.budget else None
     if not told.resumable and more is None:
         return ""
-    called = {"function": "optimize", "compare": "" if told.spec else "compare"}.get(told.recipe)
+    called = {"function": "optimize", COMPARE: "" if told.spec else "compare"}.get(told.recipe)
     if called:
         budget = "" if more is None else f"budget=kept.Budget({limit}={more}), "
         return f'`kept.{called}(..., {budget}resume="{told.run}")` goes on with it.'

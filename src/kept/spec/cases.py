@@ -5,15 +5,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from kept.core.case import Case, Cases, bare, case_text, find_overlaps, split_cases, stratum
+from kept.core.case import (
+    MAX_WARNINGS,
+    Case,
+    Cases,
+    bare,
+    case_text,
+    find_overlaps,
+    split_cases,
+    stratum,
+)
 from kept.core.words import count
 from kept.errors import Problem
 from kept.spec.files import near_file
 from kept.spec.load import said, section
 from kept.spec.source import Source, shown
 from kept.spec.task import CasesSpec
-
-MAX_WARNINGS = 10
 
 
 def read_cases(source: Source) -> Cases | None:
