@@ -91,8 +91,6 @@ class Final:
         shown, chance = interval(found), risk_of(found)
         numbers = {**_bounded(shown), "p": chance, "chosen": 1.0, ENTERED: 1.0}
         numbers["estimate"] = shown.mean
-        if told := forbidden(new, view.objective, numbers):
-            return told
         words = f"{shown} on {count(len(found), 'case')}"
         if chance > doubt:
             return Verdict("discard", f"not better: {words}", numbers=numbers)
@@ -130,14 +128,20 @@ class Final:
 
 
 class _Look:
-    """What the finalists show on the same draws, the best first."""
+    """What the finalists show on the same draws: the best first, behind all who break no rule.
+
+    A constraint on a mean of few draws may only seem broken, so that nobody is dropped for it
+    before the last look.
+    """
 
     def __init__(self, view: View, pairs: tuple[Pair, ...], sides: tuple[Side, ...]) -> None:
         self._view = view
         self._pairs = pairs
         self._gains = {side.id: _gains(side, view.incumbent, pairs) for side in sides}
         means = {id_: sum(found) / len(found) for id_, found in self._gains.items()}
-        self.sides = tuple(sorted(sides, key=lambda side: -means[side.id]))
+        self._broken = {s.id: forbidden(s.known["promote"], view.objective) for s in sides}
+        order = sorted(sides, key=lambda s: (self._broken[s.id] is not None, -means[s.id]))
+        self.sides = tuple(order)
 
     @property
     def leader(self) -> Side:
@@ -166,15 +170,8 @@ class _Look:
 
     def proven(self, sides: Sequence[Side], risk: float) -> Side | None:
         """The best of them that is proven at this risk, and breaks no constraint."""
-        objective = self._view.objective
-        return next(
-            (
-                side
-                for side in sides
-                if self.chance(side) <= risk and not forbidden(side.known["promote"], objective)
-            ),
-            None,
-        )
+        able = (s for s in sides if self.chance(s) <= risk and self._broken[s.id] is None)
+        return next(able, None)
 
     def tell(self, winner: Side | None, level: Level, weight: float) -> Verdict:
         """What the challenger hears of it."""
@@ -191,6 +188,8 @@ class _Look:
         numbers |= {"passes": float(len(self._pairs) // _count(self._pairs))}
         numbers |= {"alpha_promote_left": 0.0, "cases": float(_count(self._pairs))}
         words = f"{shown} for cases alike, p = {chance:.2g} of {risk:.2g} needed"
+        if winner is None and chance <= risk and (broken := self._broken[self.leader.id]):
+            return replace(broken, numbers=numbers)
         if winner is None:
             best = f"the best of {among} in the final: " if among > 1 else ""
             return Verdict("discard", f"not proven: {best}{words}", numbers=numbers)
