@@ -204,6 +204,8 @@ def test_a_budget_leaves_as_many_passes_as_fit(here: Path):
         (("prompt.md", "better.md", "again.md"), "`better.md` and `again.md` are the same text"),
         (("prompt.md", "better.md", "--task", "none.yaml"), "there is no none.yaml"),
         (("prompt.md", "better.md", "--set", "cases.split=1:0:0"), "leaves no holdout case"),
+        (("prompt.md", "better.md", "--least", "inf"), "the least gain worth knowing of is inf"),
+        (("prompt.md", "better.md", "--least", "nan"), "the least gain worth knowing of is nan"),
     ],
 )
 def test_what_cannot_be_compared_is_told_before_anything_is_spent(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import log2
+from math import inf, log2
 from typing import NamedTuple
 
 from kept.core.artifact import Artifact, Candidate, Rules
@@ -115,6 +115,9 @@ def _variants(first: Version, others: Sequence[Version]) -> tuple[Variant, ...]:
 
 def _gate(plan: Plan, wanted: Wanted) -> Compare:
     """The gate, with as many passes as the budget has room for."""
+    if wanted.least is not None and not 0 < wanted.least < inf:
+        message = f"the least gain worth knowing of is {wanted.least}, which is no gain"
+        raise SetupError(message, hint="give a number above 0, or leave it out")
     cases, challengers = len(plan.cases.holdout), wanted.challengers
     gate = Compare(challengers, wanted.least, wanted.passes or PASSES)
     limit = rollouts_within(plan.budget, plan.worst_usd)
