@@ -35,7 +35,7 @@ def main() -> None:
         runs=runs,
         seed=given.seed or (SHIFTED_SEED if given.shifted else SEED),
         shifted=given.shifted,
-        others=QUICK_OTHERS if given.quick else None,
+        others=given.others or (QUICK_OTHERS if given.quick else None),
     )
     part = given.quick or given.runs or given.worlds or given.arms or given.seed
     shelf = Shelf()
@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     size.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} runs a cell")
     size.add_argument("--full", action="store_true", help=f"{FULL_RUNS} runs a cell")
     size.add_argument("--runs", type=int, help=f"runs a cell (default: {RUNS})")
+    found.add_argument("--others", type=int, help="runs a cell of arms that no target is about")
     found.add_argument("--worlds", type=some_of(WORLD), help="by name, separated by commas")
     found.add_argument("--arms", type=some_of(ARM), help="by name, separated by commas")
     found.add_argument("--seed", type=int, help="of all that is left to chance")
