@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,19 @@ def test_adopt_shows_the_change_and_makes_it(here: Path):
     assert called.stderr == "changed prompt.md\n"
     assert (here / "prompt.md").read_text() == BEST
     assert not list(here.glob(".prompt*"))
+
+
+def test_adopt_in_a_copy_of_the_folder_does_not_change_the_original(
+    run: Path, here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+):
+    copy = tmp_path_factory.mktemp("elsewhere") / "copy"
+    shutil.copytree(here, copy)
+    before = (here / "prompt.md").read_text()
+    monkeypatch.chdir(copy)
+    called = kept("adopt", "--yes")
+    assert called.code == 2
+    assert f"was started in {here}, and its folder was copied since" in called.stderr
+    assert (here / "prompt.md").read_text() == (copy / "prompt.md").read_text() == before
 
 
 @pytest.mark.usefixtures("run")

@@ -273,7 +273,11 @@ def test_scripts_may_ask_for_a_code_where_nothing_is_better(here: Path):
     assert compare("prompt.md", "worse.md", *once).code == 1
     assert compare("prompt.md", "better.md", *once).code == 0
     assert "a comparison keeps nothing" in kept("adopt").stderr
+    assert "a comparison keeps nothing; `kept diff " in kept("diff").stderr
     assert "-plain\n+good good\n" in kept("diff", "--step", "0").stdout
+    # also where neither is the file of the task
+    assert compare("worse.md", "better.md", "-q", "--passes", "1").code == 0
+    assert "a comparison keeps nothing" in kept("adopt").stderr
 
 
 @pytest.mark.slow

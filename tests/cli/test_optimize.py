@@ -203,6 +203,37 @@ def test_a_seed_that_never_runs_is_named_with_its_cause_however_few_candidates_t
     assert "kept resume" not in called.stderr, "what failed is not tried again"
 
 
+@pytest.mark.parametrize(
+    ("said", "more", "hint"),
+    [
+        (
+            "KeyError: 'SOME_API_KEY'",
+            (),
+            "`SOME_API_KEY` is set here, and commands do not get it: `sandbox: {env: "
+            "[SOME_API_KEY]}`",
+        ),
+        ("KeyError: 'SOME_API_KEY'", ("--set", "sandbox.env=[SOME_API_KEY]"), ""),
+        ("KeyError: 'NO_SUCH_KEY'", (), ""),
+        (
+            "urlopen error [Errno 101] Network is unreachable",
+            (),
+            "commands have no network here: `sandbox: {network: on}` in the task opens it",
+        ),
+        ("[Errno 101] Network is unreachable", ("--set", "sandbox.network=on"), ""),
+    ],
+)
+def test_what_the_walls_keep_from_a_command_is_told_where_it_fails_for_it(
+    said: str, more: tuple[str, ...], hint: str, here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SOME_API_KEY", "x")
+    write_task(here, run=f'echo "{said}" >&2; exit 1', texts={"other": "good good\n"})
+    called = kept("optimize", "task.yaml", *more)
+    assert called.code == 3
+    assert [line for line in called.stderr.splitlines() if "sandbox:" in line] == (
+        [f"hint: {hint}"] if hint else []
+    )
+
+
 def test_an_error_is_told_once(here: Path):
     write_task(here, score="echo no rubric >&2; exit 1")
     called = kept("optimize", "task.yaml", "-q")

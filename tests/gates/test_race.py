@@ -259,3 +259,12 @@ def test_what_a_constraint_forbids_is_none_of_those_a_proof_chooses_among():
     told = forbidden(shown, bound, {"gain": 1, "chosen": 1})
     assert told is not None
     assert told.numbers == {"gain": 1}
+
+
+def test_an_interval_does_not_go_beyond_what_a_gain_can_be():
+    wide = interval([1.0, 0.0, 1.0, 0.0])
+    assert wide.high > 1
+    assert wide.within(1.0)[:2] == (0.5, wide.low)
+    assert wide.within(1.0).high == 1.0
+    assert wide.within(0.2).low == -0.2
+    assert wide.within(None) == wide

@@ -199,6 +199,8 @@ def _collect(suite: Suite, scratch: Scratch, seed: Candidate, tests: Sequence[st
     if not ended.ok or not found:
         said = (ended.stdout.strip() or ended.stderr.strip()).splitlines() or ["nothing"]
         hint = f"`{suite.command(*words).line}` says so; try it in {suite.folder}"
+        if said[-1].endswith("No module named pytest"):
+            hint = "`pip install pytest`, or give `python`, an interpreter that has it"
         raise SetupError(f"pytest collects no tests: {said[-1]}", hint=hint)
     return found
 

@@ -84,6 +84,11 @@ def _proposal(brief: Brief, written: Written, wrong: list[str]) -> ProposerReply
         return Failure("empty", "infrastructure", f"the new text of `{empty[0]}` is empty")
     if not new:
         return Skip("nothing would change")
-    edits = tuple(Write(name, text) for name, text in new.items())
+    edits = tuple(Write(name, _ended(text, before[name])) for name, text in new.items())
     why = f"{', '.join(new)} written anew after a look at {', '.join(wrong)}"
     return Proposal(edits, why, tuple(wrong), unseen=written.unseen)
+
+
+def _ended(text: str, before: str) -> str:
+    """A text whose last line ends as it did before: who wrote it anew was not asked about that."""
+    return f"{text}\n" if before.endswith("\n") and not text.endswith("\n") else text

@@ -59,6 +59,11 @@ def adoption_of(run: Run) -> Adoption:
     if not folder.is_dir():
         raise SetupError(f"the source of run {run.id} is gone: there is no {folder}")
     seed, best = run.seed, run.best
+    if _is_copied(run, folder):
+        raise SetupError(
+            f"run {run.id} was started in {folder}, and its folder was copied since",
+            hint=f"`cd {folder}` to adopt it there; here, its best is in {run.folder / 'best'}",
+        )
     changed = changed_paths(seed, best)
     before = {path: _bytes(seed.texts.get(path)) for path in {*seed.texts, *changed}}
     after = {path: _bytes(best[path]) or b"" for path in changed}
@@ -66,6 +71,14 @@ def adoption_of(run: Run) -> Adoption:
     allowed = {path: (before[path], after.get(path, before[path])) for path in before}
     drifted = tuple(sorted(path for path, data in now.items() if data not in allowed[path]))
     return Adoption(folder, before, after, drifted, tuple(p for p in changed if now[p] != after[p]))
+
+
+def _is_copied(run: Run, folder: Path) -> bool:
+    """Whether runs lie beside the same files elsewhere: those would be meant, and not changed."""
+    here = run.folder.resolve().parents[2]
+    if folder.resolve().is_relative_to(here):
+        return False
+    return any((here / path).exists() for path in run.seed.texts)
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -32,12 +32,14 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
     from kept.report.evidence import commit_message
 
     past = open_run(run)
+    if past.fact(COMPARE):
+        why = "a comparison keeps nothing, and what it compared is yours already"
+        output.note(f"nothing to adopt: {why}")
+        return
     adoption = adoption_of(past)
     adoption.check(past.id)
     if not adoption.pending:
         why = "its best is what is there" if adoption.after else "nothing beat the seed"
-        if past.fact(COMPARE):
-            why = "a comparison keeps nothing, and what it compared is yours already"
         output.note(f"nothing to adopt: {why}")
         return
     if commit:

@@ -48,7 +48,7 @@ def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool)
     folder = keep or Path(tempfile.mkdtemp(prefix="kept-demo-"))
     spec = copy_demo(name, folder)
     if not quiet:
-        output.note(f"the task is {path_from_here(spec)}; nothing outside its folder is touched")
+        output.note(f"the task is {path_from_here(spec)}; no file of yours is touched")
     plan = compiled(spec)
     # a home of its own: what is tried out here does not belong among a project's runs
     code = start_run(plan, Home(folder / ".kept"), How(json=as_json, quiet=quiet))

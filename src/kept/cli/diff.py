@@ -20,15 +20,21 @@ def diff(run: str, step: int | None, as_json: bool) -> None:
     """
     from kept.cli import output
     from kept.cli.looking import closed_step, open_run
+    from kept.core.plan import COMPARE
     from kept.report.changes import best_diff, step_diff
 
     past = open_run(run)
     text = best_diff(past) if step is None else step_diff(past, closed_step(past, step))
+    compared = bool(past.fact(COMPARE))
     past.close()
     if as_json:
         output.document({"run": past.id, "step": step, "diff": text})
     elif text:
         output.answer(output.coloured_diff(text).removesuffix("\n"))
+    elif step is None and compared:
+        output.note(
+            f"a comparison keeps nothing; `kept diff {past.id} --step N` shows what differs"
+        )
     elif step is None:
         output.note("nothing beat the seed, so there is no difference")
     else:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kept.cli import output
 from kept.cli.compared import compared_text
@@ -20,6 +20,7 @@ from kept.engine.stopping import no_bounds
 from kept.errors import KeptError
 from kept.report import Summary, headline, summary, write_report
 from kept.report.failures import may_pass, measure_is_broken
+from kept.report.held_back import held_back
 from kept.runs import Ended, Watch, resume, start, start_command
 from kept.store.home import Home
 from kept.store.reader import Run
@@ -126,14 +127,17 @@ def _ways_on(told: Summary, go_on: str) -> tuple[str, ...]:
     """What to do after an error; a run of a mended task is a new one, as its measure is."""
     run = Run(told.folder)
     broken, passing = measure_is_broken(told, run), may_pass(run)
-    anew = start_command(run.state.started.facts) if run.state.started else ""
+    began: Mapping[str, object] = run.state.started.facts if run.state.started else {}
+    anew = start_command(began) if began else ""
     bounds = no_bounds(run.state) is not None
     run.close()
     if not (broken and anew):
         return (f"`{go_on}` goes on where it stopped",)
     worst = "give `objective.bounds`, of which a failure counts as the worst, or " if bounds else ""
     wrong = unusable(told.stopped.message) if told.stopped else None
-    ways = [f"{_MENDS.get(wrong, worst)}mend what failed, then `{anew}` starts again"]
+    sandbox = cast("Mapping[str, Any]", began.get("sandbox") or {})
+    ways = [*held_back(told.stopped.message if told.stopped else "", sandbox)]
+    ways.append(f"{_MENDS.get(wrong, worst)}mend what failed, then `{anew}` starts again")
     if passing:
         ways.append(f"if it was the network or the like and has passed, `{go_on}` goes on")
     return tuple(ways)

@@ -25,6 +25,12 @@ class Interval(NamedTuple):
     def __str__(self) -> str:
         return f"{self.mean:+.3f} ({self.low:+.3f} … {self.high:+.3f})"
 
+    def within(self, scale: float | None) -> "Interval":
+        """Without what no gain can be: more than the scale is long, where there is one."""
+        if scale is None:
+            return self
+        return Interval(self.mean, max(self.low, -scale), min(self.high, scale))
+
 
 def case_gains(view: View, purpose: Purpose, other: Side) -> list[float]:
     """The gain of every case that both sides answered, in the metric's own units."""

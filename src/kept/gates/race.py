@@ -237,7 +237,7 @@ class Race:
         if view.simplifies and view.objective.scale is not None:
             return self.simplify.proof(view, risk)
         found = case_gains(view, "promote", view.incumbent)
-        chance, shown = risk_of(found), interval(found)
+        chance, shown = risk_of(found), interval(found).within(view.objective.scale)
         left_over = self.promote_alpha / 2 ** (view.ledger.promotions + 1)
         numbers = {**_figures(shown, chance, risk), "passes": float(passes)}
         numbers |= {"better": 1 - chance, "alpha_promote_left": left_over}
@@ -258,7 +258,7 @@ class Race:
         if verdict := not_comparable(new, old, "seed"):
             return _not_measured(verdict, "claim")
         found = case_gains(view, "test", view.incumbent)
-        shown = interval(found)
+        shown = interval(found).within(view.objective.scale)
         words = f"on {count(len(found), 'case')} that nothing was tuned on: {shown}"
         return Verdict("skip", words, code="claim", numbers=_figures(shown))
 

@@ -96,11 +96,12 @@ def _sure(told: Summary) -> Iterator[str]:
     if rows:
         yield from _table(("question", "asked of", "answer"), rows)
         yield ""
-        yield (
+        told_odds = any("odds" in answer for _, _, answer in rows)
+        odds = (
             "Odds are what a stake of 1 on a gain has become. Were there no gain, they would reach "
-            "what was needed no more often than the error that was risked. An interval holds the "
-            "true gain with a chance of 95 %."
+            "what was needed no more often than the error that was risked. "
         )
+        yield f"{odds if told_odds else ''}An interval holds the true gain with a chance of 95 %."
 
 
 def _asked(told: Summary, run: Run) -> Iterator[str]:
