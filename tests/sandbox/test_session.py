@@ -49,8 +49,9 @@ def test_a_signal_to_our_group_does_not_reach_what_is_just_being_started():
     assert sum(hit("bare") for _ in range(4)) > 0
 
 
-@pytest.mark.parametrize("number", ["INT", "TERM", "HUP", "KILL"])
+@pytest.mark.parametrize("number", ["TERM", "KILL"])
 def test_a_command_that_ends_itself_by_a_signal_runs_once(number: str, tmp_path: Path):
+    # not by those that whoever started the tests may have had ignored: `nohup` does
     runs = tmp_path / "runs"
     line = f"echo run >> {runs}; kill -{number} $$"
     for _ in range(30):
