@@ -20,7 +20,10 @@ from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
 
-AT_USE = ("calling", "core.copying", "recipes.function", "runners.function", "store.index")
+AT_USE = (
+    *("calling", "core.copying", "core.forecast", "recipes.call", "recipes.function"),
+    *("runners.function", "store.index"),
+)
 """Modules that Kept loads when a run is asked for; imports are not what is measured."""
 
 
