@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, cast
 
+from kept.adapters.cases import plain
 from kept.errors import KeptError, SetupError
 
 INSTRUCTIONS, DEMOS = ".instructions", ".demos"
@@ -26,7 +27,7 @@ class Program:
         for name, predictor in module.named_predictors():
             self.texts[name + INSTRUCTIONS] = predictor.signature.instructions
             if demos or predictor.demos:
-                self.texts[name + DEMOS] = written([plain(demo) for demo in predictor.demos])
+                self.texts[name + DEMOS] = written([_fields(demo) for demo in predictor.demos])
         if not self.texts:
             hint = "give a module that holds a dspy.Predict, or something made of it"
             raise SetupError("the module has no predictors to improve", hint=hint)
@@ -56,11 +57,6 @@ def written(demos: list[dict[str, Any]]) -> str:
     return f"[\n{rows}\n]\n" if rows else "[]\n"
 
 
-def plain(demo: Any) -> dict[str, Any]:  # noqa: ANN401 # an Example, or a mapping
-    """The fields of an example."""
-    return dict(demo.toDict() if hasattr(demo, "toDict") else demo)
-
-
 def _examples(name: str, text: str) -> list[Any]:
     try:
         rows = json.loads(text)
@@ -71,3 +67,7 @@ def _examples(name: str, text: str) -> list[Any]:
         raise Unreadable(f"the demos of `{name}` are no list of examples")
     example = import_module("dspy").Example
     return [example(**cast("dict[str, Any]", row)) for row in found]
+
+
+def _fields(demo: object) -> dict[str, Any]:
+    return dict(cast("Mapping[str, Any]", plain(demo)))
