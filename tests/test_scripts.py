@@ -311,27 +311,28 @@ def test_without_the_weights_the_tests_of_the_model_are_skipped(machine: Machine
     ]
 
 
-def test_the_agent_clis_are_fetched_once_when_all_tests_are_run(machine: Machine):
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("npm", "npm install --prefix {cache}/agents "),
+        (
+            "python -m pip install --target",
+            "python -m pip install --target {cache}/peers/dspy dspy==",
+        ),
+    ],
+)
+def test_what_only_some_tests_need_is_fetched_once_when_all_are_run(
+    tool: str, words: str, machine: Machine
+):
     machine.run("test", "-x")
     machine.run("test", "fast")
-    assert machine.calls("npm") == []
+    assert machine.calls(tool) == []
     machine.run("test")
-    (call,) = machine.calls("npm")
-    assert call.startswith(f"npm install --prefix {machine.cache}/agents ")
-    assert "@openai/codex@" in call
+    (call,) = machine.calls(tool)
+    assert call.startswith(words.format(cache=machine.cache))
+    assert tool != "npm" or "@openai/codex@" in call
     machine.run("test")
-    assert machine.calls("npm") == []
-
-
-def test_dspy_is_fetched_once_when_all_tests_are_run(machine: Machine):
-    machine.run("test", "-x")
-    machine.run("test", "fast")
-    assert machine.calls("python -m pip install --target") == []
-    machine.run("test")
-    (call,) = machine.calls("python -m pip install --target")
-    assert call.startswith(f"python -m pip install --target {machine.cache}/peers/dspy dspy==")
-    machine.run("test")
-    assert machine.calls("python -m pip install --target") == []
+    assert machine.calls(tool) == []
 
 
 def test_without_dspy_its_tests_are_skipped(machine: Machine):
