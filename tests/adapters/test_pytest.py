@@ -88,7 +88,7 @@ def test_a_model_reads_what_pytest_said_and_writes_the_file_anew(tmp_path: Path)
         return f"It adds where it should multiply.\n```python\n{RIGHT}```\n"
 
     result = run(tmp_path, reflection_lm=lm)
-    assert result.best.text == RIGHT.strip()
+    assert result.best.text == RIGHT
     assert "assert double(" in asked[0]
     assert WRONG.strip() in asked[0]
 
