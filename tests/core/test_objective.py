@@ -1,6 +1,7 @@
 """One place knows directions; everywhere else lower is better."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -137,3 +138,20 @@ def test_a_tally_knows_mean_and_spread(values: list[float]):
     spread = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
     assert tally.std == pytest.approx(spread, abs=1.0)
     assert Tally(3, 0.3, 0.03).std >= 0.0
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(
+    st.sampled_from((UP, DOWN)),
+    st.lists(st.floats(0.0, 1.0) | st.sampled_from((0.0, -0.0, 0.1)), min_size=1, max_size=30),
+)
+def test_what_ran_once_is_summed_up_to_the_bit_as_anything_else_is(
+    objective: Objective, values: list[float]
+):
+    metric = objective.metric
+    cells = [(f"case-{n}", 3, Outcome({metric: value})) for n, value in enumerate(values)]
+    more = [(case, n, Outcome({**o.metrics, "other": 1.0})) for case, n, o in cells]
+    plain, other = summed(objective, *cells), summed(objective, *more)
+    assert plain == replace(other, metrics={metric: other.metrics[metric]})
+    assert plain.loss is not None
+    assert str(objective.value(plain.loss)) != "-0.0"

@@ -198,10 +198,10 @@ def test_a_result_is_in_the_journal_before_anybody_hears_of_it():
     heard: list[tuple[Job, int]] = []
 
     async def listening(desk: Desk) -> None:
-        def listen(step: int, job: Job, outcome: Outcome) -> None:
+        def listen(job: Job, outcome: Outcome) -> None:
             heard.append((job, sum(record.job == job for record in desk.journal.rollouts)))
 
-        desk.evaluator.listener = listen
+        desk.evaluator.hearers = [listen]
         await desk.answer(ask(4))
 
     at_a_desk(listening)
@@ -396,12 +396,12 @@ def test_with_many_in_flight_the_money_never_exceeds_its_limit(size: int, real: 
     async def spend(desk: Desk) -> None:
         nonlocal most
 
-        def listen(step: int, job: Job, outcome: Outcome) -> None:
+        def listen(job: Job, outcome: Outcome) -> None:
             nonlocal most
             # at any moment: what is spent, and the worst of what is under way
             most = max(most, desk.purse.spent.usd + 0.01 * (desk.runner.flying))
 
-        desk.evaluator.listener = listen
+        desk.evaluator.hearers = [listen]
         await until_refused(desk, size)
 
     desk = at_a_desk(spend, paid(real), workers=64, budget=Budget(max_usd=1.0), worst_usd=0.01)

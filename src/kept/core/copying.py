@@ -79,6 +79,8 @@ class CopyGuard:
 
         The phrase itself is not told: a verdict is shown to proposers.
         """
+        if not self.phrases:
+            return None
         for path, text in sorted(candidate.texts.items()):
             if text == incumbent.texts.get(path):
                 continue

@@ -4,7 +4,7 @@ An `Evaluation` holds sums by case, by repeat and by metric, never the rollouts 
 taken in the order the pairs were asked for, so that they do not depend on arrival order.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Literal, NamedTuple, TypeVar
@@ -164,6 +164,52 @@ def summarize(
     objective: Objective,
 ) -> Evaluation:
     """Sum outcomes up, in the order given."""
+    outcomes = list(outcomes)
+    plain = _one_pass(outcomes, objective)
+    if plain is None:
+        return _summarize(candidate, purpose, outcomes, objective)
+    cases, whole, mean = plain
+    n, total, squares, _ = whole
+    # not `-total`: that makes −0 of a loss of 0
+    measured = 0.0 - total if objective.direction == "maximize" else total
+    metrics = {objective.metric: Tally(n, measured, squares, 0)}
+    repeats = {outcomes[0][0].repeat: whole}
+    return Evaluation(candidate, purpose, cases, repeats, metrics, n, mean)
+
+
+def _one_pass(
+    outcomes: Sequence[tuple[Pair, Outcome]], objective: Objective
+) -> tuple[dict[str, Tally], Tally, float] | None:
+    """Tallies by case and of all, and the mean, where each case was met once with one measure.
+
+    That is what is most common, in a third of the time; None where it is not all there is.
+    """
+    metric, sign = objective.metric, -1.0 if objective.direction == "maximize" else 1.0
+    cases: dict[str, Tally] = {}
+    losses: list[float] = []
+    total = squares = 0.0
+    only = outcomes[0][0].repeat if outcomes else 0
+    for (case, repeat), (measured, failure, _, _, _, _, _) in outcomes:
+        if failure is not None or repeat != only or len(measured) != 1 or case in cases:
+            return None
+        loss = sign * measured[metric]
+        square = loss * loss
+        losses.append(loss)
+        total += loss
+        squares += square
+        cases[case] = make(Tally, (1, loss, square, 0))
+    if not losses:
+        return None
+    # as it is summed up elsewhere, to the last bit: who is equal must come out equal
+    return cases, Tally(len(losses), total, squares, 0), sum(losses) / len(losses)
+
+
+def _summarize(
+    candidate: str,
+    purpose: Purpose,
+    outcomes: Sequence[tuple[Pair, Outcome]],
+    objective: Objective,
+) -> Evaluation:
     cases: dict[str, Tally] = {}
     repeats: dict[int, list[float]] = {}
     metrics: dict[str, list[float]] = {}

@@ -24,7 +24,8 @@ class Attempts:
     def __init__(
         self, plan: Plan, journal: Journal, known: Known, purse: Purse, clock: Clock
     ) -> None:
-        self._plan = plan
+        self._retries = plan.retries
+        self._worst_usd = plan.worst_usd
         self._runner = plan.runner
         self._scorer = plan.scorer
         self._cases = plan.cases.by_id
@@ -59,7 +60,7 @@ class Attempts:
 
     def _may_retry(self, tries: int) -> bool:
         """Whether another try is allowed, with its worst case set aside if so."""
-        if tries > self._plan.retries or self.closed:
+        if tries > self._retries or self.closed:
             return False
         try:
             self._purse.reserve(0, tries=1)
@@ -81,11 +82,9 @@ class Attempts:
         pays = self.till.of(job) if self._by_call else None
         work.scope = scope = JournalScope(self._journal, job, pays)
         rollout = work.rollout
-        if rollout is not None:
-            scope.usage, scope.called = work.ran, work.called
-        elif self.billed and job in self.billed:
-            scope.usage = FREE - self.billed[job]
         if rollout is None:
+            if self.billed and job in self.billed:
+                scope.usage = FREE - self.billed[job]
             rollout = await self._runner.run(job, candidate, case, scope)
             if rollout.usage is not FREE:
                 work.usage += rollout.usage
@@ -95,6 +94,8 @@ class Attempts:
             work.rollout = rollout
             if scope.called:
                 work.ran, work.called = scope.usage, True
+        else:
+            scope.usage, scope.called = work.ran, work.called
         score = await self._scorer.score(job, rollout, candidate, case, scope)
         if not isinstance(score, Failure):
             fault = self._objective.fault(score.metrics)
@@ -105,22 +106,20 @@ class Attempts:
         return self._outcome(work, scope, score)
 
     def _outcome(self, work: Work, scope: JournalScope, end: Score | Failure) -> Outcome:
-        items = work.rollout.trace if work.rollout is not None else ()
-        trace = self._journal.put(items) if items else ""
+        rollout, usage, tries = work.rollout, work.usage, work.tries
+        trace = self._journal.put(rollout.trace) if rollout is not None and rollout.trace else ""
         # calls made through the scope are counted there, also those of earlier tries, which it
         # replays; what a runner reports of calls of its own comes on top, try by try
-        usage = work.usage
         if scope.called:
             work.called = True
             work.scope_usage = max(work.scope_usage, scope.usage, key=lambda u: (u.calls, u.usd))
             usage = usage + work.scope_usage
-        if self._plan.worst_usd and not usage.usd:
+        if self._worst_usd and not usage.usd:
             # nothing told what it cost, so it is charged with what it may cost at most
-            usage = usage + Usage(usd=self._plan.worst_usd * work.tries)
-        work.ended = self._clock.monotonic()
-        seconds = work.ended - work.started
+            usage = usage + Usage(usd=self._worst_usd * tries)
+        work.ended = ended = self._clock.monotonic()
+        seconds = ended - work.started
         if isinstance(end, Failure):
-            return Outcome({}, end, (), usage, seconds, work.tries, trace)
+            return Outcome({}, end, (), usage, seconds, tries, trace)
         metrics, findings = end
-        fields = (metrics, None, findings, usage, seconds, work.tries, trace)
-        return make(Outcome, fields)
+        return make(Outcome, (metrics, None, findings, usage, seconds, tries, trace))

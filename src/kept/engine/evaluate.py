@@ -42,7 +42,7 @@ BLOCKS = 4
 BATCH = 64
 """Results that are written together at most."""
 
-Listener = Callable[[int, Job, Outcome], None]
+Hearer = Callable[[Job, Outcome], None]
 
 
 class Evaluator:
@@ -74,7 +74,8 @@ class Evaluator:
         self._closed = False
         self._room = Room(purse)
         self.opened = self._room.opened
-        self.listener: Listener = _nobody
+        self.hearers: Sequence[Hearer] = ()
+        """Who is told of every outcome, once it is written."""
 
     @property
     def wanted(self) -> set[str]:
@@ -90,10 +91,9 @@ class Evaluator:
         """Have every pair of these Asks known; raises `OutOfBudget` where they do not fit."""
         purposes: set[Purpose] = {ask.purpose for ask in asks}
         while True:
-            wanted = self._unknown(asks)
+            wanted, fresh = self._unknown(asks)
             if not wanted:
                 return
-            fresh = len(wanted.keys() - self._works.keys())
             if await self._room.reserve(fresh, step, purposes):
                 break
             # while waiting, others may have started, or finished, what is wanted here
@@ -104,12 +104,13 @@ class Evaluator:
     def _order(self, wanted: Mapping[Job, Pair], step: int, candidates: set[str]) -> Order:
         """Join what is under way, and queue the rest."""
         order = Order(len(wanted), step, candidates)
-        new: list[Work] = []
+        works, new = self._works, list[Work]()
         for job, pair in wanted.items():
-            if (work := self._works.get(job)) is not None:
-                work.orders.append(order)
+            work = works.get(job)
+            if work is not None:
+                work.join(order)
             else:
-                work = self._works[job] = Work(job, pair, step, order)
+                work = works[job] = Work(job, pair, step, order)
                 new.append(work)
         self._queue.put(step, new)
         self._start_workers()
@@ -153,17 +154,21 @@ class Evaluator:
         self._write()
         self._works.clear()
 
-    def _unknown(self, asks: Sequence[Ask]) -> dict[Job, Pair]:
-        """What is asked for and not known, each once."""
+    def _unknown(self, asks: Sequence[Ask]) -> tuple[dict[Job, Pair], int]:
+        """What is asked for and not known, each once; and how many of it nobody is at yet."""
         found: dict[Job, Pair] = {}
+        works, begun = self._works, 0
         for ask in asks:
             candidate, purpose = ask.candidate, ask.purpose
             row = self._known.of(candidate, purpose)
             for pair in ask.pairs:
                 known = row.get(pair)
                 if known is None or not answered(known):
-                    found[make(Job, (candidate, *pair, purpose))] = pair
-        return found
+                    case, repeat = pair
+                    job = make(Job, (candidate, case, repeat, purpose))
+                    begun += job in works and job not in found
+                    found[job] = pair
+        return found, len(found) - begun
 
     def _start_workers(self) -> None:
         """Start a worker if there is none, and more as long as those at work have to wait.
@@ -228,9 +233,10 @@ class Evaluator:
 
     def _next(self) -> Work | None:
         """What a worker is to do; None when there is nothing, or there are workers enough."""
+        queue = self._queue
         while not self._closed and len(self._workers) <= (self._most or 1):
-            first = self._queue.first
-            work = first.pop() if first else self._queue.take()
+            first = queue.first
+            work = first.pop() if first else queue.take()
             if work is None or not work.away:
                 return work
         return None
@@ -255,16 +261,19 @@ class Evaluator:
         work.outcome = outcome
         done = self._done
         done.append(work)
-        self._slow = work.ended - work.started >= MOMENT
-        blocked = self._slow and not work.yielded
-        if self._slow and work.yielded is not None:
-            self._mind_blocking(work)
-        if blocked or self._untried or len(done) >= BATCH or work.ended - done[0].ended >= MOMENT:
+        ended = work.ended
+        blocked = False
+        self._slow = slow = ended - work.started >= MOMENT
+        if slow:
+            blocked = not work.yielded
+            if work.yielded is not None:
+                self._mind_blocking(work)
+        if blocked or self._untried or len(done) >= BATCH or ended - done[0].ended >= MOMENT:
             self._write()
         elif len(done) == 1:
             asyncio.get_running_loop().call_soon(self._write)
-        if blocked or work.ended - self._breath >= BREATH:
-            self._breath = work.ended
+        if blocked or ended - self._breath >= BREATH:
+            self._breath = ended
             return True
         return False
 
@@ -286,13 +295,38 @@ class Evaluator:
             for work in done:
                 self._write_together([work])
             return
-        for work, (step, _, outcome) in zip(done, rows, strict=True):
+        self._settle(done, rows)
+        for work, (_, job, outcome) in zip(done, rows, strict=True):
             try:
-                self._tell(work, step, outcome)
-            except Exception as error:  # noqa: BLE001 # a listener's, and handed on likewise
+                if self.hearers or work.called:
+                    self._tell(work, job, outcome)
+            except Exception as error:  # noqa: BLE001 # a hearer's, and handed on likewise
                 self._fail(work, error)
+            for order in work.orders:
+                order.left -= 1
+                if order.left == 0 and not order.future.done():
+                    order.future.set_result(None)
             if self._untried:
                 self._tried(outcome)
+
+    def _settle(self, done: Sequence[Work], rows: Sequence[tuple[int, Job, Outcome]]) -> None:
+        """Have what was written known, and counted for whoever pays for it."""
+        works, given_back = self._works, 0
+        whose: tuple[str, Purpose] | None = None
+        known: dict[Pair, Outcome] = {}
+        for work, (_, job, outcome) in zip(done, rows, strict=True):
+            candidate, _, _, purpose = job
+            # most often those of the one before
+            if whose is None or whose[0] != candidate or whose[1] != purpose:
+                whose = candidate, purpose
+                known = self._known.of(candidate, purpose)
+            known[work.pair] = outcome
+            if not work.away:
+                work.away = True
+                del works[job]
+                given_back += 1
+        self._room.give_back(given_back)
+        self._purse.count(rows)
 
     def _tried(self, outcome: Outcome) -> None:
         """One of the very first results is in: let the others begin, or spare them."""
@@ -309,14 +343,9 @@ class Evaluator:
         for work in list(self._works.values()):
             self._fail(work, Halt(broken))
 
-    def _tell(self, work: Work, step: int, outcome: Outcome) -> None:
-        job = work.job
-        candidate, _, _, purpose = job
-        self._known.of(candidate, purpose)[work.pair] = outcome
-        self._put_away(work)
-        meters = self._purse.meters
-        (meters[step] if step in meters else self._purse.meter(step)).add(outcome)
-        self.listener(step, job, outcome)
+    def _tell(self, work: Work, job: Job, outcome: Outcome) -> None:
+        for hear in self.hearers:
+            hear(job, outcome)
         if work.called:
             self._purse.done(job)
             billed = self.attempts.billed
@@ -327,10 +356,6 @@ class Evaluator:
             else:
                 # what an outage left open may be, up to the miss
                 billed[job] = billed.get(job, FREE) + work.scope_usage
-        for order in work.orders:
-            order.left -= 1
-            if order.left == 0 and not order.future.done():
-                order.future.set_result(None)
 
     def _fail(self, work: Work, error: Exception) -> None:
         if (scope := work.scope) is not None and scope.called and self._works.get(work.job) is work:
@@ -346,12 +371,11 @@ class Evaluator:
         if not work.away:
             work.away = True
             del self._works[work.job]
-            self._room.give_back()
+            self._room.give_back(1)
 
     def _abandon(self, order: Order) -> None:
         for work in self._works.values():
-            if order in work.orders:
-                work.orders.remove(order)
+            work.leave(order)
         # not at once: a step that is judged anew may want the very same pairs a moment later
         asyncio.get_running_loop().call_soon(self._sweep)
 
@@ -372,7 +396,3 @@ class Evaluator:
         # a disk that is full is told of by the next write that somebody waits for
         with suppress(JournalError):
             self._journal.record_cancelled(stopped)
-
-
-def _nobody(step: int, job: Job, outcome: Outcome) -> None:
-    """Hear nothing."""

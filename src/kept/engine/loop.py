@@ -18,7 +18,6 @@ from kept.core.ports import Clock, Journal, Sink
 from kept.core.proposal import Proposal, Turn, proposal_scope
 from kept.core.rollout import Job
 from kept.core.schedule import budget_stop, too_many_failures
-from kept.core.score import Outcome
 from kept.core.state import GIVEN_UP, OpenStep, State, advance
 from kept.core.verdict import Verdict
 from kept.core.words import count
@@ -57,7 +56,6 @@ class Loop:
         self._journal = journal
         self._clock = clock
         self._sinks = sinks
-        self._hearers = [sink.on_rollout for sink in sinks]
         self._opened: dict[int, State] = dict(opened or {})
         """The state each open step was opened in: what its brief is made of."""
         self._known = Known(journal)
@@ -111,7 +109,7 @@ class Loop:
         """Go on where an earlier sitting left off; nothing to do for a new run."""
         state = self.state
         self._known.save(self._plan.seed)
-        self._evaluator.listener = self._heard
+        self._evaluator.hearers = [sink.on_rollout for sink in self._sinks]
         self._proposing.remember(state, self._opened)
         if not state.closed:
             self._evaluator.try_one_first()
@@ -137,7 +135,7 @@ class Loop:
                 if answered(outcome):
                     self._journal.forget_calls(job.scope)
                 if step in waiting:
-                    self._purse.meter(step).add(outcome)
+                    self._purse.meter(step).add((outcome,))
             silent = [proposal_scope(step.step) for step in state.open if step.reply is None]
             past = past_of(self._journal.paid(), counted, silent)
             self._evaluator.attempts.billed, self._purse.past = past
@@ -333,7 +331,8 @@ class Loop:
             await self._plan.scorer.close()
 
     def _step(self, number: int) -> OpenStep:
-        return next(step for step in self.state.open if step.step == number)
+        steps = self.state.open
+        return steps[number - steps[0].step]  # they close in order, so none is missing between
 
     def _time_left(self) -> float | None:
         minutes = self._plan.budget.max_minutes
@@ -348,7 +347,3 @@ class Loop:
         self.state = state
         for sink in self._sinks:
             sink.on_event(event, self.state)
-
-    def _heard(self, step: int, job: Job, outcome: Outcome) -> None:
-        for hear in self._hearers:
-            hear(job, outcome)

@@ -74,8 +74,7 @@ class Proposing:
         """A step closed; nobody opened from now on looks back to it."""
         self._first_open = closed + 1
         self._told.pop(closed, None)
-        for number in [n for n in self._replies if n < closed - 2 * self._widest]:
-            del self._replies[number]
+        self._replies.pop(closed - 2 * self._widest - 1, None)
 
     async def drain(self, seconds: float) -> None:
         """Wait a bounded time for proposers that are at work."""
@@ -88,10 +87,9 @@ class Proposing:
         """Have a proposer answer the brief of a step that was opened in this state."""
         step = opened.open[-1]
         proposer = self._plan.proposer(step.turn.proposer)
-        elders = [s.step for s in opened.open if s.step < number]
         open_proposals: list[Proposal] = []
         if proposer.serial:
-            for elder in elders:
+            for elder in (s.step for s in opened.open if s.step < number):
                 if elder >= self._first_open and elder not in self._replies:
                     await self._event(elder).wait()
                 reply = self._replies.get(elder)

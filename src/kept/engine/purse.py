@@ -1,6 +1,8 @@
 """What is left of the budget, with what is under way set aside."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from kept.core.budget import (
     NOTHING,
@@ -15,6 +17,8 @@ from kept.core.plan import Plan
 from kept.core.rollout import FREE, Job, Purpose, Usage
 from kept.core.score import Outcome
 from kept.engine.past import below
+
+_payer = itemgetter(0)
 
 
 class Halt(Exception):
@@ -53,13 +57,15 @@ class Meter:
         self.usd = 0.0
         self.seconds = 0.0
 
-    def add(self, outcome: Outcome) -> None:
-        """Count one rollout."""
-        self.rollouts += 1
-        self.retries += outcome.tries - 1
-        self.seconds += outcome.seconds
-        if outcome.usage is not FREE:
-            self._use(outcome.usage)
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        """Count rollouts."""
+        for _, _, _, usage, seconds, tries, _ in outcomes:
+            self.rollouts += 1
+            self.seconds += seconds
+            if tries > 1:
+                self.retries += tries - 1
+            if usage is not FREE:
+                self._use(usage)
 
     def cancel(self, usage: Usage) -> None:
         """Count a rollout that was stopped in flight, after calls that are to be paid for."""
@@ -179,6 +185,11 @@ class Purse:
         if meter is None:
             meter = self.meters[step] = Meter()
         return meter
+
+    def count(self, rows: Sequence[tuple[int, Job, Outcome]]) -> None:
+        """Count rollouts that are done, each for the step that pays for it."""
+        for payer, theirs in groupby(rows, key=_payer):
+            self.meter(payer).add([outcome for _, _, outcome in theirs])
 
     def close(self, step: int, moot: int) -> Spend:
         """What the rollouts of a step used, now that it needs no meter any more."""

@@ -56,10 +56,10 @@ class Room:
             return False
         return True
 
-    def give_back(self) -> None:
-        """A rollout needs what was set aside for it no more."""
-        self._purse.held -= 1
-        if self._waiting:
+    def give_back(self, rollouts: int) -> None:
+        """So many rollouts need what was set aside for them no more."""
+        self._purse.held -= rollouts
+        if self._waiting and rollouts:
             self._released.set()
 
     def _silent_elders(self, step: int) -> int:

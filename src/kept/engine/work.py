@@ -47,21 +47,28 @@ class Work:
     def __init__(self, job: Job, pair: Pair, step: int, order: Order) -> None:
         self.job = job
         self.pair = pair
-        self.step = step
+        self.step = self.payer = step
+        """Who asked first, and who pays for it: they, or one that joined and is left."""
         self.orders = [order]
 
     def let_others(self) -> None:
         """Others have a turn."""
         self.yielded = True
 
-    @property
-    def payer(self) -> int:
-        """The step that pays for it: the one that asked first, or one that joined and is left."""
-        orders = self.orders
-        if not orders or orders[0].step == self.step:
-            return self.step
-        steps = [order.step for order in orders]
-        return self.step if self.step in steps else steps[0]
+    def join(self, order: Order) -> None:
+        """Someone else waits for it, too."""
+        self.orders.append(order)
+        self._find_payer()
+
+    def leave(self, order: Order) -> None:
+        """Someone waits for it no more, if ever they did."""
+        if order in self.orders:
+            self.orders.remove(order)
+            self._find_payer()
+
+    def _find_payer(self) -> None:
+        steps = [order.step for order in self.orders]
+        self.payer = self.step if not steps or self.step in steps else steps[0]
 
 
 class Queue:

@@ -77,13 +77,16 @@ def say_coverage(verdict: Verdict, view: View, other: Side | None = None) -> Ver
     """The verdict, with the share of the cases that it rests on where that is not all of them."""
     if verdict.code != "judged" or verdict.outcome == "crash":
         return verdict
+    sides = (view.challenger, other or view.incumbent)
+    if not any(shown.missing for side in sides for shown in side.known.values()):
+        return verdict
     told: list[str] = []
     splits: tuple[tuple[Purpose, tuple[str, ...], str], ...] = (
         ("screen", view.train, "train cases"),
         ("decide", view.holdout, "cases"),
     )
     for purpose, cases, name in splits:
-        new, old = (side.known.get(purpose) for side in (view.challenger, other or view.incumbent))
+        new, old = (side.known.get(purpose) for side in sides)
         if new is None or old is None or not (new.missing or old.missing):
             continue
         # a rival that fails everywhere has no case in common with anybody

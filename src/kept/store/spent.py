@@ -19,7 +19,7 @@ def spend_of(folder: Path, state: State) -> Spend:
     for line in lines_from(path, state.open[0].rollouts_at):
         row = read_line(line, path)
         if isinstance(row, wire.RolloutLine) and row.step in open_steps:
-            meter.add(row.entry()[1])
+            meter.add((row.entry()[1],))
         elif isinstance(row, wire.CancelledLine) and row.step in open_steps:
             meter.cancel(row.usage)
     return sum((step.spend for step in state.open), state.spend + meter.spend())
