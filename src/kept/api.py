@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kept.core.ports import Gate, Guard, Runner, Sink
     from kept.core.state import State
     from kept.recipes.function import GateName, ProposerLike
+    from kept.recipes.scheduling import ScheduleName
     from kept.report.comparison import Comparison, Line
 
     ArtifactLike = str | Path | Mapping[str, str]
@@ -69,6 +70,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     cases: Iterable[Any] | Cases | None = None,
     *,
     proposers: Sequence[ProposerLike] = (),
+    schedule: ScheduleName = "bandit",
     gate: Gate | GateName | None = None,
     guards: Sequence[Guard] | None = None,
     budget: Budget | int = 50,
@@ -98,6 +100,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             score unless it is a `Scorer` too.
         cases: what to evaluate on; any values, or `Cases` that are split already.
         proposers: functions of the brief that return a new text, texts to try, or `Proposer`s.
+        schedule: who is next among several proposers: `bandit`, who brings more for its cost, or
+            `in_turn`.
         gate: decides what is kept; unless it is given, `race` where there are cases and rollouts
             enough for one, else `strict`; without cases `repeats`, which is `strict` unless
             repeats differ.
@@ -126,11 +130,11 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     from kept.core.forecast import enough_steps
     from kept.core.objective import Objective
     from kept.core.plan import Plan
-    from kept.core.schedule import RoundRobin
     from kept.errors import SetupError
     from kept.gates import Strict
     from kept.recipes import function as recipe
     from kept.recipes.call import check_call
+    from kept.recipes.scheduling import schedule_of
     from kept.runs import gate_of
     from kept.store.home import Home
 
@@ -151,7 +155,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         scorer=scorer,
         objective=Objective(metric, direction, bounds),
         proposers=made,
-        schedule=RoundRobin(tuple(proposer.name for proposer in made)),
+        schedule=schedule_of(made, schedule, random_seed),
         gate=Strict(),
         guards=recipe.make_guards(guards, case_set),
         budget=limits,
@@ -163,6 +167,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             "metric, direction or bounds": f"{metric} {direction} {bounds}",
             "proposers": " ".join(proposer.name for proposer in made),
             "random_seed": str(random_seed),
+            **({"schedule": schedule} if schedule != "bandit" else {}),
         },
     )
     where = Home(Path(home)) if home else Home.find(Path.cwd())

@@ -18,6 +18,7 @@ from tests.engine.worlds import (
     CountingModel,
     CountingRunner,
     make_comparison,
+    make_drawn,
     make_final,
     make_plan,
     make_proof,
@@ -79,6 +80,22 @@ def test_a_race_cut_after_anything_it_wrote_resumes_to_the_same_end(width: int, 
     for sizes in moments.sizes[:: 1 if width == 1 else 2]:
         part = cut(folder, sizes, tmp_path / "part")
         check_resume(part, width, steps, seed, whole, make_race)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_turns_by_what_proposers_have_brought_are_the_same_after_any_cut(
+    width: int, tmp_path: Path
+):
+    steps, seed = 10, 2
+    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_drawn)
+    given = [tuple(step.turn.shares.values()) for step in whole.closed if step.turn.shares]
+    assert len(set(given)) > 2, "the shares moved with what came of the steps"
+    assert any(row.usd and row.gain for row in whole.brought.values())
+    # `settled` holds the turns of all closed steps, with their shares
+    events = [now for before, now in pairwise(moments.sizes) if now[0] > before[0]]
+    for sizes in events[:: 1 if width == 1 else 3]:
+        part = cut(folder, sizes, tmp_path / "part")
+        check_resume(part, width, steps, seed, whole, make_drawn)
 
 
 @pytest.mark.parametrize("width", [1, 4])

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.bandit import Bandit
 from kept.core.budget import Budget
 from kept.core.case import Case, Cases, implicit_cases
 from kept.core.edit import Append, Replace, Write
@@ -178,6 +179,16 @@ def make_race(
         cases=Cases(train=CASES.train, holdout=holdout, test=test),
     )
     return with_race(racing), runner, model
+
+
+def make_drawn(
+    width: int, steps: int = 14, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """The same race, with turns by what proposers have brought."""
+    plan, runner, model = make_race(width, steps, seed)
+    assert isinstance(plan.schedule, Pooling)
+    drawn = Bandit(("editor", "asker"), seed)
+    return replace(plan, schedule=replace(plan.schedule, inner=drawn)), runner, model
 
 
 def make_proof(

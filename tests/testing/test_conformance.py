@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kept.core.artifact import Candidate
+from kept.core.bandit import Bandit
 from kept.core.edit import Append, Replace
 from kept.core.objective import Objective
 from kept.core.ports import Journal, Model, Proposer, Runner, Schedule, Scorer, Sink
@@ -201,6 +202,14 @@ class TestScriptedProposerWithAModelAndFeedback(ProposerSuite):
 class TestRoundRobin(ScheduleSuite):
     def make_schedule(self) -> Schedule:
         return RoundRobin(("a", "b", "c"))
+
+    def proposers(self) -> tuple[str, ...]:
+        return ("a", "b", "c")
+
+
+class TestBandit(ScheduleSuite):
+    def make_schedule(self) -> Schedule:
+        return Bandit(("a", "b", "c"), seed=3)
 
     def proposers(self) -> tuple[str, ...]:
         return ("a", "b", "c")

@@ -10,6 +10,7 @@ from kept.core.words import count, one_line
 from kept.report.outlook import cannot_tell, doubt_of, go_on
 from kept.report.step import StepDetail, StepRollout
 from kept.report.summary import StepLine, Summary
+from kept.report.turns import share_words, turns_words
 from kept.report.words import (
     budget_words,
     cases_words,
@@ -46,6 +47,7 @@ def facts(told: Summary, *, reason: bool = True) -> list[tuple[str, str]]:
         ("run", f"{told.run}, {told.status}{why}"),
         *standing(told),
         *(tried if told.comparison is None else ()),
+        *([("turns", turns_words(told.turns))] if told.turns else ()),
         ("spend", f"{spend_words(told.spend)}, {duration(told.elapsed)}"),
         *(("warning", words) for words in unmeasured_words(told.unmeasured)),
     ]
@@ -118,6 +120,8 @@ def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
     name = output.style(f"step {detail.step}: {outcome}", bold=True, fg=COLOURS.get(outcome))
     yield name
     about = [("proposer", f"{turn.proposer}, turn {turn.number} (phase {turn.phase})")]
+    if turn.shares:
+        about.append(("drawn by", share_words(turn.shares)))
     if row is not None:
         code = "" if row.code in ("judged", row.word) else f" ({row.code})"
         about.append(("verdict", one_line(row.reason) + code))

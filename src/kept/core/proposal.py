@@ -37,6 +37,8 @@ class Turn:
     """Whether a keep must hold for new cases at once: nothing leads, and this is the end."""
     passes: int | None = None
     """Over its cases, as many as a measurement at the end has money for; None for all it wants."""
+    shares: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of the turns, by proposer, where this one was drawn by what each has brought."""
 
 
 class _Reply:
@@ -148,6 +150,10 @@ class ClosedStep:
     verdict: Verdict
     loss: float | None = None
     """Of its candidate on the deciding cases."""
+    rollouts: int = 0
+    """Of its candidate, for its verdict."""
+    usd: float = 0.0
+    """What these cost, and the calls of the proposal."""
 
 
 @dataclass(frozen=True, slots=True)

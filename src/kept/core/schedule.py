@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from kept.core.budget import Budget, EndMoney, Spend, StopReason, out_of_time
 from kept.core.pool import MERGE, ripe
+from kept.core.ports import Schedule
 from kept.core.proposal import Turn
 from kept.core.score import Evaluation
 from kept.core.state import State
@@ -71,7 +72,8 @@ class Turns:
 class Pooling:
     """Has near misses put together when they are worth it, and what leads proven at the end."""
 
-    inner: RoundRobin
+    inner: Schedule
+    """Who is next among the proposers of the plan."""
     goal: float
     """What the pool must be worth, in standard deviations of one draw."""
     most: int

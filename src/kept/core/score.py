@@ -116,6 +116,8 @@ class Evaluation:
     unscored: int = 0
     """Of the failed ones, those with no worst value to enter: the objective has no bounds."""
     first_failure: str = ""
+    usd: float = 0.0
+    """What its rollouts cost."""
 
     @property
     def coverage(self) -> float:
@@ -214,10 +216,12 @@ def _summarize(
     repeats: dict[int, list[float]] = {}
     metrics: dict[str, list[float]] = {}
     asked = missing = failed = unscored = 0
-    first_failure = ""
+    first_failure, usd = "", 0.0
     loss_of = objective.loss
-    for (case, repeat), (measured, failure, _, _, _, _, _) in outcomes:
+    for (case, repeat), (measured, failure, _, usage, _, _, _) in outcomes:
         asked += 1
+        if usage is not FREE:
+            usd += usage.usd
         if failure is None:
             loss = loss_of(measured)
             for name, value in measured.items():
@@ -262,6 +266,7 @@ def _summarize(
         failed,
         unscored,
         first_failure,
+        usd,
     )
 
 

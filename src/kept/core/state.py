@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
+from kept.core.brought import Brought, with_step
 from kept.core.budget import NO_CALL, NOTHING, Dearest, Spend, StopReason
 from kept.core.event import (
     Event,
@@ -21,8 +22,9 @@ from kept.core.final import AHEAD, finalists, settled
 from kept.core.grow import Log, Seen
 from kept.core.ledger import Ledger
 from kept.core.pool import MERGE, NearMiss, Pool, raced
-from kept.core.proposal import Claim, ClosedStep, Note, Proposal, Prove, Reply, Skip, Turn
+from kept.core.proposal import Claim, ClosedStep, Note, Proposal, Prove, Skip
 from kept.core.score import Evaluation
+from kept.core.step import OpenStep, closed_step, screened
 
 MOST_BARS = 2
 """Of those kept as better since the best moved; each costs draws of its own."""
@@ -35,23 +37,6 @@ _NONE: Mapping[str, Any] = {}
 
 class FoldError(ValueError):
     """An event that cannot follow the ones before it."""
-
-
-class OpenStep(NamedTuple):
-    """A step without a verdict."""
-
-    step: int
-    turn: Turn
-    incumbent: str
-    """What it is judged against: moves on when an earlier step is kept."""
-    rollouts_at: int
-    rebases: int = 0
-    reply: Reply | None = None
-    """None while the proposer is at work."""
-    spend: Spend = NOTHING
-    ledger: Ledger = Ledger()
-    """As it was when this step was given its level; nothing that is open is in it. That
-    repeats differ, however, is told to every open step as soon as it is known."""
 
 
 class State(NamedTuple):
@@ -70,6 +55,8 @@ class State(NamedTuple):
     """Ids of the candidates that have had a verdict."""
     turns: Mapping[str, int] = _NONE
     """Steps opened by proposer."""
+    brought: Mapping[str, Brought] = _NONE
+    """By proposer, in closed steps."""
     exhausted: frozenset[str] = frozenset()
     """Proposers that have no more to give."""
     keeps: int = 0
@@ -229,12 +216,14 @@ def _closed(state: State, event: StepClosed) -> State:
     elif ledger.varies and not state.ledger.varies:
         # what is open was given its level while runs seemed to agree; one would decide it
         rest = [one._replace(ledger=one.ledger._replace(varies=True)) for one in rest]
+    pool, closed = _pooled(state, step, event), closed_step(step, event, _without_cases(state))
     return state._replace(
         incumbent=incumbent,
         best=best,
         best_step=event.step if best != state.best else state.best_step,
         open=tuple(rest),
-        closed=state.closed.add(_closed_step(step, event, _without_cases(state))),
+        closed=state.closed.add(closed),
+        brought=with_step(state.brought, state.closed, closed, (state.pool, pool)),
         judged=_judged(state, event),
         exhausted=state.exhausted | {step.turn.proposer} if spent_out else state.exhausted,
         keeps=state.keeps + kept,
@@ -244,7 +233,7 @@ def _closed(state: State, event: StepClosed) -> State:
         least=_least(state, event, incumbent),
         ledger=ledger,
         bars=_bars(state, event, incumbent) if best == state.best else (),
-        pool=_pooled(state, step, event),
+        pool=pool,
         given_up=_given_up(event) or state.given_up,
         tried=step.incumbent if isinstance(step.reply, Prove) and told else state.tried,
         claimed=state.best if isinstance(step.reply, Claim) and told else state.claimed,
@@ -329,7 +318,7 @@ def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:
         return state.pool
     if verdict.code == "near miss":
         estimate = verdict.numbers.get("estimate", 0.0)
-        return (*state.pool, NearMiss(event.step, estimate, _screened(event)))
+        return (*state.pool, NearMiss(event.step, estimate, screened(event)))
     if verdict.code == "unaffordable" and not step.turn.proves and state.incumbent == state.best:
         # there was no money for a race, but there is some for the proof of what nothing leads
         return state.pool
@@ -342,37 +331,12 @@ def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:
     return () if step.turn.proposer == MERGE else state.pool
 
 
-def _screened(event: StepClosed) -> tuple[tuple[str, float], ...]:
-    mine = (e for e in event.evaluations if e.candidate == event.candidate)
-    shown = next((e for e in mine if e.purpose == "screen"), None)
-    return () if shown is None else tuple((case, t.mean) for case, t in shown.cases.items())
-
-
 def _judged(state: State, event: StepClosed) -> Seen:
     # what could not be told, or was never looked at, may be proposed again
     open_question = event.verdict.code in ("indecisive", "stale", "unaffordable")
     if event.candidate is None or open_question:
         return state.judged
     return state.judged.add(event.candidate)
-
-
-def _closed_step(step: OpenStep, event: StepClosed, alone: bool) -> ClosedStep:
-    """What a step came to; `alone` where there is one case, which everyone may see."""
-    mine = {e.purpose: e.loss for e in event.evaluations if e.candidate == event.candidate}
-    verdict = event.verdict
-    if verdict.private and not alone:
-        # the state is what briefs are made of, and a deciding case is not for proposers
-        verdict = replace(verdict, private="")
-    return ClosedStep(
-        step=step.step,
-        turn=step.turn,
-        incumbent=event.incumbent,
-        candidate=event.candidate,
-        proposal=step.reply if isinstance(step.reply, Proposal) else None,
-        reports=event.reports,
-        verdict=verdict,
-        loss=next((mine[p] for p in ("decide", "measure", "promote") if p in mine), None),
-    )
 
 
 def _remembered(

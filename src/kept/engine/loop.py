@@ -18,7 +18,8 @@ from kept.core.ports import Clock, Journal, Sink
 from kept.core.proposal import Proposal, Turn, proposal_scope
 from kept.core.rollout import Job
 from kept.core.schedule import budget_stop, too_many_failures
-from kept.core.state import GIVEN_UP, OpenStep, State, advance
+from kept.core.state import GIVEN_UP, State, advance
+from kept.core.step import OpenStep
 from kept.core.verdict import Verdict
 from kept.core.words import count
 from kept.engine.evaluate import LAST, Evaluator

@@ -12,7 +12,6 @@ from kept.core.forecast import enough_steps
 from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Journal, Sink
-from kept.core.schedule import RoundRobin
 from kept.gates import Strict
 from kept.locate import locate
 from kept.models.roles import is_free
@@ -30,6 +29,7 @@ from kept.recipes.reading import ReadTask, read_task
 from kept.recipes.repeating import repeats_of
 from kept.recipes.roles import told
 from kept.recipes.running import Running, facts_of, make_runner
+from kept.recipes.scheduling import schedule_of
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.settings import processors
 from kept.spec.agents import AgentRunnerSpec
@@ -93,7 +93,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         locate=locate,
         modes=bits,
         proposers=proposers,
-        schedule=RoundRobin(tuple(proposer.name for proposer in proposers)),
+        schedule=schedule_of(proposers, task.schedule, 0),
         gate=Strict(),
         guards=make_guards(task.guards, files.cases, files.proposing.kinds),
         budget=_budget(task),

@@ -92,6 +92,12 @@ _CHECKS: tuple[_Check, ...] = (
         "write proposers=[…], also for one",
     ),
     _Check(
+        "schedule",
+        lambda value: value in ("bandit", "in_turn"),
+        "`schedule` is {}, not a schedule",
+        'give "bandit" or "in_turn"',
+    ),
+    _Check(
         "gate",
         lambda value: value in ("strict", "race", "repeats") or isinstance(value, Gate),
         "`gate` is {}, not a gate",

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import combinations
 from math import ceil
 
+from kept.core.bandit import Bandit
 from kept.core.budget import END_PART, MOST_END, EndMoney, rollouts_within
 from kept.core.plan import Plan
 from kept.core.ports import Gate
@@ -61,7 +62,7 @@ def default_gate(plan: Plan, began: str = "") -> Gate:
 def with_race(plan: Plan) -> Plan:
     """The plan, racing if its gate is the race; else as it was."""
     gate, schedule = plan.gate, plan.schedule
-    if not isinstance(gate, Race) or not isinstance(schedule, RoundRobin):
+    if not isinstance(gate, Race) or not isinstance(schedule, RoundRobin | Bandit):
         return plan
     gate = _with_final(_simplifying(_fitted(gate, plan), plan), plan)
     final = gate.final.among > 0

@@ -38,6 +38,7 @@ def headline(told: Summary) -> dict[str, Any]:
         "proposals": told.proposals,
         "keeps": told.keeps,
         "verdicts": dict(told.outcomes),
+        "turns": [asdict(row) for row in told.turns],
         "spend": asdict(told.spend),
         "unmeasured": [asdict(case) for case in told.unmeasured],
         "elapsed": told.elapsed,

@@ -52,6 +52,7 @@ def markdown(run: Run) -> str:
             else [
                 _section("What came of it", _outcome(told)),
                 _section("Trajectory", _trajectory(told)),
+                _section("Who proposed", _turns(told)),
                 _section("What was kept", _kept(told, run, kept)),
                 _section("What was refused", _refused(told)),
                 _section("The change from seed to best", _change(told, run)),
@@ -163,6 +164,26 @@ def _trajectory(told: Summary) -> Iterator[str]:
         yield ""
         earlier = count(len(rows) - len(cut), "earlier step")
         yield f"{earlier}: `kept show {told.run}` lists all."
+
+
+def _turns(told: Summary) -> Iterator[str]:
+    """What each of several proposers had, and brought."""
+    if not told.turns:
+        return
+    drawn, paid = (any(getattr(row, of) for row in told.turns) for of in ("share", "usd"))
+    header = ["proposer", "turns", "near misses", "kept", f"gain in `{told.metric}`", "rollouts"]
+    rows = [
+        [row.proposer, *map(str, (row.turns, row.near, row.keeps)), number(row.gain)]
+        + [f"{row.rollouts:,}", *([f"${row.usd:.2f}"] if paid else [])]
+        + ([row.share_words] if drawn else [])
+        for row in told.turns
+    ]
+    yield from _table((*header, *(["spend"] if paid else []), *(["share"] if drawn else [])), rows)
+    yield ""
+    yield (
+        "What was kept together is credited to all that it came from; a near miss that waits "
+        "counts half of what it promises. Rollouts and spend are those of its own candidates."
+    )
 
 
 def _change(told: Summary, run: Run) -> Iterator[str]:

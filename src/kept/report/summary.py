@@ -13,6 +13,7 @@ from kept.core.state import State
 from kept.core.verdict import IDLE, VerdictCode, VerdictKind, word_for
 from kept.report.comparison import Comparison, comparison_of
 from kept.report.scoring import scoring_functions
+from kept.report.turns import Turns, turns_of
 from kept.store.index import values
 from kept.store.reader import Run
 from kept.store.spent import spend_of
@@ -102,6 +103,8 @@ class Summary:
     """Cases that failed for the seed and for every candidate."""
     comparison: Comparison | None = None
     """What came of it, where it is one."""
+    turns: tuple[Turns, ...] = ()
+    """Of each proposer, where there are several."""
 
     @property
     def improved(self) -> bool:
@@ -169,6 +172,7 @@ def summary(run: Run) -> Summary:
         claim=_claim(state),
         decided_seed=_decided_seed(state, seed_value),
         unmeasured=unmeasured(run, state),
+        turns=turns_of(state),
         comparison=comparison_of(state, {row.step: row.reason for row in run.steps}),
         spend=spend_of(run.folder, state),
     )

@@ -210,6 +210,8 @@ class TaskSpec(Model):
     proposers: (
         Annotated[tuple[ProposerSpec, ...], Field(strict=False), AfterValidator(some)] | None
     ) = None
+    schedule: Literal["bandit", "in_turn"] = "bandit"
+    """Who is next among several proposers: who brings more for its cost, or each in turn."""
     gate: Literal["strict", "race", "repeats"] | None = None
     """Unless it says, `race` where there are cases enough, and `strict` elsewhere; without cases
     `repeats`, which is `strict` while repeats agree."""

@@ -1,0 +1,97 @@
+"""What each proposer has brought, and what that has cost: the ground on which turns are given out.
+
+Counted when a step closes, from what is in the journal alone. The cost is that of the step's own
+candidate and of the calls behind it: what is run on the incumbent serves all, and is nobody's.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kept.core.grow import Log
+from kept.core.pool import MERGE, Pool
+from kept.core.proposal import ClosedStep
+
+DISCOUNT = 0.5
+"""What a gain on train cases counts while its near miss waits; nearly half of such is luck."""
+
+
+class Brought(NamedTuple):
+    """Of one proposer, in closed steps."""
+
+    turns: int = 0
+    keeps: int = 0
+    """Steps that were kept, by themselves or together with others."""
+    near: int = 0
+    """Steps that were worth a race together with others."""
+    wins: int = 0
+    """Steps that count for something: kept ones, and near misses that still wait."""
+    gain: float = 0.0
+    """Of these, in the metric's unit."""
+    rollouts: int = 0
+    usd: float = 0.0
+    simplifies: bool = False
+    """Whether it is after less text at no loss, which no gain would show."""
+
+
+NOTHING = Brought()
+
+
+def with_step(
+    brought: Mapping[str, Brought],
+    closed: Log[ClosedStep],
+    step: ClosedStep,
+    pools: tuple[Pool, Pool],
+) -> Mapping[str, Brought]:
+    """What all have brought after one more step; the pools are those before and after it."""
+    found = dict(brought)
+    name, gain = step.turn.proposer, max(0.0, step.verdict.numbers.get("gain", 0.0))
+    mine = found.get(name, NOTHING)
+    simplifies = step.proposal is not None and step.proposal.simplifies
+    found[name] = mine._replace(
+        turns=mine.turns + 1,
+        rollouts=mine.rollouts + step.rollouts,
+        usd=mine.usd + step.usd,
+        simplifies=mine.simplifies or simplifies,
+    )
+    if step.verdict.code == "near miss":
+        _count(found, name, 1, waiting(step), near=1)
+    kept, members = step.verdict.outcome == "keep", _members(step)
+    if name == MERGE:
+        stays = {miss.step for miss in pools[1]}
+        for past in (closed[miss.step] for miss in pools[0] if miss.step not in stays):
+            _count(found, past.turn.proposer, -1, -waiting(past))
+    if kept and members:
+        _share(found, [closed[number] for number in members], gain)
+    elif kept:
+        _count(found, name, 1, 0.0 if simplifies else gain, keeps=1)
+    return found
+
+
+def _members(step: ClosedStep) -> tuple[int, ...]:
+    return step.proposal.merges if step.proposal is not None else ()
+
+
+def waiting(step: ClosedStep) -> float:
+    """What a near miss counts while it waits in the pool."""
+    return DISCOUNT * max(0.0, step.verdict.numbers.get("screen_gain", 0.0))
+
+
+def _share(found: dict[str, Brought], members: Iterable[ClosedStep], gain: float) -> None:
+    """Credit what was kept together to those that it came from, by what each promised."""
+    promised = [(past.turn.proposer, waiting(past)) for past in members]
+    whole = sum(worth for _, worth in promised)
+    for name, worth in promised:
+        part = worth / whole if whole else 1 / len(promised)
+        _count(found, name, 1, gain * part, keeps=1)
+
+
+def _count(
+    found: dict[str, Brought], name: str, wins: int, gain: float, *, keeps: int = 0, near: int = 0
+) -> None:
+    mine = found.get(name, NOTHING)
+    found[name] = mine._replace(
+        wins=mine.wins + wins,
+        gain=max(0.0, mine.gain + gain),
+        keeps=mine.keeps + keeps,
+        near=mine.near + near,
+    )

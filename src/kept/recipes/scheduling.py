@@ -1,0 +1,20 @@
+"""Who is next among the proposers of a run."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from kept.core.bandit import Bandit
+from kept.core.ports import Proposer, Schedule
+from kept.core.schedule import RoundRobin
+from kept.proposers.variants import Variants
+
+ScheduleName = Literal["bandit", "in_turn"]
+
+
+def schedule_of(proposers: Sequence[Proposer], name: ScheduleName, seed: int) -> Schedule:
+    """The schedule of that name; where there is nobody to choose between, in turn."""
+    names = tuple(proposer.name for proposer in proposers)
+    given = frozenset(one.name for one in proposers if isinstance(one, Variants))
+    if name == "in_turn" or len(names) < 2 or len(given) == len(names):
+        return RoundRobin(names)
+    return Bandit(names, seed, given)
