@@ -17,6 +17,7 @@ from tests.engine.cutting import FILES, Home1, Moments, calls, cut, rows
 from tests.engine.worlds import (
     CountingModel,
     CountingRunner,
+    make_building,
     make_comparison,
     make_drawn,
     make_final,
@@ -96,6 +97,18 @@ def test_turns_by_what_proposers_have_brought_are_the_same_after_any_cut(
     for sizes in events[:: 1 if width == 1 else 3]:
         part = cut(folder, sizes, tmp_path / "part")
         check_resume(part, width, steps, seed, whole, make_drawn)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_near_misses_are_built_on_alike_after_any_cut(width: int, tmp_path: Path):
+    steps, seed = 14, 4
+    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_building)
+    children = [one for one in whole.closed if one.proposal and one.proposal.builds_on]
+    assert children, "none was built on"
+    events = [now for before, now in pairwise(moments.sizes) if now[0] > before[0]]
+    for sizes in events[:: 2 if width == 1 else 4]:
+        part = cut(folder, sizes, tmp_path / "part")
+        check_resume(part, width, steps, seed, whole, make_building)
 
 
 @pytest.mark.parametrize("width", [1, 4])

@@ -191,6 +191,30 @@ def make_drawn(
     return replace(plan, schedule=replace(plan.schedule, inner=drawn)), runner, model
 
 
+@dataclass(frozen=True)
+class Builder(Editor):
+    """May be given a near miss to edit."""
+
+    builds: bool = True
+
+
+def make_building(
+    width: int, steps: int = 14, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """The same race, in which near misses are built on."""
+    plan, runner, model = make_race(width, steps, seed)
+    assert isinstance(plan.schedule, Pooling)
+    own = tuple(Builder() if isinstance(one, Editor) else one for one in plan.proposers)
+    schedule = replace(
+        plan.schedule,
+        builders=frozenset({"editor"}),
+        goal=0.5,
+        most=4,
+        inner=RoundRobin(("editor",)),
+    )
+    return replace(plan, proposers=own, schedule=schedule), runner, model
+
+
 def make_proof(
     width: int, steps: int = 10, seed: int = 0
 ) -> tuple[Plan, CountingRunner, CountingModel]:

@@ -9,11 +9,11 @@ import pytest
 
 from kept.core.artifact import Artifact, Rules
 from kept.core.case import Case
-from kept.core.edit import Append, Delete, Replace, Write
+from kept.core.edit import Append, Delete, Replace, Write, apply_edits
 from kept.core.grow import Log
 from kept.core.pool import NearMiss
-from kept.core.ports import Proposer
-from kept.core.proposal import Answer, Ask, Brief, Note, Proposal, Skip
+from kept.core.ports import Building, Proposer
+from kept.core.proposal import Answer, Ask, Brief, Note, Parent, Proposal, Skip
 from kept.core.protect import Heading
 from kept.core.rollout import Failure, Pair, TraceItem
 from kept.core.score import Finding, Outcome
@@ -239,9 +239,64 @@ def test_what_a_model_is_told_is_what_was_read_and_found_good(kind: Name):
     with ModelServer(lambda seen: reply(edits=[], files=[], diagnosis=[])) as server:
         ask(proposer(kind, server), full_brief())
         told = "\n\n".join(f"[{line.role}]\n{line.text}" for line in server.log[0].lines)
-    file = GOLDEN / f"{kind}.txt"
+    check_golden(told, kind)
+
+
+def check_golden(told: str, name: str) -> None:
+    file = GOLDEN / f"{name}.txt"
     if not file.exists():
         GOLDEN.mkdir(exist_ok=True)
         file.write_text(told)
         pytest.fail(f"{file} was not there: read it, and commit it")
     assert told == file.read_text()
+
+
+def on_a_near_miss(brief: Brief) -> Brief:
+    """The same, with the near miss of its first step to build on."""
+    near = brief.closed[0]
+    assert near.proposal is not None
+    made = apply_edits(brief.incumbent, near.proposal.edits, brief.rules).candidate
+    return replace(brief, incumbent=made, parent=Parent(near, brief.incumbent))
+
+
+def test_a_model_that_builds_on_a_near_miss_is_told_what_it_is_given():
+    """As above: what is written anew is read before it is committed."""
+    with ModelServer(lambda seen: reply(edits=[])) as server:
+        ask(proposer("edit", server), on_a_near_miss(full_brief()))
+        told = "\n\n".join(f"[{line.role}]\n{line.text}" for line in server.log[0].lines[1:])
+    check_golden(told, "parent")
+
+
+def test_limits_count_what_is_built_on():
+    brief = on_a_near_miss(full_brief())
+    brief = replace(brief, rules=replace(brief.rules, max_changed_lines=2))
+    long = reply(edits=[edit("append", text="Be new.\nBe old.\n")])
+    short = reply(edits=[edit("append", text="Be new.\n")])
+    with ModelServer([long, short]) as server:
+        found = ask(proposer("edit", server), brief)
+        said = server.log[1].lines[-1].text
+    assert "3 lines would change, 2 allowed" in said, "one of them is the near miss's"
+    assert isinstance(found, Proposal)
+    assert found.edits == (Append("prompt.md", "Be new.\n"),), (
+        "what it changes in what it was given"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_that_edit_a_text_may_build_on_a_near_miss_but_not_who_simplifies(kind: Name):
+    with ModelServer() as server:
+        made = proposer(kind, server)
+        assert isinstance(made, Building)
+        assert made.builds == (kind != "simplify")
+
+
+def test_a_near_miss_is_looked_at_on_no_more_cases_than_are_shown():
+    brief = make_brief(TEXTS, train=TRAIN)
+    near = close(brief, Proposal((Append("prompt.md", "Be near.\n"),)))
+    with ModelServer() as server:
+        reflect = proposer("reflect", server, batch=2)
+        first = ask(reflect, brief)
+        second = ask(reflect, replace(brief, parent=Parent(near, brief.incumbent)))
+    assert isinstance(first, Ask)
+    assert isinstance(second, Ask)
+    assert (len(first.pairs), len(second.pairs)) == (8, 2)

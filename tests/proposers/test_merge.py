@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 from kept.core.edit import Append, Edit, Replace, Write
+from kept.core.grow import Log
+from kept.core.lineage import on_top
 from kept.core.pool import MERGE, NearMiss, Pool
 from kept.core.ports import Proposer
 from kept.core.proposal import Brief, Proposal, Skip
@@ -113,3 +115,32 @@ def test_what_no_longer_applies_is_left_out_and_nothing_at_all_is_said():
     assert merge(made).merges == (1,)
     reply = ask(Merge(locate_line_value), brief((Replace("a.md", "gone", "2"),)))
     assert isinstance(reply, Skip)
+
+
+def test_one_that_builds_on_another_brings_that_along_once():
+    first, more, other = Append("a.md", "x\n"), Append("a.md", "y\n"), Append("b.md", "z\n")
+    made = brief((first,), (first, more), (first, other), estimates=(0.1, 0.3, 0.2))
+    child, sibling = (
+        replace(made.closed[n], proposal=on_top(made.closed[0], Proposal(own)))
+        for n, own in ((1, (more,)), (2, (other,)))
+    )
+    closed = Log([made.closed[0], child, sibling])
+    family = replace(made, closed=closed)
+    assert merge(replace(family, pool=made.pool[1:2])).edits == (first, more)
+    both = merge(replace(family, pool=made.pool[1:]))
+    assert (both.merges, both.edits) == ((1, 2), (first, more, other))
+    all_ = merge(family)
+    assert (all_.merges, all_.edits) == ((1, 2), (first, more, other)), "the first is there"
+    kept = close(made, Proposal((first,), merges=(0,)), Verdict("keep", "better"))
+    later = replace(family, closed=Log([*closed, kept]), pool=made.pool[1:2])
+    assert merge(later).edits == (more,), "what it builds on was kept"
+
+
+def test_a_text_written_anew_on_another_goes_together_as_what_it_changes():
+    first, anew = Replace("a.md", "two", "2"), Write("a.md", "one\n2\nthree\n4\n")
+    made = brief((first,), (first, anew), (Append("b.md", "z\n"),), estimates=(0.1, 0.3, 0.2))
+    child = replace(made.closed[1], proposal=on_top(made.closed[0], Proposal((anew,))))
+    family = replace(made, closed=Log([made.closed[0], child, made.closed[2]]))
+    found = merge(replace(family, pool=made.pool[1:]))
+    assert found.merges == (1, 2)
+    assert after(made, found) == {"a.md": "one\n2\nthree\n4\n", "b.md": "beta\nz\n"}

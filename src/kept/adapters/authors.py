@@ -17,7 +17,7 @@ from kept.models.asking import ask
 from kept.models.window import tokens_of
 from kept.prompts import prompt
 from kept.proposers.fitting import Item, fit
-from kept.proposers.showing import UNTOLD, verdict_of
+from kept.proposers.showing import UNTOLD, parent_item, verdict_of
 from kept.runners.function import failure_of
 from kept.threads import call_apart
 
@@ -118,6 +118,7 @@ class ModelAuthor:
     def _items(self, work: Work, component: str) -> Iterator[Item]:
         brief = work.brief
         text = brief.incumbent[component]
+        yield from parent_item(brief)
         yield Item("text", f"# The text `{component}` as it is now", text, needed=True)
         for title, wish in self.guidance.items():
             yield Item("piece of guidance", f"# {title}", wish, material=False)

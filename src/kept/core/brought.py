@@ -4,10 +4,11 @@ Counted when a step closes, from what is in the journal alone. The cost is that 
 candidate and of the calls behind it: what is run on the incumbent serves all, and is nobody's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kept.core.grow import Log
+from kept.core.lineage import judged_whole, kept_since, line_of
 from kept.core.pool import MERGE, Pool
 from kept.core.proposal import ClosedStep
 
@@ -54,14 +55,18 @@ def with_step(
         simplifies=mine.simplifies or simplifies,
     )
     if step.verdict.code == "near miss":
-        _count(found, name, 1, waiting(step), near=1)
+        pooled = any(miss.step == step.step for miss in pools[1])
+        _count(found, name, int(pooled), pooled * waiting(closed, step), near=1)
     kept, members = step.verdict.outcome == "keep", _members(step)
     if name == MERGE:
-        stays = {miss.step for miss in pools[1]}
-        for past in (closed[miss.step] for miss in pools[0] if miss.step not in stays):
-            _count(found, past.turn.proposer, -1, -waiting(past))
-    if kept and members:
-        _share(found, [closed[number] for number in members], gain)
+        there = kept_since(closed, 0)
+        stay = set(_lines(closed, (miss.step for miss in pools[1]), there))
+        gone = set(_lines(closed, members, there)) if kept else set[int]()
+        gone |= set(_lines(closed, (miss.step for miss in pools[0]), there)) - stay
+        for past in (closed[number] for number in sorted(gone)):
+            _count(found, past.turn.proposer, -1, -waiting(closed, past))
+        if kept:
+            _share(found, closed, sorted(set(_lines(closed, members, there))), gain)
     elif kept:
         _count(found, name, 1, 0.0 if simplifies else gain, keeps=1)
     return found
@@ -71,14 +76,26 @@ def _members(step: ClosedStep) -> tuple[int, ...]:
     return step.proposal.merges if step.proposal is not None else ()
 
 
-def waiting(step: ClosedStep) -> float:
-    """What a near miss counts while it waits in the pool."""
-    return DISCOUNT * max(0.0, step.verdict.numbers.get("screen_gain", 0.0))
+def _lines(closed: Log[ClosedStep], steps: Iterable[int], there: Collection[int]) -> Iterator[int]:
+    """Steps with all that they build on."""
+    for step in steps:
+        yield from line_of(closed, step, there)
 
 
-def _share(found: dict[str, Brought], members: Iterable[ClosedStep], gain: float) -> None:
+def waiting(closed: Log[ClosedStep], step: ClosedStep) -> float:
+    """What a near miss counts while it waits in the pool; where it builds on another, its part."""
+    gain, made = step.verdict.numbers.get("screen_gain", 0.0), step.proposal
+    if made is not None and made.builds_on and judged_whole(made, step.reports):
+        gain -= closed[made.builds_on[0]].verdict.numbers.get("screen_gain", 0.0)
+    return DISCOUNT * max(0.0, gain)
+
+
+def _share(
+    found: dict[str, Brought], closed: Log[ClosedStep], members: Sequence[int], gain: float
+) -> None:
     """Credit what was kept together to those that it came from, by what each promised."""
-    promised = [(past.turn.proposer, waiting(past)) for past in members]
+    past = [closed[number] for number in members]
+    promised = [(one.turn.proposer, waiting(closed, one)) for one in past]
     whole = sum(worth for _, worth in promised)
     for name, worth in promised:
         part = worth / whole if whole else 1 / len(promised)
@@ -90,7 +107,7 @@ def _count(
 ) -> None:
     mine = found.get(name, NOTHING)
     found[name] = mine._replace(
-        wins=mine.wins + wins,
+        wins=max(0, mine.wins + wins),
         gain=max(0.0, mine.gain + gain),
         keeps=mine.keeps + keeps,
         near=mine.near + near,

@@ -10,6 +10,11 @@ MERGE = "merge"
 """The proposer that puts the pool together."""
 
 
+MORE = 0.05
+"""By which what builds on another must be better, in standard deviations of one draw: what that is
+worth carries it through the screen, and half of what adds nothing would look better by chance."""
+
+
 class NearMiss(NamedTuple):
     """A step whose proposal is worth a race together with others."""
 
@@ -32,6 +37,23 @@ def strongest(pool: Pool) -> dict[str, NearMiss]:
             if case not in found or loss < found[case][0]:
                 found[case] = (loss, miss)
     return {case: miss for case, (_, miss) in found.items()}
+
+
+def joined(pool: Pool, miss: NearMiss, parent: tuple[int, float] | None) -> Pool:
+    """The pool with one more; of what builds on another step, with that step's estimate.
+
+    The better one takes the place of what it builds on, of which it has all edits; one that is no
+    better is left out. Where what it builds on is with another by now, its own part counts.
+    """
+    if parent is None:
+        return (*pool, miss)
+    step, estimate = parent
+    more = miss.estimate - estimate
+    if more < MORE:
+        return pool
+    before = next((one.estimate for one in pool if one.step == step), 0.0)
+    others = tuple(one for one in pool if one.step != step)
+    return (*others, miss._replace(estimate=before + more))
 
 
 def ripe(pool: Pool, goal: float, most: int) -> bool:

@@ -109,6 +109,16 @@ class Proposer(Protocol):
 
 
 @runtime_checkable
+class Building(Proposer, Protocol):
+    """A proposer that edits the text it is given, and may be given a near miss."""
+
+    @property
+    def builds(self) -> bool:
+        """Whether it may: then `brief.parent` says what the text is."""
+        ...
+
+
+@runtime_checkable
 class Schedule(Protocol):
     """Decides what the next step is about."""
 

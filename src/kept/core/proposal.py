@@ -39,6 +39,8 @@ class Turn:
     """Over its cases, as many as a measurement at the end has money for; None for all it wants."""
     shares: Mapping[str, float] = field(default_factory=dict[str, float])
     """Of the turns, by proposer, where this one was drawn by what each has brought."""
+    parent: int | None = None
+    """The step of the near miss that is to be built on; None for the incumbent."""
 
 
 class _Reply:
@@ -61,6 +63,10 @@ class Proposal(_Reply):
     """Steps whose proposals it puts together."""
     unseen: str = ""
     """What of the brief its author was not shown, for want of room; in words."""
+    builds_on: tuple[int, ...] = ()
+    """The step whose near miss its author was given to edit."""
+    inherited: int = 0
+    """Of the edits, so many of the first are that near miss's."""
     kind: Literal["proposal"] = "proposal"
 
 
@@ -157,10 +163,20 @@ class ClosedStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Parent:
+    """A near miss that is given to a proposer to build on."""
+
+    step: ClosedStep
+    incumbent: Candidate
+    """What its edits were made for, and the proposal will be judged against."""
+
+
+@dataclass(frozen=True, slots=True)
 class Brief:
     """Everything a proposer may know.
 
-    `incumbent` is the candidate to improve on (`.text`, or `["name"]` where it has several texts);
+    `incumbent` is the candidate to improve on (`.text`, or `["name"]` where it has several texts):
+    what leads, or with a `parent` the near miss that is to be built on;
     `train` are the cases it may look at (`.id`, `.data`), `closed` the steps before this one with
     their proposals and verdicts, oldest first. `seed` is for random draws. `answers` hold what a
     proposer asked for by returning an `Ask`: outcomes, and traces with what `evaluate` returned as
@@ -186,6 +202,13 @@ class Brief:
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
     """What somebody wrote for the proposer: `instruction`, `rubric`."""
     answers: tuple[Answer, ...] = ()
+    parent: Parent | None = None
+    """What `incumbent` is, where it is a near miss; the proposal holds what is changed in that."""
+
+    @property
+    def ground(self) -> Candidate:
+        """What the proposal will be judged against."""
+        return self.incumbent if self.parent is None else self.parent.incumbent
 
 
 ProposerReply = Proposal | Note | Skip | Prove | Claim | Measure | Ask | Failure

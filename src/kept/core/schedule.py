@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from kept.core.budget import Budget, EndMoney, Spend, StopReason, out_of_time
+from kept.core.parents import choose_parent
 from kept.core.pool import MERGE, ripe
 from kept.core.ports import Schedule
 from kept.core.proposal import Turn
@@ -85,6 +86,9 @@ class Pooling:
     """Whether there are train cases to screen by; without, every proposal is raced at once."""
     final: bool = False
     """Whether all that is proposed waits for a final: nothing is put together."""
+    builders: frozenset[str] = frozenset()
+    """Proposers that may be given a near miss to build on."""
+    seed: int = 0
     paid: "PaidByCall | None" = None
     """Where money is limited, and what a rollout costs is not known before."""
 
@@ -99,7 +103,9 @@ class Pooling:
         turn = self.inner.next(state)
         if isinstance(turn, StopReason):
             return turn
-        return replace(turn, races=not self.pools, still=_still(state))
+        builds = self.pools and turn.proposer in self.builders
+        parent = choose_parent(state, self.seed) if builds else None
+        return replace(turn, races=not self.pools, still=_still(state), parent=parent)
 
     def last(self, state: State) -> Turn | None:
         """The rest of the pool, then the proof, then the claim.

@@ -21,7 +21,8 @@ from kept.core.event import (
 from kept.core.final import AHEAD, finalists, settled
 from kept.core.grow import Log, Seen
 from kept.core.ledger import Ledger
-from kept.core.pool import MERGE, NearMiss, Pool, raced
+from kept.core.lineage import judged_whole
+from kept.core.pool import MERGE, NearMiss, Pool, joined, raced
 from kept.core.proposal import Claim, ClosedStep, Note, Proposal, Prove, Skip
 from kept.core.score import Evaluation
 from kept.core.step import OpenStep, closed_step, screened
@@ -318,7 +319,11 @@ def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:
         return state.pool
     if verdict.code == "near miss":
         estimate = verdict.numbers.get("estimate", 0.0)
-        return (*state.pool, NearMiss(event.step, estimate, screened(event)))
+        return joined(
+            state.pool,
+            NearMiss(event.step, estimate, screened(event)),
+            _parent(state, step, event),
+        )
     if verdict.code == "unaffordable" and not step.turn.proves and state.incumbent == state.best:
         # there was no money for a race, but there is some for the proof of what nothing leads
         return state.pool
@@ -329,6 +334,17 @@ def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:
         return raced(state.pool, step.reply.merges, verdict.outcome == "keep", gain)
     # where nothing of the pool could be put together, nothing of it ever will be
     return () if step.turn.proposer == MERGE else state.pool
+
+
+def _parent(state: State, step: OpenStep, event: StepClosed) -> tuple[int, float] | None:
+    """What a near miss builds on, and the estimate of that; None where it stands by itself."""
+    made = step.reply
+    if not isinstance(made, Proposal) or not made.builds_on:
+        return None
+    if not judged_whole(made, event.reports):
+        return None  # that is in the incumbent by now, and the estimate is of the rest
+    (parent,) = made.builds_on
+    return parent, state.closed[parent].verdict.numbers.get("estimate", 0.0)
 
 
 def _judged(state: State, event: StepClosed) -> Seen:

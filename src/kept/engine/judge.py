@@ -3,7 +3,7 @@
 The guards cost nothing and come first. Then the gate asks for what it needs until it has a verdict.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from kept.core.answers import Answers
@@ -11,6 +11,7 @@ from kept.core.artifact import Candidate
 from kept.core.asked import Asked, note_asked
 from kept.core.edit import (
     Applied,
+    Edit,
     EditReport,
     Write,
     apply_edits,
@@ -60,6 +61,8 @@ class Ground(NamedTuple):
     ledger: Ledger
     """As this step was given it."""
     turn: Turn
+    dropped: int = 0
+    """Of the edits, so many of the first are in the incumbent by now."""
     finalists: tuple[str, ...] = ()
     """Who entered the final that this step is taken up in."""
 
@@ -124,7 +127,7 @@ class Judge:
 
     async def _judge_proposal(self, step: int, proposal: Proposal, ground: Ground) -> Judged:
         incumbent = self._known.candidate(ground.incumbent)
-        applied = self.apply(incumbent, proposal)
+        applied = self._apply(incumbent, proposal.edits[ground.dropped :])
         refused = self._guard(applied, incumbent, proposal, ground)
         if refused is not None:
             id_ = applied.candidate.id if applied.candidate.id != incumbent.id else None
@@ -135,9 +138,8 @@ class Judge:
         found = await self._talk(step, self._plan.gate.decide, sides, ground, proposal)
         return Judged(applied.candidate.id, applied.reports, *found)
 
-    def apply(self, incumbent: Candidate, proposal: Proposal) -> Applied:
-        """A proposal's edits on a candidate."""
-        return apply_edits(incumbent, proposal.edits, self._plan.rules, self._plan.locate)
+    def _apply(self, incumbent: Candidate, edits: tuple[Edit, ...]) -> Applied:
+        return apply_edits(incumbent, edits, self._plan.rules, self._plan.locate)
 
     def _guard(
         self, applied: Applied, incumbent: Candidate, proposal: Proposal, ground: Ground
@@ -158,8 +160,8 @@ class Judge:
             code = "no change" if took else "no edits"
             return Verdict("skip", f"nothing changes ({fates or 'no edits'})", code=code)
         if rebased:
-            first = self.apply(self._known.candidate(ground.made_for), proposal)
-            if _standing(applied) < _standing(first):
+            first = self._apply(self._known.candidate(ground.made_for), proposal.edits)
+            if _standing(applied.reports) < _standing(first.reports[ground.dropped :]):
                 reason = "stale: an earlier step was kept, and the edits no longer apply"
                 return Verdict("skip", reason, code="stale")
         if proposal.simplifies and (longer := not_shorter(incumbent, applied.candidate)):
@@ -300,9 +302,9 @@ class Judge:
                 del kept[key]
 
 
-def _standing(applied: Applied) -> int:
+def _standing(reports: Sequence[EditReport]) -> int:
     """Edits whose effect is there, made by them or, of a value that was set, there already."""
-    return sum(report.fate in ("applied", "no change") for report in applied.reports)
+    return sum(report.fate in ("applied", "no change") for report in reports)
 
 
 def _held(applied: Applied, *, changed: bool) -> EditReport | None:

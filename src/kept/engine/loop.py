@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from kept.core.budget import Spend, StopReason, out_of_time
 from kept.core.event import Event, RunStopped, StepClosed, StepOpened
 from kept.core.final import finalists
+from kept.core.lineage import edits_without, kept_since
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Sink
 from kept.core.proposal import Proposal, Turn, proposal_scope
@@ -228,9 +229,18 @@ class Loop:
             bars=state.bars,
             ledger=step.ledger,
             turn=step.turn,
+            dropped=self._dropped(step),
             finalists=self._finalists(step),
         )
         return await self._judge.judge(number, step.reply, ground)
+
+    def _dropped(self, step: OpenStep) -> int:
+        """How many of a step's edits an earlier step brought in, since they were proposed."""
+        made, closed = step.reply, self.state.closed
+        if not isinstance(made, Proposal) or not (made.builds_on and step.rebases):
+            return 0
+        there = kept_since(closed, len(self._opened[step.step].closed))
+        return len(made.edits) - len(edits_without(closed, made, there))
 
     def _finalists(self, step: OpenStep) -> tuple[str, ...]:
         """Who is compared with what a step takes up, where that is in a final; else nobody."""

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from kept.core.budget import StopReason
 from kept.core.event import Proposed
+from kept.core.lineage import on_top
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Proposer
 from kept.core.proposal import (
     Answer,
     Ask,
     Brief,
+    Parent,
     Proposal,
     ProposerFailed,
     ProposerReply,
@@ -109,7 +111,15 @@ class Proposing:
             pool=opened.pool,
             guidance=self._plan.guidance,
         )
-        return await self._converse(proposer, brief)
+        if step.turn.parent is None:
+            return await self._converse(proposer, brief)
+        parent = Parent(opened.closed[step.turn.parent], brief.incumbent)
+        assert parent.step.candidate is not None, "a near miss has a candidate"
+        near = self._known.candidate(parent.step.candidate)
+        told = await self._converse(proposer, replace(brief, incumbent=near, parent=parent))
+        if not isinstance(told.reply, Proposal):
+            return told
+        return replace(told, reply=on_top(parent.step, told.reply))
 
     async def _converse(self, proposer: Proposer, brief: Brief) -> Proposed:
         """Call, answer what is asked, call again: until there is a reply."""

@@ -15,6 +15,7 @@ class AgentProposer:
     """Sends an agent for every brief."""
 
     serial = False
+    builds = True
 
     def __init__(
         self, harness: Harness, name: str = _AGENT, worst_usd: float | None = None
@@ -60,6 +61,13 @@ def _lines(brief: Brief) -> Iterator[str]:
         f"* `{BRIEF}` says what is known: the objective, `train` (cases like those that decide), "
         "`steps` (what was tried and what became of it), `memory`, `guidance`. Read it first."
     )
+    if brief.parent is not None:
+        yield (
+            f"* `{COPY}/` holds the files that lead with the edits of step "
+            f"{brief.parent.step.step} on top, which are not proven yet (`parent` in the brief). "
+            "What you change is put on top of them, and both are measured as one change: limits "
+            "count them too."
+        )
     yield f"* You may change only: {', '.join(sorted(rules.artifacts))}. Remove no file."
     if rules.new_files:
         yield f"* You may add files that match: {', '.join(rules.new_files)}."

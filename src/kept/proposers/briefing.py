@@ -40,7 +40,18 @@ def plain_brief(brief: Brief, recent: int = RECENT) -> Mapping[str, object]:
         "pool": _pool(brief),
         "memory": [note.text for note in brief.memory],
         "guidance": dict(brief.guidance),
+        **_parent(brief),
     }
+
+
+def _parent(brief: Brief) -> Mapping[str, object]:
+    """What `incumbent` is, where it is a near miss; else nothing."""
+    if brief.parent is None:
+        return {}
+    step, leads = brief.parent.step, brief.parent.incumbent
+    about = "incumbent holds what leads with the edits of this step on top, not yet proven"
+    files = {"id": leads.id, "files": dict(leads.texts)}
+    return {"parent": {"about": about, **_step(step), "made_for": files}}
 
 
 def _pool(brief: Brief) -> list[Mapping[str, object]]:

@@ -34,6 +34,7 @@ class CommandProposer:
     """Runs a command for every brief."""
 
     serial = False
+    builds = True
 
     def __init__(self, command: Command, scratch: Scratch, name: str = "command") -> None:
         self._command = command

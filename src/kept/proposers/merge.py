@@ -5,10 +5,11 @@ texts that say some of the same are alternatives, of which one at a time is race
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from kept.core.edit import Edit, Write, apply_edits, changed_lines, changed_paths
+from kept.core.lineage import edits_without, kept_since, line_of
 from kept.core.pool import MERGE
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, ClosedStep, Proposal, ProposerReply, Skip
@@ -33,12 +34,14 @@ class Merge:
         taken: list[tuple[Edit, ...]] = []
         said: set[str] = set()
         alone = [miss for miss in brief.pool if miss.alone][:1]
+        there = _there(brief)
         best_first = sorted(alone or brief.pool, key=lambda miss: (-miss.estimate, miss.step))
         for miss in best_first[: 1 if self.single else None]:
-            more = tuple(_edits(brief, brief.closed[miss.step]))
+            more = tuple(_edits(brief, brief.closed[miss.step], there))
             news = _news(brief, brief.closed[miss.step])
             if (
-                more
+                miss.step not in there
+                and more
                 and more not in taken
                 and not said & news
                 and not _overwrites(edits, more)
@@ -48,6 +51,7 @@ class Merge:
                 said |= news
                 edits = (*edits, *more)
                 members.append(miss.step)
+                there |= {*line_of(brief.closed, miss.step)}
         if not members:
             return next(
                 (one for miss in best_first if (one := self._alternative(brief, miss.step))),
@@ -85,9 +89,23 @@ class Merge:
         return applied.complete and (lines is None or changed_lines(*pair) <= lines)
 
 
-def _edits(brief: Brief, step: ClosedStep) -> Iterator[Edit]:
-    """What a step proposed; a whole new text as the changes that it makes, where that is known."""
-    for edit in step.proposal.edits if step.proposal else ():
+def _there(brief: Brief) -> set[int]:
+    """Steps that others build on, and whose edits the incumbent has by now."""
+    made = (brief.closed[miss.step].proposal for miss in brief.pool)
+    if not any(one.builds_on for one in made if one is not None):
+        return set()
+    return kept_since(brief.closed, 0)
+
+
+def _edits(brief: Brief, step: ClosedStep, there: Collection[int]) -> Iterator[Edit]:
+    """What a step proposed besides what is there already.
+
+    A whole new text as the changes that it makes, where that is known.
+    """
+    made = edits_without(brief.closed, step.proposal, there) if step.proposal else ()
+    for at, edit in enumerate(made):
+        if any(isinstance(later, Write) and later.path == edit.path for later in made[at + 1 :]):
+            continue  # nothing of it is left in a file that is written anew
         text = brief.incumbent.texts.get(edit.path)
         if not isinstance(edit, Write) or not text:
             yield edit

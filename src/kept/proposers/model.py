@@ -39,6 +39,11 @@ class ModelProposer:
     name: str = "edit"
     serial: bool = False
 
+    @property
+    def builds(self) -> bool:
+        """Unless it leaves something out: that is to be less than what leads, and no worse."""
+        return not self.form.simplifies
+
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """What the model would change."""
         wanted = self._wanted(brief)
@@ -113,10 +118,11 @@ def _wrong(brief: Brief, draft: Draft, form: Form) -> list[str]:
         for n, report in enumerate(applied.reports, 1)
         if report.fate != "applied"
     ]
-    files = len(changed_paths(brief.incumbent, applied.candidate))
+    # what it builds on counts too: both are judged as one change of what leads
+    files = len(changed_paths(brief.ground, applied.candidate))
     if rules.max_files is not None and files > rules.max_files:
         told.append(f"{count(files, 'file')} would change, {rules.max_files} allowed")
-    lines = changed_lines(brief.incumbent, applied.candidate)
+    lines = changed_lines(brief.ground, applied.candidate)
     if rules.max_changed_lines is not None and lines > rules.max_changed_lines:
         told.append(f"{count(lines, 'line')} would change, {rules.max_changed_lines} allowed")
     if draft.edits:

@@ -32,6 +32,9 @@ class ReflectProposer(ModelProposer):
     def _wanted(self, brief: Brief) -> Ask | None:
         """The same cases as long as the incumbent is the same, so that they are paid for once."""
         size = self.most_asked(brief.train)
+        if brief.parent is not None:
+            # a near miss may never be built on again: no more than is shown of it
+            size = min(size, self.batch)
         if not size:
             return None
         drawn = random.Random(brief.incumbent.id).sample(brief.train, size)

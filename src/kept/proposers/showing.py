@@ -40,6 +40,7 @@ def items_of(brief: Brief, sight: Sight) -> list[Item]:
     told = _worst_first(brief)
     return [
         Item("aim", "# The aim", _aim(brief), material=False, needed=True),
+        *parent_item(brief),
         *_files(brief),
         *_guidance(brief),
         *(_result(brief, case, outcome, sight) for case, _, outcome in told),
@@ -76,6 +77,20 @@ def _files(brief: Brief) -> Iterator[Item]:
     only = len(paths) == 1
     for path in paths:
         yield Item("file", f"# The file `{path}` as it is now", texts[path], needed=only)
+
+
+def parent_item(brief: Brief) -> Iterator[Item]:
+    """What the texts are, where they are not those that lead."""
+    if brief.parent is None:
+        return
+    step = brief.parent.step.step
+    words = (
+        f"The texts that you are given are those that lead, with the edits of step {step} on top, "
+        "which was nearly kept and is not proven yet. Propose what should change in them besides. "
+        "Your edits are put on top of those, and all of them are judged as one change of the texts "
+        "that lead: limits count them all."
+    )
+    yield Item("parent", "# What you are given to edit", words, material=False, needed=True)
 
 
 def _carried(brief: Brief) -> Iterator[Item]:

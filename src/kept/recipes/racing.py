@@ -7,7 +7,7 @@ from math import ceil
 from kept.core.bandit import Bandit
 from kept.core.budget import END_PART, MOST_END, EndMoney, rollouts_within
 from kept.core.plan import Plan
-from kept.core.ports import Gate
+from kept.core.ports import Building, Gate
 from kept.core.schedule import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
 from kept.core.state import MOST_BARS
 from kept.errors import SetupError
@@ -84,6 +84,8 @@ def with_race(plan: Plan) -> Plan:
         sealed=bool(cases.test),
         pools=final or bool(cases.train),
         final=final,
+        builders=_builders(plan),
+        seed=plan.random_seed,
         paid=_paid_by_call(gate, plan),
     )
     return replace(
@@ -95,6 +97,10 @@ def with_race(plan: Plan) -> Plan:
         claims=_claims(gate, plan),
         least_end=_least(gate, plan),
     )
+
+
+def _builders(plan: Plan) -> frozenset[str]:
+    return frozenset(p.name for p in plan.proposers if isinstance(p, Building) and p.builds)
 
 
 def _least(gate: Race, plan: Plan) -> tuple[int, int]:
