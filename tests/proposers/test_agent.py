@@ -1,5 +1,6 @@
 """An agent as proposer: what it is told, and what becomes of what it does to the files."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from kept.core.ports import Proposer
 from kept.core.proposal import Brief, Proposal, Skip
 from kept.core.rollout import Failure
 from kept.proposers.agent import AgentProposer, prompt_for
+from kept.proposers.briefing import plain_brief
 from kept.testing import MemoryJournal, ProposerSuite
 from tests.harness.stand_in import KEY, harness, put
 from tests.proposers.briefs import ask, make_brief
@@ -20,12 +22,27 @@ TEXTS = {"SKILL.md": "one\ntwo\n", "sub/other.md": "other\n"}
 
 
 def brief() -> Brief:
-    return make_brief(TEXTS, train=(Case("t", {"q": "a question"}),))
+    return make_brief(TEXTS, train=(Case("t", {"q": "a question", "a": "the answer"}),))
 
 
 def make(folder: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> AgentProposer:
     put(folder, line, monkeypatch)
-    return AgentProposer(harness(folder))
+    return AgentProposer(harness(folder), fields=("q",))
+
+
+def test_of_cases_it_sees_the_fields_it_is_shown_and_no_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    line = "cat brief.json > candidate/SKILL.md"
+    reply = ask(make(tmp_path, line, monkeypatch), brief())
+    assert isinstance(reply, Proposal), reply
+    (edit,) = reply.edits
+    assert isinstance(edit, Replace)
+    assert "a question" in edit.new
+    assert "the answer" not in edit.new
+    shown = json.loads(edit.new)
+    assert shown["train"] == [{"id": "t", "data": {"q": "a question"}}]
+    assert plain_brief(brief())["train"] != shown["train"], "a program of the user's sees all"
 
 
 def test_what_it_did_to_the_files_is_proposed_with_its_reason(

@@ -44,6 +44,7 @@ COMMANDS = {
         Entry("Look", "diff", "diff", "Show the change from seed to best"),
         Entry("Look", "report", "report", "Print the report of a run"),
         Entry("Manage", "models", "models", "Manage the models that run on this machine"),
+        Entry("Manage", "prompts", "prompts", "Look at what models are told, and copy it out"),
         Entry(
             "Manage",
             "doctor",

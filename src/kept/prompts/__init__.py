@@ -1,17 +1,68 @@
 """What models are told to do, one Markdown file each; a spec may name a file of its own instead.
 
 The text of a user stands for the whole file. What a model is to look at, and the form of its reply,
-are added by whoever asks, and are no part of it.
+are added by whoever asks, and are no part of it. A few facts of the task may stand in it as
+`{{kept.NAME}}`; all else between braces is the user's own affair.
 """
 
+import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, get_args
 
 Name = Literal["component", "edit", "rewrite", "simplify", "reflect", "judge", "judge_pair"]
+
+NAMES: tuple[Name, ...] = get_args(Name)
+
+ABOUT: Mapping[Name, str] = {
+    "component": "writes one text anew, for `kept.adapters`",
+    "edit": "proposes a few precise edits",
+    "rewrite": "writes the texts anew",
+    "simplify": "proposes less text at no loss",
+    "reflect": "says what went wrong in each case, then proposes edits",
+    "judge": "judges an output by criteria",
+    "judge_pair": "says which of two answers is better",
+}
+"""What a model does that is told so."""
+
+_PROPOSING: Mapping[str, str] = {
+    "metric": "the name of the measure that is to become better",
+    "direction": "`maximize` or `minimize`",
+    "bounds": "its least and its greatest value, as in `0 to 1`; `any` where the task has none",
+    "files": "the files that may be edited, with commas between",
+    "max_files": "how many of them one proposal may change, or `any number`",
+    "max_changed_lines": "how many lines it may remove and add in all, or `any number`",
+}
+_JUDGING: Mapping[str, str] = {"criteria": "the names of the criteria, with commas between"}
+
+PLACEHOLDERS: Mapping[Name, Mapping[str, str]] = {
+    "component": {},
+    "edit": _PROPOSING,
+    "rewrite": _PROPOSING,
+    "simplify": _PROPOSING,
+    "reflect": _PROPOSING,
+    "judge": _JUDGING,
+    "judge_pair": _JUDGING,
+}
+"""What may stand in a prompt, and what it holds."""
+
+_PLACE = re.compile(r"\{\{\s*kept\.([^{}\s]*)\s*\}\}")
 
 
 @lru_cache
 def prompt(name: Name) -> str:
     """One of Kept's own."""
     return files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """A prompt with what its placeholders hold; what stands for nothing stays as it is."""
+    return _PLACE.sub(lambda place: values.get(place[1], place[0]), text)
+
+
+def strange_places(name: Name, text: str) -> Iterator[tuple[int, str]]:
+    """Line and words of each placeholder that a prompt of this name has not got."""
+    for place in _PLACE.finditer(text):
+        if place[1] not in PLACEHOLDERS[name]:
+            yield text.count("\n", 0, place.start()) + 1, place[0]

@@ -18,10 +18,16 @@ class AgentProposer:
     builds = True
 
     def __init__(
-        self, harness: Harness, name: str = _AGENT, worst_usd: float | None = None
+        self,
+        harness: Harness,
+        name: str = _AGENT,
+        worst_usd: float | None = None,
+        fields: tuple[str, ...] = (),
     ) -> None:
+        """Of train cases it sees these fields: the others may hold the answer."""
         self._harness = harness
         self._worst = worst_usd
+        self._fields = fields
         self.name = name
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
@@ -36,10 +42,10 @@ class AgentProposer:
             "agent": harness.cli.name,
             "model": harness.config.name,
             "prompt": prompt,
-            "brief": told(brief),
+            "brief": told(brief, self._fields),
         }
         ran = await scope.call(
-            request, Rollout, lambda: edited(brief, execute, _AGENT), self._worst
+            request, Rollout, lambda: edited(brief, execute, _AGENT, self._fields), self._worst
         )
         return ran if isinstance(ran, Failure) else proposed(brief, ran, _AGENT)
 

@@ -6,7 +6,9 @@ brief is the same text in every sitting.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from typing import cast
 
+from kept.core.case import Case
 from kept.core.pool import strongest
 from kept.core.proposal import Brief, ClosedStep, Proposal
 from kept.core.protect import Heading, Region
@@ -15,8 +17,8 @@ RECENT = 20
 """Closed steps that are told, the last ones."""
 
 
-def plain_brief(brief: Brief, recent: int = RECENT) -> Mapping[str, object]:
-    """What goes into `brief.json`."""
+def plain_brief(brief: Brief, fields: tuple[str, ...] | None = None) -> Mapping[str, object]:
+    """What goes into `brief.json`; of train cases all, or these fields alone."""
     objective = brief.objective
     return {
         "step": brief.step,
@@ -35,13 +37,21 @@ def plain_brief(brief: Brief, recent: int = RECENT) -> Mapping[str, object]:
         "protected": list(_protected(brief)),
         "max_files": brief.rules.max_files,
         "max_changed_lines": brief.rules.max_changed_lines,
-        "train": [{"id": case.id, "data": case.data} for case in brief.train],
-        "steps": [_step(step) for step in brief.closed[-recent:]],
+        "train": [{"id": case.id, "data": _data(case, fields)} for case in brief.train],
+        "steps": [_step(step) for step in brief.closed[-RECENT:]],
         "pool": _pool(brief),
         "memory": [note.text for note in brief.memory],
         "guidance": dict(brief.guidance),
         **_parent(brief),
     }
+
+
+def _data(case: Case, fields: tuple[str, ...] | None) -> object:
+    if fields is None:
+        return case.data
+    # what has no fields may be the answer as well as the question
+    data = cast("Mapping[str, object]", case.data) if isinstance(case.data, Mapping) else {}
+    return {name: data[name] for name in fields if name in data}
 
 
 def _parent(brief: Brief) -> Mapping[str, object]:

@@ -19,9 +19,10 @@ from kept.core.rollout import Failure, Pair
 from kept.core.words import count
 from kept.models.asking import ask
 from kept.models.window import tokens_of
+from kept.prompts import filled
 from kept.proposers.fitting import Fitted, fit
 from kept.proposers.forms import EDIT, Draft, Form
-from kept.proposers.showing import UNTOLD, Sight, items_of, verdict_of
+from kept.proposers.showing import UNTOLD, Sight, facts_of, items_of, verdict_of
 
 MAX_WHY = 2000
 
@@ -92,7 +93,7 @@ class ModelProposer:
     ) -> tuple[ModelRequest, ModelReply, Fitted] | Failure:
         """Ask with all that fits; where that was too much after all, once more with half of it."""
         items = items_of(brief, self.sight)
-        fixed = tokens_of(self.prompt) + tokens_of(json.dumps(self.form.schema))
+        fixed = tokens_of(self._told(brief)) + tokens_of(json.dumps(self.form.schema))
         shown = fit(items, None if self.room is None else self.room - fixed)
         request = self._request(brief, shown)
         reply = await ask(scope, self.model, request)
@@ -103,8 +104,12 @@ class ModelProposer:
                 reply = await ask(scope, self.model, request)
         return reply if isinstance(reply, Failure) else (request, reply, shown)
 
+    def _told(self, brief: Brief) -> str:
+        """The prompt, with the facts of the task that it asks for."""
+        return filled(self.prompt, facts_of(brief))
+
     def _request(self, brief: Brief, shown: Fitted) -> ModelRequest:
-        messages = (Message("system", self.prompt), Message("user", shown.message()))
+        messages = (Message("system", self._told(brief)), Message("user", shown.message()))
         # another for each step, or steps that are open side by side would all propose the same
         return ModelRequest(messages, schema=self.form.schema, seed=brief.seed >> 17)
 

@@ -24,16 +24,19 @@ Execute = Callable[[Mapping[str, bytes]], Awaitable[Rollout | Failure]]
 """Has a program work on files, and brings back all that it left."""
 
 
-def told(brief: Brief) -> str:
+def told(brief: Brief, fields: tuple[str, ...] | None = None) -> str:
     """What goes into `brief.json`."""
-    return json.dumps(plain_brief(brief), ensure_ascii=False, sort_keys=True, default=str)
+    plain = plain_brief(brief, fields)
+    return json.dumps(plain, ensure_ascii=False, sort_keys=True, default=str)
 
 
-async def edited(brief: Brief, execute: Execute, who: str) -> Rollout | Failure:
+async def edited(
+    brief: Brief, execute: Execute, who: str, fields: tuple[str, ...] | None = None
+) -> Rollout | Failure:
     """What a program made of the files: a rollout that holds those that it changed or made."""
     texts = brief.incumbent.texts
     files = {f"{COPY}/{p}": t.encode("utf-8", "surrogateescape") for p, t in texts.items()}
-    files[BRIEF] = told(brief).encode("utf-8", "surrogatepass")
+    files[BRIEF] = told(brief, fields).encode("utf-8", "surrogatepass")
     ran = await execute(files)
     if isinstance(ran, Failure):
         # no candidate is to blame for its proposer

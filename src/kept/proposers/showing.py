@@ -55,6 +55,20 @@ def items_of(brief: Brief, sight: Sight) -> list[Item]:
     ]
 
 
+def facts_of(brief: Brief) -> Mapping[str, str]:
+    """What the placeholders of a prompt hold."""
+    objective, rules = brief.objective, brief.rules
+    bounds = objective.bounds
+    return {
+        "metric": objective.metric,
+        "direction": objective.direction,
+        "bounds": f"{bounds[0]:g} to {bounds[1]:g}" if bounds else "any",
+        "files": ", ".join(sorted(rules.artifacts)),
+        "max_files": str(rules.max_files or "any number"),
+        "max_changed_lines": str(rules.max_changed_lines or "any number"),
+    }
+
+
 def _aim(brief: Brief) -> str:
     objective, rules = brief.objective, brief.rules
     bounds = f" ({objective.bounds[0]:g} to {objective.bounds[1]:g})" if objective.bounds else ""

@@ -19,13 +19,12 @@ from kept.proposers.forms import FORMS
 from kept.proposers.model import ModelProposer
 from kept.proposers.reflect import ReflectProposer
 from kept.proposers.showing import Sight
-from kept.recipes.fields import check_field
+from kept.recipes.fields import fields_shown
+from kept.recipes.prompting import read_prompt
 from kept.recipes.roles import check_price
-from kept.spec.files import read_named
 from kept.spec.load import said, section
 from kept.spec.models import ModelsSpec
 from kept.spec.proposers import EditSpec, ReflectSpec, RewriteSpec, SimplifySpec
-from kept.spec.runners import ModelRunnerSpec
 from kept.spec.source import Source
 from kept.spec.task import MutationSpec
 from kept.spec.yaml import Loc
@@ -72,15 +71,10 @@ def check_proposers(source: Source) -> None:
 
 def read_editing(source: Source, loc: Loc, spec: ByModel, cases: Cases | None) -> Editing:
     """Look at all that it names; what is wrong is reported."""
-    text = read_named(source, (*loc, "prompt"), spec.prompt) if spec.prompt else None
-    for name in spec.fields or ():
-        if cases is None or cases.implicit:
-            if said(source, ("cases",)) is None:
-                source.report((*loc, "fields"), "there are no cases to have such a field")
-        else:
-            check_field(source, (*loc, "fields"), name, cases)
-    runner = section(source, ("runner",), ModelRunnerSpec)
-    fields = spec.fields if spec.fields is not None else runner.input if runner else ()
+    text = None
+    if spec.prompt:
+        text = read_prompt(source, (*loc, "prompt"), spec.prompt, spec.kind)
+    fields = fields_shown(source, (*loc, "fields"), spec.fields, cases)
     sight = Sight(fields, spec.cases, spec.traces, spec.refused)
     prompts = {spec.prompt: text} if spec.prompt and text else {}
     editor = _editor(source, loc, spec)

@@ -1,8 +1,14 @@
-"""Fields of cases that a spec names: every case must have them."""
+"""Fields of cases that a spec names: every case must have them.
+
+Who proposes sees no others: they may hold the answer.
+"""
 
 from kept.core.case import Cases
 from kept.core.words import count
 from kept.runners.model import fields_of
+from kept.spec.agents import AgentRunnerSpec
+from kept.spec.load import said, section
+from kept.spec.runners import ModelRunnerSpec
 from kept.spec.source import Source
 from kept.spec.yaml import Loc
 
@@ -13,3 +19,20 @@ def check_field(source: Source, loc: Loc, name: str, cases: Cases) -> None:
     if lack:
         message = f"{count(len(lack), 'case')} without a field `{name}`, `{lack[0]}` first"
         source.report(loc, message)
+
+
+def fields_shown(
+    source: Source, loc: Loc, named: tuple[str, ...] | None, cases: Cases | None
+) -> tuple[str, ...]:
+    """Fields that a model which proposes sees: those named, else those that the runner's sees."""
+    for name in named or ():
+        if cases is None or cases.implicit:
+            if said(source, ("cases",)) is None:
+                source.report(loc, "there are no cases to have such a field")
+        else:
+            check_field(source, loc, name, cases)
+    if named is not None:
+        return named
+    model = section(source, ("runner",), ModelRunnerSpec)
+    runner = model or section(source, ("runner",), AgentRunnerSpec)
+    return (runner.input or ()) if runner else ()

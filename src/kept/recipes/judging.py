@@ -8,11 +8,11 @@ from kept.core.case import Cases
 from kept.core.ports import Model
 from kept.models.roles import connect_role
 from kept.recipes.fields import check_field
+from kept.recipes.prompting import read_prompt
 from kept.recipes.roles import check_price
 from kept.scorers.judge import Floor, JudgeScorer
 from kept.scorers.judging import Criterion, Sheet
 from kept.scorers.rules import Kind, RulesScorer, Target
-from kept.spec.files import read_named
 from kept.spec.judging import JudgeScorerSpec
 from kept.spec.load import said
 from kept.spec.models import ModelSpec
@@ -65,7 +65,7 @@ def check_judge(source: Source, loc: Loc, spec: JudgeScorerSpec, cases: Cases | 
         hint = "name them here, or one for all in `models.judge`"
         source.report((*loc, "judges"), "missing", hint)
     for key, name in spec.prompts:
-        read_named(source, (*loc, *key), name)
+        read_prompt(source, (*loc, *key), name, "judge_pair" if len(key) > 1 else "judge")
     for key, name in spec.fields if cases is not None else ():
         check_field(source, (*loc, *key), name, cases or Cases())
     if said(source, ("cases",)) is None and spec.fields:

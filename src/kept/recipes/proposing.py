@@ -27,6 +27,8 @@ from kept.proposers.space import Axis, Choices, Numbers, Space
 from kept.proposers.variants import Variant, Variants
 from kept.recipes.agents import Sending, check_agent, harness_of
 from kept.recipes.editing import Editing, edits_directly, read_editing
+from kept.recipes.fields import fields_shown
+from kept.recipes.prompting import prompt_in_folder
 from kept.recipes.scripts import check_script
 from kept.sandbox import Command
 from kept.spec.agents import AgentProposerSpec
@@ -130,7 +132,7 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
                 makers.append(partial(_make_edit, editing))
             case AgentProposerSpec():
                 agents.append(spec)
-                makers.append(_agent(source, loc, spec))
+                makers.append(_agent(source, loc, spec, cases))
     return Proposing(
         kinds=tuple(kinds),
         makers=tuple(makers),
@@ -148,7 +150,8 @@ def _specs(source: Source) -> Iterator[tuple[Loc, ProposerSpec]]:
     """
     rows = cast("dict[str, object]", source.data).get("proposers")
     if edits_directly(source):
-        yield ("mutation", "mode"), EditSpec(kind="edit")
+        own = prompt_in_folder(source, "edit")
+        yield ("mutation", "mode"), EditSpec(kind="edit", prompt=own)
     for at, row in enumerate(cast("list[object]", rows) if isinstance(rows, list) else ()):
         try:
             yield ("proposers", at), _SPECS.validate_python(_without_unread(row))
@@ -316,13 +319,14 @@ def _command(source: Source, loc: Loc, spec: CommandProposerSpec) -> Make:
     return make
 
 
-def _agent(source: Source, loc: Loc, spec: AgentProposerSpec) -> Make:
+def _agent(source: Source, loc: Loc, spec: AgentProposerSpec, cases: Cases | None) -> Make:
     check_agent(source, loc, spec)
+    seen = fields_shown(source, (*loc, "fields"), spec.fields, cases)
     if spec.usd_per_call is None and said(source, ("budget", "max_usd")) is not None:
         message = "what a proposal costs at most is not known, so `max_usd` could not be kept"
         source.report(loc, message, "give `usd_per_call`")
 
     def make(name: str, tools: Tools) -> Proposer:
-        return AgentProposer(harness_of(spec, tools.sending), name, spec.usd_per_call)
+        return AgentProposer(harness_of(spec, tools.sending), name, spec.usd_per_call, seen)
 
     return make

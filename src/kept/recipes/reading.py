@@ -12,6 +12,7 @@ from kept.recipes.agents import given_files
 from kept.recipes.confine import check_sandbox
 from kept.recipes.editing import check_proposers
 from kept.recipes.guards import check_guards
+from kept.recipes.prompting import check_prompts_folder, take_prompts
 from kept.recipes.proposing import Proposing, read_proposers
 from kept.recipes.protecting import check_protected
 from kept.recipes.roles import check_models, take_seed_names
@@ -51,6 +52,7 @@ class ReadTask:
 def read_task(source: Source, *, proposes: bool = True) -> ReadTask:
     """What a source says; raises `SpecError` with everything that is wrong with it."""
     take_seed_names(source)
+    take_prompts(source)
     task = validate(source, TaskSpec)
     files = read_files(source, proposes)
     source.check()
@@ -70,6 +72,7 @@ def read_files(source: Source, proposes: bool) -> TaskFiles:
         source.report(("mutation", "allowed_file_types"), message, f"there are {', '.join(texts)}")
     check_protected(source, mutation.protect, editable)
     check_outputs(source, texts)
+    check_prompts_folder(source)
     if proposes:
         check_proposers(source)
     found = read_cases(source)

@@ -43,7 +43,7 @@ def turns_of(state: State) -> tuple[Turns, ...]:
     if len(names) < 2:
         return ()
     drawn = (step.turn.shares for step in (*reversed(state.open), *reversed(state.closed)))
-    last = next((given for given in drawn if given), {})
+    last = next((given for given in drawn if given), dict[str, float]())
     rows = ((name, state.brought.get(name, NOTHING)) for name in names)
     return tuple(
         Turns(

@@ -15,7 +15,7 @@ from kept.core.model import Message, ModelRequest
 from kept.core.score import Finding, Severity
 from kept.core.words import one_line
 from kept.models.fencing import Named, fenced
-from kept.prompts import prompt
+from kept.prompts import filled, prompt
 
 PREFERRED = "preferred"
 """The measure of a comparison: 1 won, 0 lost, 0.5 for neither."""
@@ -94,7 +94,8 @@ class Judgement(NamedTuple):
 
 def rubric_request(sheet: Sheet, output: str, case: Case, seed: int) -> ModelRequest:
     """Ask for a value on every scale, each with its reason before it."""
-    parts = [sheet.prompt or prompt("judge"), "# Criteria", *map(_described, sheet.criteria)]
+    told = _told(sheet, sheet.prompt or prompt("judge"))
+    parts = [told, "# Criteria", *map(_described, sheet.criteria)]
     shown = [*_given(sheet, case)]
     if sheet.reference is not None:
         parts.append("The reference is an answer that is known to be good. It is not the only one.")
@@ -109,7 +110,7 @@ def pair_request(sheet: Sheet, output: str, case: Case, seed: int, *, first: boo
     answers = (output, _field(case, sheet.rival))
     if not first:
         answers = answers[::-1]
-    parts = [sheet.rival_prompt or prompt("judge_pair")]
+    parts = [_told(sheet, sheet.rival_prompt or prompt("judge_pair"))]
     if sheet.criteria:
         parts += ["# What matters", *map(_described, sheet.criteria)]
     shown = [*_given(sheet, case), *zip(("first", "second"), answers, strict=True)]
@@ -158,6 +159,10 @@ def _request(
     system = "\n\n".join(part.strip() for part in (*parts, *notes))
     messages = (Message("system", system), Message("user", fenced(shown)))
     return ModelRequest(messages, schema=schema, seed=seed)
+
+
+def _told(sheet: Sheet, text: str) -> str:
+    return filled(text, {"criteria": ", ".join(one.name for one in sheet.criteria)})
 
 
 def _described(criterion: Criterion) -> str:

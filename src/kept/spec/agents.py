@@ -110,6 +110,8 @@ class AgentProposerSpec(Model):
     timeout_seconds: Seconds = TIMEOUT
     usd_per_call: Annotated[Finite, Field(ge=0)] | None = None
     """The most that one proposal may cost; needed where money is limited."""
+    fields: OneOrMore | None = None
+    """Of train cases; by default those that the runner's model or agent sees, so no answers."""
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:

@@ -212,6 +212,8 @@ class TaskSpec(Model):
     ) = None
     schedule: Literal["bandit", "in_turn"] = "bandit"
     """Who is next among several proposers: who brings more for its cost, or each in turn."""
+    prompts: Annotated[Text, AfterValidator(_below)] | None = None
+    """A folder whose files stand for Kept's own prompts of their names, where none is named."""
     gate: Literal["strict", "race", "repeats"] | None = None
     """Unless it says, `race` where there are cases enough, and `strict` elsewhere; without cases
     `repeats`, which is `strict` while repeats agree."""

@@ -1,0 +1,107 @@
+"""Prompts of the user's own: a file for one model that is asked, or a folder for all of them.
+
+`prompts: FOLDER` is the same as naming, wherever a model is asked and no prompt is named, the file
+of that folder that has the name of Kept's own. It is laid into the source before that is read, so
+that nobody else needs to know of it.
+"""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, cast
+
+from kept.core.artifact import is_safe_path
+from kept.errors import Problem
+from kept.prompts import NAMES, PLACEHOLDERS, Name, strange_places
+from kept.spec.files import read_named
+from kept.spec.load import said
+from kept.spec.source import Source, dotted, shown
+from kept.spec.yaml import Loc
+
+_ASKED: tuple[Name, ...] = tuple(name for name in NAMES if name != "component")
+"""Prompts of models that a task may ask."""
+
+_BY_KIND: Mapping[str, Name] = {
+    "edit": "edit",
+    "rewrite": "rewrite",
+    "simplify": "simplify",
+    "reflect": "reflect",
+}
+
+
+def take_prompts(source: Source) -> None:
+    """Name the files of the folder `prompts` where no other is named."""
+    folder = _folder(source)
+    if folder is None:
+        return
+    files = sorted(path.name for path in (source.folder / folder).iterdir() if path.suffix == ".md")
+    for file in files:
+        if file.removesuffix(".md") not in _ASKED:
+            near = get_close_matches(file, [f"{name}.md" for name in _ASKED], n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(_ASKED)}"
+            source.report(("prompts",), f"`{folder}/{file}` has the name of no prompt", hint)
+    for name, place in _places(source):
+        if f"{name}.md" in files and place.get("prompt") is None:
+            place["prompt"] = f"{folder}/{name}.md"
+
+
+def prompt_in_folder(source: Source, name: Name) -> str | None:
+    """The file of the folder `prompts` that has this name, where there is one."""
+    folder = _folder(source)
+    file = f"{folder}/{name}.md"
+    return file if folder is not None and (source.folder / file).is_file() else None
+
+
+def read_prompt(source: Source, loc: Loc, file: str, name: Name) -> str | None:
+    """The text of a prompt of the user's own; what is wrong with it is reported, line by line."""
+    text = read_named(source, loc, file)
+    for line, words in strange_places(name, text or ""):
+        known = ", ".join(f"`{{{{kept.{one}}}}}`" for one in PLACEHOLDERS[name])
+        where = f"{shown(source.folder / file)}:{line}"
+        message = f"`{words}` is no placeholder of the prompt `{name}`"
+        source.problems.append(Problem(where, dotted(loc), message, f"there are {known}"))
+    return text
+
+
+def _folder(source: Source) -> str | None:
+    """The folder that a task names, if it is one; what is wrong with it is told elsewhere."""
+    given = said(source, ("prompts",))
+    if not isinstance(given, str) or not is_safe_path(given.rstrip("/")):
+        return None
+    folder = given.rstrip("/")
+    return folder if (source.folder / folder).is_dir() else None
+
+
+def check_prompts_folder(source: Source) -> None:
+    """Report a folder that is not there."""
+    given = said(source, ("prompts",))
+    if isinstance(given, str) and is_safe_path(given.rstrip("/")) and _folder(source) is None:
+        hint = f"`kept prompts copy {given}` makes it"
+        source.report(("prompts",), f"there is no folder `{given}`", hint)
+
+
+def _places(source: Source) -> Iterator[tuple[Name, dict[str, Any]]]:
+    """Wherever a task may name a prompt, and whose it would be."""
+    rows = said(source, ("proposers",))
+    for row in cast("list[object]", rows) if isinstance(rows, list) else ():
+        if isinstance(row, dict):
+            proposer = cast("dict[str, Any]", row)
+            name = _BY_KIND.get(str(proposer.get("kind")))
+            if name is not None:
+                yield name, proposer
+    yield from _judges(said(source, ("scorer",)))
+
+
+def _judges(scorer: object) -> Iterator[tuple[Name, dict[str, Any]]]:
+    """The same of a scorer, and of those that it is made of."""
+    if not isinstance(scorer, dict):
+        return
+    spec = cast("dict[str, Any]", scorer)
+    if spec.get("type") == "judge":
+        if spec.get("criteria"):
+            yield "judge", spec
+        if isinstance(spec.get("pairwise"), dict):
+            yield "judge_pair", spec["pairwise"]
+    parts = spec.get("parts")
+    for part in cast("list[object]", parts) if isinstance(parts, list) else ():
+        if isinstance(part, dict):
+            yield from _judges(cast("dict[str, Any]", part).get("scorer"))
