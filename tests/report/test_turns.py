@@ -1,6 +1,7 @@
 """What the report and `kept show` tell of several proposers."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -62,7 +63,11 @@ def test_turns_keeps_and_shares_of_each_proposer_are_told(tmp_path: Path):
     assert [row["proposer"] for row in document["turns"]] == ["good", "bad"]
     drawn = step_text(step_detail(run, STEPS - 1), traces=False)
     assert "drawn by   good " in drawn
-    assert "drawn by" not in step_text(step_detail(run, 0), traces=False)
+    first = step_detail(run, 0)
+    assert "drawn by" not in step_text(first, traces=False)
+    assert "builds on" not in step_text(first, traces=False)
+    child = replace(first, turn=replace(first.turn, parent=3))
+    assert "builds on  step 3, a near miss" in step_text(child, traces=False)
 
 
 def test_in_turn_there_are_no_shares_to_tell(tmp_path: Path):

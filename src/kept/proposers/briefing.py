@@ -50,7 +50,9 @@ def _data(case: Case, fields: tuple[str, ...] | None) -> object:
     if fields is None:
         return case.data
     # what has no fields may be the answer as well as the question
-    data = cast("Mapping[str, object]", case.data) if isinstance(case.data, Mapping) else {}
+    if not isinstance(case.data, dict):
+        return None
+    data = cast("dict[str, object]", case.data)
     return {name: data[name] for name in fields if name in data}
 
 
