@@ -9,9 +9,11 @@ from kept.core.bandit import FIRST, FLOOR, Bandit, shares
 from kept.core.brought import DISCOUNT, NOTHING, Brought
 from kept.core.edit import Append
 from kept.core.event import Proposed, StepClosed, StepOpened
+from kept.core.objective import Objective
 from kept.core.pool import MERGE
 from kept.core.proposal import Proposal, Turn
-from kept.core.score import Evaluation
+from kept.core.rollout import Pair, Usage
+from kept.core.score import Evaluation, Outcome, summarize
 from kept.core.state import State, advance
 from kept.core.verdict import Verdict
 from kept.testing.suites.schedule import ScheduleSuite, take
@@ -199,6 +201,16 @@ def test_near_misses_that_come_to_nothing_count_for_nothing():
     assert state.pool == ()
     assert (state.brought["a"].gain, state.brought["a"].wins) == (0.0, 0)
     assert state.brought["a"].near == 1
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_what_rollouts_cost_is_summed_up_with_what_they_measured(repeats: int):
+    paid = Outcome({"score": 1.0}, usage=Usage(calls=1, usd=0.25))
+    pairs = [Pair(f"c{n}", repeat) for repeat in range(repeats) for n in range(3)]
+    found = summarize("c", "screen", [(pair, paid) for pair in pairs], Objective())
+    assert (found.usd, found.asked) == (0.75 * repeats, 3 * repeats)
+    free = [(pair, Outcome({"score": 1.0})) for pair in pairs]
+    assert summarize("c", "screen", free, Objective()).usd == 0.0
 
 
 def test_the_cost_is_of_the_own_candidate_and_of_the_calls_behind_it():

@@ -184,15 +184,18 @@ def _one_pass(
 ) -> tuple[dict[str, Tally], Tally, float] | None:
     """Tallies by case and of all, and the mean, where each case was met once with one measure.
 
-    That is what is most common, in a third of the time; None where it is not all there is.
+    That is what is most common, in a third of the time; None where it is not all there is, and of
+    rollouts that cost something, beside which it does not matter.
     """
     metric, sign = objective.metric, -1.0 if objective.direction == "maximize" else 1.0
     cases: dict[str, Tally] = {}
     losses: list[float] = []
     total = squares = 0.0
     only = outcomes[0][0].repeat if outcomes else 0
-    for (case, repeat), (measured, failure, _, _, _, _, _) in outcomes:
+    for (case, repeat), (measured, failure, _, usage, _, _, _) in outcomes:
         if failure is not None or repeat != only or len(measured) != 1 or case in cases:
+            return None
+        if usage is not FREE:
             return None
         loss = sign * measured[metric]
         square = loss * loss

@@ -47,13 +47,13 @@ def plain_brief(brief: Brief, fields: tuple[str, ...] | None = None) -> Mapping[
 
 
 def _data(case: Case, fields: tuple[str, ...] | None) -> object:
+    data = case.data
     if fields is None:
-        return case.data
-    # what has no fields may be the answer as well as the question
-    if not isinstance(case.data, dict):
-        return None
-    data = cast("dict[str, object]", case.data)
-    return {name: data[name] for name in fields if name in data}
+        return data
+    if not isinstance(data, dict):
+        return None  # what has no fields may be the answer as well as the question
+    known = cast("dict[str, object]", data)
+    return {name: known[name] for name in fields if name in known}
 
 
 def _parent(brief: Brief) -> Mapping[str, object]:
