@@ -298,7 +298,7 @@ class RunJournal:
 def _nones(event: Event) -> int:
     """The fields of the commonest events that are None and may be."""
     if isinstance(event, StepOpened):
-        return event.turn.passes is None
+        return (event.turn.passes is None) + (event.turn.parent is None)
     if isinstance(event, StepClosed):
         return (event.candidate is None) + (event.given_up is None)
     return 0
