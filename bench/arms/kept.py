@@ -22,7 +22,7 @@ from kept.core.state import State
 
 AT_USE = (
     *("calling", "core.copying", "core.forecast", "recipes.call", "recipes.function"),
-    *("runners.function", "store.index"),
+    *("recipes.scheduling", "runners.function", "store.index"),
 )
 """Modules that Kept loads when a run is asked for; imports are not what is measured."""
 
