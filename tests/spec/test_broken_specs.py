@@ -98,7 +98,7 @@ def test_a_broken_line_is_named_with_what_is_wrong_about_it(
     ("more", "said"),
     [
         ("gate: rase", "task.yaml:7 gate: the text `rase`, where `strict`, `race` or `repeats` was expected (hint: did you mean `race`?)"),
-        ("gate: race\npolicy: {tie_breakers: [{lower: length}]}", "task.yaml:1 `policy.tie_breakers` are of the gate `strict`: a race has no ties to break"),
+        ("gate: race\npolicy: {tie_breakers: [{lower: length}]}", "task.yaml:1 `policy.tie_breakers` of a race need `objective.bounds`, to tell what is a tie"),
         ("race: quick", "task.yaml:7 race.preset: the text `quick`, where `fast`, `balanced` or `careful` was expected"),
         ("race: {simplify: {margin: 2}}", "task.yaml:7 race.simplify.margin: 2 is no part of the scale; write it as in 0.05"),
         ("race: {promote_passes: [4, 2]}", "task.yaml:7 race.promote_passes: each look is later than the one before; write them as in [2, 4, 8]"),
@@ -106,7 +106,7 @@ def test_a_broken_line_is_named_with_what_is_wrong_about_it(
         ("race: {alpha: 1.5}", "task.yaml:7 race.alpha: the number 1.5, where less than 1 was expected"),
         ("race: {patient: 2}", "task.yaml:7 race.patient: unknown key (hint: did you mean `patience`?)"),
         ("gate: repeats\nrace: fast", "task.yaml:1 `race` says how to race, and needs `gate: race`"),
-        ("gate: repeats\npolicy: {tie_breakers: [{lower: length}]}", "task.yaml:1 `policy.tie_breakers` are of the gate `strict`: a race has no ties to break"),
+        ("gate: repeats\npolicy: {tie_breakers: [{lower: length}]}", "task.yaml:1 `policy.tie_breakers` are of the gates `strict` and `race`"),
         ("gate: strict\nrace: fast", "task.yaml:1 `race` says how to race, and needs `gate: race`"),
         ("workers: 0", "task.yaml:7 workers: the number 0, where 1 or more was expected"),
         ("width: two", "task.yaml:7 width: the text `two`, where a whole number was expected"),

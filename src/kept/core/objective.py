@@ -6,7 +6,7 @@ The only place that knows a direction. Everywhere else there is a loss, and lowe
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from kept.core.rollout import Failure
 
@@ -58,6 +58,12 @@ class Constraint:
         return f"{self.metric} {self.op} {self.value:g}"
 
 
+OwnMeasure = Literal["usd", "seconds", "tokens"]
+"""What Kept itself measures of a rollout: of these, constraints and tie-breakers may speak too."""
+
+OWN: tuple[OwnMeasure, ...] = get_args(OwnMeasure)
+
+
 @dataclass(frozen=True, slots=True)
 class TieBreaker:
     """What decides between two candidates whose primary metrics are tied."""
@@ -82,6 +88,12 @@ class Objective:
         """The one number to bring down."""
         value = float(metrics[self.metric])
         return -value if self.direction == "maximize" else value
+
+    @property
+    def own(self) -> tuple[OwnMeasure, ...]:
+        """Measures of Kept's own that constraints or tie-breakers name."""
+        named = {one.metric for one in (*self.constraints, *self.tie_breakers)}
+        return tuple(name for name in OWN if name in named)
 
     @property
     def worst_loss(self) -> float | None:

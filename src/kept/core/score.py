@@ -136,6 +136,8 @@ class Checked(NamedTuple):
     constraint: Constraint
     measured: float | None
     """None where not every rollout emitted it: one that failed did not show that it holds."""
+    half: float = 0.0
+    """On each side of the mean, where the true one lies with a chance of 95 %."""
 
     @property
     def holds(self) -> bool:
@@ -145,7 +147,9 @@ class Checked(NamedTuple):
     def __str__(self) -> str:
         if self.measured is None:
             return f"{self.constraint}: not emitted by every rollout"
-        return f"{self.constraint}: it is {self.measured:g}"
+        low, high = self.measured - self.half, self.measured + self.half
+        interval = f" ({low:.3g} … {high:.3g})" if self.half else ""
+        return f"{self.constraint}: it is {self.measured:g}{interval}"
 
 
 def check_constraints(evaluation: Evaluation, objective: Objective) -> tuple[Checked, ...]:
@@ -155,7 +159,10 @@ def check_constraints(evaluation: Evaluation, objective: Objective) -> tuple[Che
     for constraint in objective.constraints:
         tally = evaluation.metrics.get(constraint.metric)
         whole = tally is not None and tally.n >= answered > 0
-        found.append(Checked(constraint, tally.mean if tally and whole else None))
+        if tally is None or not whole:
+            found.append(Checked(constraint, None))
+        else:
+            found.append(Checked(constraint, tally.mean, 1.96 * tally.std / sqrt(tally.n)))
     return tuple(found)
 
 
@@ -304,6 +311,16 @@ def losses_of(outcomes: Iterable[tuple[Pair, Outcome]], objective: Objective) ->
         elif failure.blame == "candidate" and objective.worst_loss is not None:
             found[pair] = objective.worst_loss
     return found
+
+
+def ties_of(outcomes: Iterable[tuple[Pair, Outcome]], objective: Objective) -> tuple[Answers, ...]:
+    """What every tie-breaker measured of each pair that ran."""
+    rows = [(pair, outcome.metrics) for pair, outcome in outcomes if outcome.failure is None]
+    names = [breaker.metric for breaker in objective.tie_breakers]
+    return tuple(
+        Answers({pair: metrics[name] for pair, metrics in rows if name in metrics})
+        for name in names
+    )
 
 
 def _named(case: str, failure: Failure) -> str:

@@ -101,6 +101,10 @@ class Side:
         default_factory=dict[Purpose, Mapping[Pair, float]]
     )
     """Of every pair that has an answer; a candidate's own failure stands at the worst value."""
+    ties: Mapping[Purpose, tuple[Mapping[Pair, float], ...]] = field(
+        default_factory=dict[Purpose, tuple[Mapping[Pair, float], ...]]
+    )
+    """What each tie-breaker measured, of every pair that ran."""
 
 
 @dataclass(frozen=True, slots=True)

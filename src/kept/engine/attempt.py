@@ -1,8 +1,10 @@
 """One rollout: run, score, and try again where that is allowed and may help."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kept.core.artifact import Candidate
+from kept.core.objective import OwnMeasure
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.quick import make
@@ -30,6 +32,7 @@ class Attempts:
         self._scorer = plan.scorer
         self._cases = plan.cases.by_id
         self._objective = plan.objective
+        self._own = plan.objective.own
         self._journal = journal
         self._known = known
         self._purse = purse
@@ -122,4 +125,14 @@ class Attempts:
         if isinstance(end, Failure):
             return Outcome({}, end, (), usage, seconds, tries, trace)
         metrics, findings = end
+        if self._own:
+            # what a scorer emits by such a name is what is meant
+            metrics = {**self._measured(usage, seconds), **metrics}
         return make(Outcome, (metrics, None, findings, usage, seconds, tries, trace))
+
+    def _measured(self, usage: Usage, seconds: float) -> Mapping[str, float]:
+        """What the objective asks of Kept's own measures, as far as it is known."""
+        tokens = float(usage.tokens_in + usage.tokens_out)
+        found: dict[OwnMeasure, float] = {"usd": usage.usd, "seconds": seconds, "tokens": tokens}
+        # what nobody counted, or no price is known of, did not cost nothing
+        return {name: found[name] for name in self._own if found[name]}

@@ -36,7 +36,7 @@ from kept.core.proposal import (
     Turn,
 )
 from kept.core.rollout import Pair, Purpose
-from kept.core.score import Evaluation, Outcome, blamed, losses_of, summarize
+from kept.core.score import Evaluation, Outcome, blamed, losses_of, summarize, ties_of
 from kept.core.verdict import Side, Verdict, View
 from kept.core.words import count
 from kept.engine.evaluate import Evaluator
@@ -254,7 +254,13 @@ class Judge:
             purpose: self._losses(found, asked, challenger if found.failed else "")
             for purpose, found in mine.items()
         }
-        return Side(id_, mine, losses)
+        if not self._plan.objective.tie_breakers:
+            return Side(id_, mine, losses)
+        ties: dict[Purpose, tuple[Mapping[Pair, float], ...]] = {
+            purpose: ties_of(self._outcomes(id_, purpose, asked), self._plan.objective)
+            for purpose in mine
+        }
+        return Side(id_, mine, losses, ties)
 
     def _losses(self, found: Evaluation, asked: Asked, challenger: str) -> Answers:
         """Pair by pair; the incumbent's once, as its sums are, while all of it ran."""

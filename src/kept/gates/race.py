@@ -33,6 +33,7 @@ from kept.gates.pairing import (
 )
 from kept.gates.screen import Screen
 from kept.gates.simplify import Simplify
+from kept.gates.ties import SCREEN_RISK, difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,21 @@ class Race:
         if view.train and (view.merged != 1 or view.ledger.lost):
             told = self.screen.look(view)
             if told is not None:
-                return told
+                return self.simplify.race(view) if self._costs_less(view, told) else told
         return self._race_for_best(view) if view.proves else self._race(view)
+
+    def _costs_less(self, view: View, told: Verdict | tuple[Ask, ...]) -> bool:
+        """Whether what the screen drops for no gain is worth a race for its tie-breakers.
+
+        No more is asked of train cases after that, so that the screen says the same at every look.
+        """
+        if view.merged or isinstance(told, tuple) or told.code != "judged":
+            return False
+        if "screen_gain" not in told.numbers:
+            return False  # it crashed
+        tied = view.objective.scale is not None and self.simplify.bearable(view)
+        found = difference(view, "screen", view.incumbent, SCREEN_RISK) if tied else None
+        return found is not None and found.better
 
     def _level(self, view: View) -> Level:
         """What a final may risk: all there is, for it is the only proof of its run.

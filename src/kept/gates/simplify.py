@@ -36,6 +36,7 @@ from kept.gates.pairing import (
 from kept.gates.screen import GLANCE, Screen
 from kept.gates.shares import chance_of, share_at_most
 from kept.gates.subsets import bounds, chance
+from kept.gates.ties import difference
 
 ROUNDING = 1e-9
 """A loss that is this much above the margin is the margin."""
@@ -89,7 +90,7 @@ class Simplify:
 
     def decide(self, view: View, screen: Screen) -> Verdict | tuple[Ask, ...]:
         """Screen it, then race it against all its bars."""
-        return (self._screened(view, screen) if view.train else None) or self._race(view)
+        return (self._screened(view, screen) if view.train else None) or self.race(view)
 
     def _screened(self, view: View, screen: Screen) -> Verdict | tuple[Ask, ...] | None:
         """A verdict, what must be known first, or None: no clear loser."""
@@ -106,17 +107,22 @@ class Simplify:
             if verdict := not_comparable(new, old):
                 return verdict
             shown = gains(view, "screen")
-            noise = _noise(view, view.incumbent, "screen") or 0.0
-            error = sqrt(noise * (1 / size + 1 / len(bar)))
             # where there is no noise, what is left of the cases may still make good for it
-            part = size / len(cases) if view.still else 1.0
-            if shown.mean * part < -self.margin - error - ROUNDING:
+            if not self.bearable(view, size / len(cases) if view.still else 1.0):
                 reason = f"screened out: {shown.mean:+.3f} on {count(size, 'draw')} of the cases "
                 reason += f"to learn from, where a simpler text may lose {self.margin:g}"
                 return Verdict("discard", reason, numbers={"screen_gain": shown.mean})
         return None
 
-    def _race(self, view: View) -> Verdict | tuple[Ask, ...]:
+    def bearable(self, view: View, part: float = 1.0) -> bool:
+        """Whether train cases, of which this part was met, show no loss beyond the margin."""
+        shown = gains(view, "screen")
+        noise = _noise(view, view.incumbent, "screen") or 0.0
+        error = sqrt(noise * sum(1 / answers for answers in shown.answers if answers))
+        return shown.mean * part >= -self.margin - error - ROUNDING
+
+    def race(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """Against all its bars; for a tie-breaker, also against what it would take the place of."""
         cases, tenure = shuffled(view.holdout), tenure_of(view)
         for size in looks(len(cases), self.most):
             mine = draws(cases, size, tenure)
@@ -125,7 +131,7 @@ class Simplify:
                 once = view.still and alike(view.challenger, "decide")
                 passes = 1 if once else max(size // len(cases), min(2, self.most))
                 theirs = draws(cases, passes * len(cases), tenure)
-            sides = (*((bar, theirs) for bar in _bars(view)), (view.challenger, mine))
+            sides = (*((bar, theirs) for bar in _rivals(view)), (view.challenger, mine))
             if asks := missing_asks(sides, "decide"):
                 return asks
             if view.challenger.known["decide"].asked > size:
@@ -160,7 +166,8 @@ class Simplify:
         if whole and least.won >= -log(risk):
             return self._kept(view, words, numbers)
         if any(map(self._unlikely, seen)):
-            reason = f"no simpler text at no loss, which would be at most {self.margin:g}: {words}"
+            what = "no simpler text at no loss" if view.simplifies else "no tie"
+            reason = f"{what}, which would be a loss of {self.margin:g} at most: {words}"
             return Verdict("discard", reason, numbers=numbers)
         end = self.most * len(view.holdout)
         if size >= end or any(self._hidden(one, size, end, risk) for one in seen):
@@ -217,8 +224,16 @@ class Simplify:
         return ceil(log(risk) / log(1 - self.margin))
 
     def _kept(self, view: View, words: str, numbers: dict[str, float]) -> Verdict:
-        """A keep, unless a constraint forbids it."""
-        reason = f"simpler, and not worse than by {self.margin:g}: {words}"
+        """A keep, unless a constraint forbids it, or it does not cost less after all."""
+        what = "simpler"
+        if not view.simplifies:
+            found = difference(view, "decide", view.incumbent, numbers["alpha_simplify"])
+            if found is None or not found.better:
+                why = f"shown to be no better: {found}" if found else "not shown to be better"
+                reason = f"as good, but what breaks ties is {why}; {words}"
+                return Verdict("discard", reason, numbers=numbers)
+            what = str(found)
+        reason = f"{what}, and not worse than by {self.margin:g}: {words}"
         kept = Verdict("keep", reason, numbers=numbers)
         return forbidden(view.challenger.known["decide"], view.objective, numbers) or kept
 
@@ -254,13 +269,20 @@ class Simplify:
         mean = sum(found) / len(found)
         numbers = {"gain": mean, "margin": self.margin, "alpha_promote": risk}
         numbers["p"] = chance([gain + self.margin for gain in found])
+        costs = difference(view, "promote", view.incumbent, risk)
         shown = f"{mean:+.3f} ({_end(low)} … {_end(high)})"
+        if costs is not None and not costs.better:
+            words = (
+                f"leading, not promoted: as good, {shown}, but worse by what breaks ties: {costs}"
+            )
+            return Verdict("skip", words, "not promoted", numbers=numbers)
+        what = str(costs) if costs is not None else "simpler"
         if low >= -self.margin - ROUNDING:
             words = (
-                f"proven: simpler, and not worse than by {self.margin:g} for cases alike: {shown}"
+                f"proven: {what}, and not worse than by {self.margin:g} for cases alike: {shown}"
             )
             return Verdict("skip", words, "promoted", best=True, numbers=numbers)
-        words = f"leading, not proven: simpler, and {shown} for cases alike, "
+        words = f"leading, not proven: {what}, and {shown} for cases alike, "
         words += f"where a loss of {self.margin:g} at most is to be shown"
         wanted = cases_needed(Spread(0.0, variance(found)), self.margin + mean, 1, risk)
         if lost is not None and wanted is not None:
@@ -292,6 +314,14 @@ def _lost(found: list[float]) -> int | None:
 
 def _bars(view: View) -> tuple[Side, ...]:
     return view.bars or (view.best,)
+
+
+def _rivals(view: View) -> tuple[Side, ...]:
+    """Who is asked beside the challenger: a bet is made on the bars alone."""
+    bars = _bars(view)
+    if view.simplifies or any(bar.id == view.incumbent.id for bar in bars):
+        return bars
+    return (*bars, view.incumbent)
 
 
 def _named(view: View) -> list[tuple[str, Side]]:

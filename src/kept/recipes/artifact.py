@@ -12,6 +12,7 @@ from kept.core.forecast import enough_steps
 from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Journal, Sink
+from kept.errors import SetupError
 from kept.gates import Strict
 from kept.locate import locate
 from kept.models.roles import is_free
@@ -137,6 +138,11 @@ def _shown(task: TaskSpec) -> tuple[str, ...]:
 def _gate(task: TaskSpec, plan: Plan, began: str) -> Gate:
     """The gate that is named, by its own name or by what only one of them has."""
     if task.gate == "race" or task.race:
+        if task.policy.tie_breakers and not plan.cases.train:
+            raise SetupError(
+                "`policy.tie_breakers` of a race need train cases, and there are none",
+                hint="give them a part in `cases.split`, as in 3:5:2",
+            )
         return race_of(task.race or RaceSpec())
     if task.gate == "repeats":
         return repeats_of(plan)

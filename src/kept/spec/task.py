@@ -236,7 +236,11 @@ class TaskSpec(Model):
             yield "`race` says how to race, and needs `gate: race`"
         if gate == "repeats" and said.get("cases") is not None:
             yield "`gate: repeats` is for a task without cases: with cases, `race` or `strict`"
-        races = gate in ("race", "repeats") or said.get("race") is not None
-        policy = said.get("policy")
-        if races and isinstance(policy, PolicySpec) and policy.tie_breakers:
-            yield "`policy.tie_breakers` are of the gate `strict`: a race has no ties to break"
+        policy, objective = said.get("policy"), said.get("objective")
+        if not isinstance(policy, PolicySpec) or not policy.tie_breakers:
+            return
+        if gate == "repeats":
+            yield "`policy.tie_breakers` are of the gates `strict` and `race`"
+        races = gate == "race" or said.get("race") is not None
+        if races and isinstance(objective, ObjectiveSpec) and objective.bounds is None:
+            yield "`policy.tie_breakers` of a race need `objective.bounds`, to tell what is a tie"

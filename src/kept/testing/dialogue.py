@@ -12,7 +12,7 @@ from kept.core.objective import Objective
 from kept.core.ports import Gate
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
-from kept.core.score import Evaluation, Outcome, losses_of, summarize
+from kept.core.score import Evaluation, Outcome, losses_of, summarize, ties_of
 from kept.core.verdict import Side, Verdict, View
 
 CHALLENGER = "challenger"
@@ -57,7 +57,10 @@ class Matter:
             losses: dict[Purpose, Mapping[Pair, float]] = {
                 p: self._losses(id_, p, asked[id_, p]) for p in mine
             }
-            return Side(id_, {p: known[id_, p] for p in mine}, losses)
+            ties: dict[Purpose, tuple[Mapping[Pair, float], ...]] = {
+                p: ties_of(self._outcomes(id_, p, asked[id_, p]), self.objective) for p in mine
+            }
+            return Side(id_, {p: known[id_, p] for p in mine}, losses, ties)
 
         return View(
             challenger=side(CHALLENGER),
