@@ -8,14 +8,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from bench.live.ledger import Call, Ledger, Numbers, OutOfMoney
+from bench.live.order import SPENT
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.ports import Model
 from kept.core.rollout import Failure
 from kept.models.local_server import HOST, start_server
 from kept.models.pricing import worst_usd
-
-SPENT = "the money is spent"
-"""How an arm knows this from other troubles."""
 
 
 class Metered:

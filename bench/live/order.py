@@ -14,7 +14,7 @@ from typing import Any
 from bench.live.sets import Question
 
 SPENT = "the money is spent"
-"""As `bench.live.meter` words it."""
+"""How an arm knows this from other troubles."""
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """The meter is on this machine, whatever proxy there is."""
