@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kept.errors import JournalError, SetupError
@@ -54,14 +54,18 @@ class Home:
                 raise _unwritable(self.runs, error) from error
             return folder
 
-    def find_run(self, name: str) -> Path:
-        """The folder of a run: a path, an id, the start or end of one, or `last`."""
+    def find_run(self, name: str, of_use: Callable[[Path], bool] | None = None) -> Path:
+        """The folder of a run: a path, an id, the start or end of one, or `last`.
+
+        `last` is the last one that is of use, where that is asked and there is one.
+        """
         as_path = Path(name)
         if (as_path / "journal.jsonl").is_file():
             return as_path
         ids = sorted(folder.name for folder in self.folders())
         if name == "last" and ids:
-            return self.runs / ids[-1]
+            newest = [self.runs / id_ for id_ in reversed(ids)]
+            return next(filter(of_use, newest), newest[0]) if of_use else newest[0]
         hits = [id_ for id_ in ids if id_.startswith(name) or id_.endswith(name)]
         if name in ids:
             hits = [name]
