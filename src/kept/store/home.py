@@ -1,6 +1,7 @@
 """Where runs live: `.kept/` of a project, found as git finds its own folder."""
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,6 +35,16 @@ class Home:
     def runs(self) -> Path:
         """The folder of all runs."""
         return self.path / "runs"
+
+    def obstacle(self) -> str | None:
+        """Why no run could be written here, in words that follow its path; makes nothing."""
+        path = self.path.absolute()
+        there = next(folder for folder in (path, *path.parents) if folder.exists())
+        if not there.is_dir():
+            return f"and {there} is no folder"
+        if not os.access(there, os.W_OK | os.X_OK):
+            return "which cannot be written to: point KEPT_HOME at a folder that can"
+        return None
 
     def new_run(self, inputs: Mapping[str, str], now: float) -> Path:
         """A fresh folder, named by the time and a hash of what the run depends on."""
