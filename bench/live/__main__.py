@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
-from bench.harness import ROOT, say
+from bench.harness import ROOT, ArmFailed, say
 from bench.live.compare import Comparison, Terms, arms
 from bench.live.ledger import Ledger
 from bench.live.page import report
@@ -26,6 +26,8 @@ from kept.models.prices import MILLION, Rates
 from kept.models.providers import PROVIDERS, config_of, missing
 
 ROLLOUTS, CASES, FRESH, MAX_TOKENS = 500, 60, 100, 4096
+
+GOES_ON = "the same command goes on from here, and pays for nothing twice"
 
 WHERE = """a folder of data has
   gsm8k/train.jsonl, gsm8k/test.jsonl    github.com/openai/grade-school-math, MIT
@@ -46,8 +48,9 @@ def main() -> None:
         try:
             rows = asyncio.run(Comparison(folder, model, ledger, terms).run(samples))
         except KeyboardInterrupt:
-            spent = f"stopped after ${ledger.usd():.2f}"
-            stop(spent, "the same command goes on from here", code=130)
+            stop(f"stopped after ${ledger.usd():.2f}", GOES_ON, code=130)
+        except ArmFailed as error:
+            stop(f"{error}\nafter ${ledger.usd():.2f}", GOES_ON, code=1)
         found = report(rows, samples, ledger.usd(), given.usd)
     part = given.sets != ",".join(SETS) or len(samples) < len(SETS) or given.no_gepa
     show(found, given.out or (None if part else RESULTS), model=given.model)

@@ -26,7 +26,7 @@ from kept.core.rollout import Usage
 from kept.models.client import make
 from kept.models.config import ModelConfig, Price
 from kept.settings import child_environment
-from kept.testing.server import ModelServer
+from kept.testing.server import Fault, ModelServer
 from tests.bench.live_world import answer, write_data
 
 DATA = Path("/work/shared/data")
@@ -330,3 +330,20 @@ def test_what_is_missing_is_told_before_anything_is_spent(
     shown = capsys.readouterr().err
     assert ended.value.code == 2 and told in shown and "hint: " in shown
     assert json.dumps([*tmp_path.iterdir()]) == "[]"
+
+
+@pytest.mark.slow
+def test_an_arm_that_fails_is_told_and_what_was_paid_for_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    words = ["--usd", "1", "--no-gepa", "--sets", "gsm8k", "--cases", "20", "--fresh", "5"]
+    words += ["--data", str(write_data(tmp_path / "data")), "--keep", str(tmp_path / "live")]
+    with ModelServer([], faults=lambda seen: Fault("status", 401, "no such key")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.v1)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test-test")
+        monkeypatch.setattr(sys, "argv", ["bench.live", "--model", "openai/gpt-4o-mini", *words])
+        with pytest.raises(SystemExit) as ended:
+            command.main()
+    shown = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert "`kept` ended with 1" in shown and "401" in shown and "pays for nothing twice" in shown
