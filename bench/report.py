@@ -82,8 +82,9 @@ def show(report: Report, folder: Path | None, **more: str) -> None:
 
 def conditions() -> dict[str, str]:
     """Under which the figures were taken."""
-    started = Path(sys.argv[0])
-    module = f"bench.{started.parent.name if started.stem == '__main__' else started.stem}"
+    started = Path(sys.argv[0]).absolute().with_suffix("")
+    inside = started.relative_to(ROOT).parts if started.is_relative_to(ROOT) else (started.stem,)
+    module = ".".join(part for part in inside if part != "__main__")
     arguments = " ".join(sys.argv[1:])
     load = ", ".join(f"{figure:.1f}" for figure in os.getloadavg())
     return {

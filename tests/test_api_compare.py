@@ -234,3 +234,24 @@ def test_importing_it_loads_no_more_than_optimize_does(tmp_path: Path):
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_last_is_the_last_of_its_sort(tmp_path: Path):
+    def longest(candidate: kept.Candidate, case: str) -> float:
+        return float(len(candidate.text))
+
+    def go_on(resume: str | None) -> kept.Result:
+        texts = ["aaa"] if resume is None else ["aaa", "aaaa"]
+        return kept.optimize(
+            *("a", longest, ["x", "y"]),
+            proposers=texts,
+            gate="strict",
+            home=tmp_path,
+            resume=resume,
+        )
+
+    first = go_on(None)
+    compared = compare(tmp_path)
+    assert compared.folder.parent == first.folder.parent
+    assert go_on("last").run == first.run
+    assert compare(tmp_path, resume="last").run == compared.run

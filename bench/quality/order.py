@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from bench.quality.tasks import BY_NAME, SEED, Trial
+from bench.quality.tasks import BY_NAME, SEED, Task, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,14 @@ class Ran:
     rollouts: int
 
 
-def obey(act: Callable[[Trial, Order], End]) -> None:
+def obey(
+    act: Callable[[Trial, Order], End], trial_of: Callable[[Task, int], Trial] = Trial
+) -> None:
     """Do what the command line says, and print a line of JSON."""
     order = Order(**json.loads(sys.argv[1]))
     rows: list[dict[str, object]] = []
     for run in range(order.first, order.first + order.runs):
-        trial = Trial(BY_NAME[order.task], run)
+        trial = trial_of(BY_NAME[order.task], run)
         end = act(trial, order)
         gain = trial.truth(end.text) - trial.truth(SEED)
         rows.append(asdict(Ran(gain, end.claimed, end.text != SEED, trial.draws)))

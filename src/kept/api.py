@@ -135,7 +135,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     from kept.recipes import function as recipe
     from kept.recipes.call import check_call
     from kept.recipes.scheduling import schedule_of
-    from kept.runs import gate_of
+    from kept.runs import gate_of, may_keep
     from kept.store.home import Home
 
     check_call(given)
@@ -171,6 +171,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         },
     )
     where = Home(Path(home)) if home else Home.find(Path.cwd())
+    resume = where.find_run(resume, may_keep).name if resume == "last" else resume
     began = gate_of(where.find_run(resume)) if resume else ""
     plan = recipe.with_gate(plan, gate, began)
     plan = replace(plan, inputs={**plan.inputs, "gate": _told(plan.gate)})
@@ -266,6 +267,7 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
     from kept.recipes import function as recipe
     from kept.recipes.call import challengers_of, check_comparison
     from kept.recipes.comparing import Wanted, as_comparison, check_texts, doubts
+    from kept.runs import is_comparison
     from kept.store.home import Home
 
     check_comparison(given)
@@ -298,6 +300,7 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
     plan = as_comparison(plan, versions, wanted, {})
     where = Home(Path(home)) if home else Home.find(Path.cwd())
     doubted = recipe.warned(doubts(plan, versions[1:]))
+    resume = where.find_run(resume, is_comparison).name if resume == "last" else resume
     ended = run_comparison(plan, where, resume, tuple(sinks))
     return replace(ended, warnings=(*doubted, *ended.warnings))
 

@@ -92,8 +92,24 @@ async def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Ended:
 
 def gate_of(folder: Path) -> str:
     """The gate that a run began with, by its name; empty where nothing says."""
-    started = next(iter(read_events(folder / "journal.jsonl")), None)
-    return str(started.facts.get("gate", "")) if isinstance(started, RunStarted) else ""
+    started = _started(folder)
+    return str(started.facts.get("gate", "")) if started else ""
+
+
+def is_comparison(folder: Path) -> bool:
+    """Whether a run compares texts, and keeps none."""
+    started = _started(folder)
+    return started is not None and started.recipe == COMPARE
+
+
+def may_keep(folder: Path) -> bool:
+    """Whether a run has a best that it may have found."""
+    return not is_comparison(folder)
+
+
+def _started(folder: Path) -> RunStarted | None:
+    first = next(iter(read_events(folder / "journal.jsonl")), None)
+    return first if isinstance(first, RunStarted) else None
 
 
 async def _sit(

@@ -5,7 +5,9 @@ says what is needed; chance is a function of the prompt, the question and how of
 """
 
 import random
+import time
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 SEED = "You are a helpful assistant. Answer the question."
@@ -55,6 +57,27 @@ class Reflection:
         self.prompts.append(prompt)
         idea = IDEAS[len(self.prompts) % len(IDEAS)]
         return f"The prompt is not clear enough.\n```\n{SEED} {idea}\n```\n"
+
+
+class AtOnce:
+    """An adapter, and how many of its calls were under way at once at most."""
+
+    def __init__(self, adapter: Any, pause: float = 0.0) -> None:
+        self._adapter, self._pause = adapter, pause
+        self._inside = self.most = 0
+
+    def evaluate(
+        self, batch: list[Any], candidate: dict[str, str], capture_traces: bool = False
+    ) -> SimpleNamespace:
+        self._inside += 1
+        self.most = max(self.most, self._inside)
+        time.sleep(self._pause)
+        told = self._adapter.evaluate(batch, candidate, capture_traces)
+        self._inside -= 1
+        return told
+
+    def make_reflective_dataset(self, *given: Any) -> Any:
+        return self._adapter.make_reflective_dataset(*given)
 
 
 def tutorial(gepa: Any, task: Task, reflection: Any, **more: Any) -> Any:

@@ -1,7 +1,6 @@
 """What a user of `gepa.optimize` has, run on Kept: promoted where it is better, else the seed."""
 
 import inspect
-import time
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,16 @@ import kept
 from kept.adapters import gepa
 from kept.adapters.gepa.terms import REFUSED, TaskTerms
 from kept.core.score import Outcome
-from tests.adapters.gepa_world import IDEAS, RULE, SEED, Reflection, Task, questions, tutorial
+from tests.adapters.gepa_world import (
+    IDEAS,
+    RULE,
+    SEED,
+    AtOnce,
+    Reflection,
+    Task,
+    questions,
+    tutorial,
+)
 
 real_gepa: Any = import_module("gepa")
 
@@ -266,21 +274,10 @@ class Miscounting(Adapter):
 
 
 def test_an_adapter_is_called_once_at_a_time_in_batches_of_one_candidate(tmp_path: Path):
-    class Watching(Adapter):
-        inside = most = 0
-
-        def evaluate(
-            self, batch: list[Any], candidate: dict[str, str], capture_traces: bool = False
-        ) -> SimpleNamespace:
-            self.inside += 1
-            self.most = max(self.most, self.inside)
-            time.sleep(0.005)
-            self.inside -= 1
-            return super().evaluate(batch, candidate, capture_traces)
-
-    adapter = Watching()
-    run(adapter, tmp_path, custom_candidate_proposer=better, workers=8, width=6)
-    assert adapter.most == 1
+    adapter = Adapter()
+    watched = AtOnce(adapter, pause=0.005)
+    run(watched, tmp_path, custom_candidate_proposer=better, workers=8, width=6)
+    assert watched.most == 1
     assert max(adapter.batches) <= 8
 
 

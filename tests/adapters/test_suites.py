@@ -17,6 +17,7 @@ from kept.core.score import Outcome
 from kept.engine.scope import JournalScope
 from kept.testing import ProposerSuite, RunnerSuite
 from kept.testing.journal import MemoryJournal
+from tests.adapters.gepa_world import AtOnce
 
 
 class Half:
@@ -65,21 +66,8 @@ class TestAdapterRunnerCaseByCase(TestAdapterRunner):
         return AdapterRunner(Dawdling(), batch=1, calls=4)
 
 
-class Counting(Dawdling):
-    inside = most = 0
-
-    def evaluate(
-        self, batch: list[Any], candidate: dict[str, str], capture_traces: bool = False
-    ) -> SimpleNamespace:
-        self.inside += 1
-        self.most = max(self.most, self.inside)
-        told = super().evaluate(batch, candidate)
-        self.inside -= 1
-        return told
-
-
 def test_a_call_that_nobody_waits_for_any_more_ends_before_the_next_begins():
-    adapter = Counting()
+    adapter = AtOnce(Dawdling())
     candidate = Candidate({"text": "a"})
     scope = JournalScope(MemoryJournal(), "rollout")
 

@@ -239,6 +239,17 @@ def test_commit_refuses_a_source_that_is_not_committed(repository: Path):
 
 
 @pytest.mark.git
+@pytest.mark.usefixtures("run")
+def test_commit_outside_a_repository_is_refused_with_what_to_do(here: Path):
+    before = (here / "prompt.md").read_text()
+    called = kept("adopt", "--yes", "--commit")
+    assert called.code == 2
+    assert "not a git repository" in called.stderr
+    assert "\n\nhint: adopt without --commit, or make it a repository" in called.stderr
+    assert (here / "prompt.md").read_text() == before
+
+
+@pytest.mark.git
 def test_a_commit_that_git_refuses_leaves_the_source_as_it_was(repository: Path):
     hook = repository / ".git" / "hooks" / "pre-commit"
     hook.write_text("#!/bin/sh\necho not today >&2\nexit 1\n")

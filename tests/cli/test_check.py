@@ -1,6 +1,7 @@
 """`kept check`: what a run would do, without doing any of it."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -411,3 +412,49 @@ def test_every_figure_of_a_race_can_be_set_by_the_name_that_check_shows(here: Pa
         name: value for name, value in other.items() if name != "simplify"
     }
     assert {name: told["simplify"][name] for name in other["simplify"]} == other["simplify"]
+
+
+def test_a_folder_that_no_run_can_be_written_to_is_warned_of(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    write_task(here)
+    monkeypatch.setenv("KEPT_HOME", str(here / "prompt.md" / "home"))
+    told = kept("check", "task.yaml")
+    assert told.code == 0
+    where = f"warning: a run would be written to {here / 'prompt.md' / 'home'}, and "
+    assert f"{where}{here / 'prompt.md'} is no folder\n" in told.stderr
+    assert "is no folder" in kept("check", "task.yaml", "--json").json["warnings"][-1]
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    disk.chmod(0o555)
+    if os.access(disk, os.W_OK):  # root may, but for a disk that is read-only
+        mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(disk)]
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("no folder can be made read-only here")
+    try:
+        monkeypatch.setenv("KEPT_HOME", str(disk))
+        said = kept("check", "task.yaml").stderr
+    finally:
+        subprocess.run(["umount", str(disk)], capture_output=True, check=False)
+    assert f"warning: a run would be written to {disk}, which cannot be written to: " in said
+
+
+def test_the_longest_time_is_told_by_the_second_where_nobody_would_wait_for_it(here: Path):
+    write_task(here)
+
+    def time(*settings: str) -> str:
+        both = ("workers=2", *settings)
+        words = [word for one in both for word in ("--set", one)]
+        (line,) = (
+            line
+            for line in kept("check", "task.yaml", *words).stdout.splitlines()
+            if line.startswith("at most")
+        )
+        return line.partition("513 rollouts, ")[2].partition(", $")[0]
+
+    second = ("runner.timeout_seconds=1", "scorer.timeout_seconds=1")
+    assert time(*second) == "25 m 40 s if all take their time"
+    minutes = ("runner.timeout_seconds=600", "scorer.timeout_seconds=600")
+    told = "4 m 17 s for each second that a rollout takes (20 m 00 s at the longest)"
+    assert time(*minutes) == told
+    assert time(*minutes, "budget.max_minutes=90") == "1 h 50 m if all take their time"

@@ -267,6 +267,24 @@ def test_copies_among_the_cases_and_of_the_cases_are_warned_of(here: Path):
 
 
 @pytest.mark.slow
+def test_a_comparison_is_marked_among_runs_and_is_not_the_last_one_to_adopt(here: Path):
+    write_comparison(here, run=STEADY)
+    better = "proposers=[{kind: variants, files: [better.md]}]"
+    more = ("--set", better, "--set", "budget={max_iterations: 1}", "--set", "gate=strict")
+    cases = ("--set", "cases={file: cases.jsonl}")
+    assert kept("optimize", "task.yaml", "-q", *more, *cases).code == 0
+    assert compare("prompt.md", "worse.md", "-q", "--passes", "1").code == 0
+    newest, oldest = (line.split() for line in kept("runs").stdout.splitlines()[1:])
+    assert ("comparison" in newest, "comparison" in oldest) == (True, False)
+    assert kept("report").stdout.splitlines()[0] != kept("report", oldest[0]).stdout.splitlines()[0]
+    assert "+good good\n" in kept("diff").stdout
+    assert "+bad bad\n" in kept("diff", "--step", "0").stdout
+    assert kept("adopt", "--yes").code == 0
+    assert (here / "prompt.md").read_text() == "good good\n"
+    assert "a comparison keeps nothing" in kept("adopt", newest[0]).stderr
+
+
+@pytest.mark.slow
 def test_scripts_may_ask_for_a_code_where_nothing_is_better(here: Path):
     write_comparison(here, run=STEADY)
     once = ("--passes", "1", "--fail-if-no-gain", "-q")

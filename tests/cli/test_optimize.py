@@ -183,6 +183,8 @@ def test_a_command_that_never_worked_is_mended_and_the_run_begun_anew(
     command = called.stderr.partition("then `kept ")[2].partition("`")[0]
     report = (here / ".kept" / "runs" / run_ids()[-1] / "report.md").read_text()
     assert f"* `kept {command}` starts again, when what failed is mended." in report
+    # what a candidate is to blame for is not asked for again
+    assert ("kept resume" in report) is (run == RUN)
     write_task(here)
     again = kept(*command.split())
     assert again.code == 0

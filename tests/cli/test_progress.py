@@ -2,6 +2,7 @@
 
 import io
 import time
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -135,6 +136,20 @@ def test_on_a_narrow_terminal_the_end_of_what_was_proposed_is_still_there():
     assert len("step  3" + text.rstrip()) <= 80
     assert "strictly better" in text
     assert text.rstrip().endswith("5-phones.txt)")
+
+
+def test_what_is_promoted_is_told_with_all_of_its_evidence_on_a_usual_terminal():
+    words = "proven: +0.333 (+0.212 … +0.454) for cases alike, p = 2.4e-07 of 0.02 needed"
+    verdict = Verdict("keep", words, best=True)
+    promoted = replace(closed("takes up what step 6 proposed"), verdict=verdict)
+    assert step_words(promoted) == f"{words}  (takes up what step 6 proposed)"
+    # of 120 columns, what number, verdict and proposer leave
+    told = step_words(promoted, 90)
+    assert told.startswith(words)
+    assert len(told) <= 90
+    assert step_words(promoted, len(words) + 4) == words
+    other = replace(promoted, verdict=replace(verdict, best=False))
+    assert step_words(other, 90).endswith("proposed)")
 
 
 def test_what_fits_is_not_cut():

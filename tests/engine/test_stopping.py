@@ -125,6 +125,25 @@ def test_steps_that_roll_out_nothing_do_not_hide_that_nothing_runs(tmp_path: Pat
         assert [step.outcome for step in run.steps] == ["crash", "skip", "crash", "crash"]
 
 
+def test_a_resume_that_mends_nothing_ends_after_one_more_candidate(tmp_path: Path):
+    texts = [f"broken {n}" for n in range(20)]
+
+    def go_on(resume: str | None) -> int:
+        with pytest.raises(kept.RunError, match="neither the seed nor any candidate runs"):
+            kept.optimize(
+                *("broken", runs_when_mended),
+                proposers=texts,
+                home=tmp_path,
+                width=1,
+                resume=resume,
+            )
+        with last_run(tmp_path) as run:
+            return len(run.steps)
+
+    assert go_on(None) == 3
+    assert go_on("last") == 4
+
+
 def test_a_candidate_that_runs_shows_that_the_crashes_are_the_candidates_doing(tmp_path: Path):
     def refuses_some(candidate: kept.Candidate) -> dict[str, float]:
         return {"score": runs_when_mended(candidate) - 1}

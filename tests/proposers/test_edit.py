@@ -256,6 +256,23 @@ def test_a_model_that_cannot_be_asked_is_no_candidates_fault():
     assert (said.kind, said.blame, said.detail) == ("parse", "infrastructure", "nor this")
 
 
+@pytest.mark.parametrize(
+    ("first", "wrong"),
+    [
+        (reply({"op": "delete", "target": "Be cruel."}), "edit 1 (delete in prompt.md): target"),
+        ("I would say less.", "there is no JSON in it"),
+    ],
+)
+def test_a_first_answer_that_cannot_be_used_is_told_with_the_failure_to_answer_again(
+    first: str, wrong: str
+):
+    with ModelServer([first, Fault("status", 503, "too busy")]) as server:
+        said = ask(editor(server), brief_of())
+    assert isinstance(said, Failure)
+    assert (said.kind, said.blame) == ("server", "infrastructure")
+    assert first in said.detail and wrong in said.detail
+
+
 def test_what_does_not_fit_is_left_out_whole_and_the_proposal_says_so():
     with ModelServer(lambda seen: reply(ADD)) as server:
         whole = ask(editor(server), brief_of())

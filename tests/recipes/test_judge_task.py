@@ -10,7 +10,7 @@ import pytest
 
 from kept.cli.texts import step_text
 from kept.core.plan import Plan
-from kept.errors import SetupError
+from kept.errors import SpecError
 from kept.recipes.artifact import compile_task
 from kept.report import as_json, markdown, summary
 from kept.report.step import step_detail
@@ -170,7 +170,7 @@ def test_a_judge_without_a_key_is_told_before_anything_runs(
     task: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(SetupError, match="OPENAI_API_KEY is not set"):
+    with pytest.raises(SpecError, match=r"scorer.judges\[0\]: .*: OPENAI_API_KEY is not set"):
         compile_task(task, ["scorer.judges=[openai/gpt-5-mini]"])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kept.core.model import ModelReply
 from kept.core.rollout import Usage
-from kept.errors import SetupError
+from kept.errors import SpecError
 from kept.models.handoff import SETTLED
 from kept.recipes.artifact import compile_task
 from kept.runners.model import ModelRunner
@@ -92,7 +92,10 @@ def test_a_limit_of_money_needs_no_price_of_a_rollout_where_calls_have_one(
     assert calls == 4, "a fifth would have been too much"
 
 
-def test_a_model_without_a_price_cannot_be_held_to_a_limit_of_money(task: Path):
+def test_a_model_without_a_price_cannot_be_held_to_a_limit_of_money(
+    task: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", "https://models.example/v1")
     text = TASK.replace("handoff/desk", "openai_compatible/m").replace(
         "max_iterations: 4", "max_usd: 1"
     )
@@ -145,8 +148,10 @@ def test_without_weights_the_command_that_fetches_them_is_told(
     task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("KEPT_CACHE", str(tmp_path / "none"))
-    with pytest.raises(SetupError, match="the weights of `smollm2` are not on this machine"):
+    where = "runner.model: the weights of `smollm2` are not on this machine"
+    with pytest.raises(SpecError, match=where) as told:
         compile_task(task, ["runner.model=local/smollm2"])
+    assert "`kept models pull smollm2`" in (told.value.problems[0].hint or "")
 
 
 def test_a_change_of_the_schema_is_noticed_by_a_resume(task: Path):

@@ -58,7 +58,14 @@ def test_a_run_without_a_gain_is_not_improved(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0.04, "0.0 s"), (9.96, "10.0 s"), (12.4, "12 s"), (200, "3 m 20 s"), (7500, "2 h 05 m")],
+    [
+        (0.04, "0.0 s"),
+        (9.96, "10.0 s"),
+        (12.4, "12 s"),
+        (200, "3 m 20 s"),
+        (7500, "2 h 05 m"),
+        (30_000_000, "347 days"),
+    ],
 )
 def test_durations_read_well(seconds: float, words: str):
     assert duration(seconds) == words

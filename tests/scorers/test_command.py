@@ -116,6 +116,8 @@ def test_a_primary_metric_that_is_no_number_means_that_the_candidate_has_no_scor
     failure = read_score(json.loads(f'{{"score": {number}, "x": 1}}'), EMPTY)
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.blame) == ("parse", "candidate")
+    assert failure.message.startswith("the scorer gave ")
+    assert failure.message.endswith(" for `score`, not a finite number")
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "1" + "0" * 400])

@@ -133,3 +133,58 @@ def test_what_depends_on_a_wrong_value_is_not_complained_of(tmp_path: Path):
     assert places(tmp_path, text) == {"budget.max_iteration"}
     text = TASK.replace('{command: "true"}\nscorer', '{command: "true", cwd: 7}\nscorer')
     assert places(tmp_path, text) == {"runner.cwd"}
+
+
+ASKING = """artifacts: {include: [prompt.md]}
+models:
+  judge: scripted/judge.jsonl
+runner: {model: openai/gpt-5-mini, prompt: prompt.md, input: question}
+scorer:
+  type: judge
+  criteria: [{name: good, means: it is good}]
+objective: {primary_metric: score, direction: maximise}
+proposers:
+  - {kind: edit, model: scripted/replies.jsonl}
+  - {kind: rewrite, model: anthropic/claude-sonnet-4-5}
+  - {kind: simplify}
+cases: {file: gone.jsonl}
+budget: {max_iterations: 2}
+"""
+
+
+def test_models_that_cannot_be_asked_are_told_with_all_else_at_their_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("KEPT_MODEL", "openai/gpt-5-mini")
+    path = write_task(tmp_path, ASKING)
+    with pytest.raises(SpecError) as caught:
+        compile_task(path)
+    told = [(p.where.rpartition(":")[2], p.path, p.message) for p in caught.value.problems]
+    key = "cannot ask `{}`: {}_API_KEY is not set"
+    openai = key.format("openai/gpt-5-mini", "OPENAI")
+    assert [(line, place) for line, place, _ in told] == [
+        ("3", "models.judge"),
+        ("4", "runner.model"),
+        ("8", "objective.direction"),
+        ("10", "proposers[0].model"),
+        ("11", "proposers[1].model"),
+        ("12", "proposers[2]"),
+        ("13", "cases.file"),
+    ]
+    said = {place: message for _, place, message in told}
+    assert "cannot read the replies in" in said["models.judge"]
+    assert "cannot read the replies in" in said["proposers[0].model"]
+    assert said["runner.model"] == said["proposers[2]"] == openai
+    assert said["proposers[1].model"] == key.format("anthropic/claude-sonnet-4-5", "ANTHROPIC")
+
+
+def test_a_role_that_is_the_target_is_told_where_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    text = ASKING.replace("model: openai/gpt-5-mini, ", "").replace(
+        "  judge: scripted/judge.jsonl", "  target: openai/gpt-5-mini"
+    )
+    assert "models.target" in places(tmp_path, text)

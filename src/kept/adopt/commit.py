@@ -15,7 +15,11 @@ class Repository:
 
     def check(self, paths: Sequence[str]) -> None:
         """Refuse where a commit would hold more than the adoption."""
-        self._git("rev-parse", "--is-inside-work-tree")
+        try:
+            self._git("rev-parse", "--is-inside-work-tree")
+        except SetupError as error:
+            hint = "adopt without --commit, or make it a repository and commit the source first"
+            raise SetupError(f"{self._folder} cannot be committed: {error}", hint=hint) from error
         staged = self._git("diff", "--cached", "--name-only").splitlines()
         if staged:
             raise SetupError(

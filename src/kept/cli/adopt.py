@@ -21,7 +21,8 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
     """Change the source files to the best of a run.
 
     Shows the change and asks. Refuses when a file is not as the run found it. All files change, or
-    none. RUN is an id, the start or end of one, a folder, or `last`, which is the default.
+    none. RUN is an id, the start or end of one, a folder, or `last`, which is the default: the last
+    run that is no comparison.
     """
     from kept.adopt import Repository, adoption_of
     from kept.cli import output
@@ -30,8 +31,9 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
     from kept.core.plan import COMPARE
     from kept.report.changes import best_diff
     from kept.report.evidence import commit_message
+    from kept.runs import may_keep
 
-    past = open_run(run)
+    past = open_run(run, may_keep)
     if past.fact(COMPARE):
         why = "a comparison keeps nothing, and what it compared is yours already"
         output.note(f"nothing to adopt: {why}")

@@ -13,6 +13,8 @@ LIMITS = {"files": "file", "changed_lines": "changed line"}
 
 MAX_ARTIFACTS = 20
 """Artifacts that are listed by name."""
+HOUR = 3600.0
+"""Seconds. What may take longer in the worst case is told by the second."""
 
 MAX_VARIANTS = 5
 """Texts to try that are listed by name."""
@@ -32,16 +34,26 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     from kept.cli import output
     from kept.cli.texts import pairs
     from kept.recipes.outline import outline
-    from kept.registry import compile_spec
+    from kept.registry import compile_spec, find_spec
 
     compiled = compile_spec(spec, settings)
     told = outline(compiled)
+    told["warnings"] += _unwritable(find_spec(spec).parent)
     if as_json:
         output.document({"ok": True, **told})
         return
     output.answer(output.visible(pairs(_rows(told))))
-    for warning in compiled.warnings:
+    for warning in told["warnings"]:
         output.warn(warning)
+
+
+def _unwritable(folder: Path) -> list[str]:
+    """That a run of a spec in this folder could not be written down, where that is so."""
+    from kept.store.home import Home
+
+    home = Home.find(folder)
+    obstacle = home.obstacle()
+    return [f"a run would be written to {home.path}, {obstacle}"] if obstacle else []
 
 
 def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -198,15 +210,27 @@ def _plain(value: Any) -> str:  # noqa: ANN401 # any setting
 
 def _at_most(told: dict[str, Any]) -> str:
     from kept.core.words import count
-    from kept.report.words import duration
 
     most = told["at_most"]
-    rollouts, seconds, usd = most["rollouts"], most["seconds"], most["usd"]
+    rollouts, usd = most["rollouts"], most["usd"]
     parts = ["rollouts without limit" if rollouts is None else count(rollouts, "rollout")]
-    no_limit = "time without limit"
-    parts.append(no_limit if seconds is None else f"{duration(seconds)} if all take their time")
+    parts.append(_time(told))
     parts.append("money without limit" if usd is None else f"${usd:.2f}")
     return ", ".join(parts)
+
+
+def _time(told: dict[str, Any]) -> str:
+    """The longest it can take; where nobody would wait for that, what each second comes to."""
+    from kept.report.words import duration
+
+    rollouts, seconds = told["at_most"]["rollouts"], told["at_most"]["seconds"]
+    if seconds is None:
+        return "time without limit"
+    if seconds <= HOUR or rollouts is None or "max_minutes" in told["budget"]:
+        return f"{duration(seconds)} if all take their time"
+    usual = duration(-(-rollouts // told["workers"]))
+    longest = duration(told["seconds_a_rollout"])
+    return f"{usual} for each second that a rollout takes ({longest} at the longest)"
 
 
 def _paid(told: dict[str, Any]) -> Iterator[str]:

@@ -121,21 +121,17 @@ def _agents() -> Iterator[Finding]:
 
 
 def _home() -> Iterator[Finding]:
-    import os
     import shutil
 
     from kept.settings import kept_home
     from kept.store.home import Home
 
-    path = Home.find(Path.cwd()).path.absolute()
+    home = Home.find(Path.cwd())
+    path = home.path.absolute()
     there = next(folder for folder in (path, *path.parents) if folder.exists())
     named = "KEPT_HOME is " if kept_home() else ""
-    if not there.is_dir():
-        yield Finding("runs", "problem", f"{named}{path}, and {there} is no folder")
-        return
-    if not os.access(there, os.W_OK | os.X_OK):
-        text = f"{named}{path}, which cannot be written to: point KEPT_HOME at a folder that can"
-        yield Finding("runs", "problem", text)
+    if obstacle := home.obstacle():
+        yield Finding("runs", "problem", f"{named}{path}, {obstacle}")
         return
     yield Finding("runs", "ok", f"{named}{path}" + ("" if path.exists() else ", not yet made"))
     free = shutil.disk_usage(there).free

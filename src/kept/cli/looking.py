@@ -1,6 +1,7 @@
 """Opening a run to look at it."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 from kept.cli.log import show_log
@@ -10,14 +11,17 @@ from kept.store.home import Home
 from kept.store.reader import Run
 
 
-def open_run(name: str) -> Run:
-    """The run that a person means by a name; works while it is being written."""
+def open_run(name: str, of_use: Callable[[Path], bool] | None = None) -> Run:
+    """The run that a person means by a name; works while it is being written.
+
+    By `last` a person means the last one that is of use for what was asked.
+    """
     show_log()
     home = Home.find(Path.cwd())
     if name == "last" and not home.folders():
         hint = "`kept optimize SPEC` makes one; a run elsewhere is named by its folder"
         raise SetupError(f"there is no run in {home.runs}", hint=runs_below() or hint)
-    return Run(home.find_run(name))
+    return Run(home.find_run(name, of_use))
 
 
 def runs_below() -> str:

@@ -23,6 +23,10 @@ from kept.settings import dumb_terminal
 WHY_WIDTH = 60
 REASON_WIDTH = 160
 BETWEEN = len("  ()")
+ROOMY = 70
+"""Columns that hold the evidence of a promotion."""
+LEAST_WHY = 8
+"""Columns in which what was proposed says anything."""
 
 
 class Progress:
@@ -182,7 +186,12 @@ def step_words(step: ClosedStep, room: int = 0) -> str:
         return words
     over = len(words) + len(why) + BETWEEN - room
     if room and over > 0:
+        # what is promoted is what a person waits for: its evidence comes whole where it can
+        share = 0 if step.verdict.best and room >= ROOMY else room * 2 // 5
+        left = max(share, room - len(words) - BETWEEN)
+        if left < LEAST_WHY:
+            return one_line(words, room)
         # names differ at their ends, reasons at their beginnings
-        why = cut_middle(why, max(room * 2 // 5, room - len(words) - BETWEEN))
+        why = cut_middle(why, left)
         words = one_line(words, max(1, room - len(why) - BETWEEN))
     return f"{words}  ({why})"

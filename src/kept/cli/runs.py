@@ -55,10 +55,13 @@ def runs(limit: int, as_json: bool) -> None:
 
 def _cells(row: "RunRow") -> tuple[str, ...]:
     from kept.cli.names import path_from_here
+    from kept.core.plan import COMPARE
     from kept.report.words import number
 
     result = f"{row.metric} {number(row.seed_value)}" if row.steps else ""
     if row.keeps and row.best_value != row.seed_value:
         result += f" → {number(row.best_value)}"
     spec = path_from_here(row.spec) if row.spec else row.recipe or row.reason
-    return (row.id, row.status, f"{row.keeps} of {row.proposals}", result, spec)
+    # what was compared is neither kept nor refused
+    kept = "comparison" if row.recipe == COMPARE else f"{row.keeps} of {row.proposals}"
+    return (row.id, row.status, kept, result, spec)

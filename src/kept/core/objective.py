@@ -42,6 +42,14 @@ def countable(value: float) -> bool:
     return abs(value) <= LARGEST
 
 
+def no_value(metric: str, value: float) -> str:
+    """The words for a primary metric that cannot be summed up, with who gave it.
+
+    The candidate is to blame: the scorer works, and what it measured has no value.
+    """
+    return f"the scorer gave {value!r:.80} for `{metric}`, not a finite number"
+
+
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """A condition that blocks a keep, whatever the primary metric says."""
@@ -125,7 +133,7 @@ class Objective:
             # broken for every candidate, so no candidate is to blame
             return Failure("harness", "infrastructure", message)
         if not abs(value) <= LARGEST:  # as `countable` has it, which would be one call more
-            return Failure("parse", "candidate", f"`{self.metric}` is {value}, not a finite number")
+            return Failure("parse", "candidate", no_value(self.metric, value))
         if self.bounds is not None and not self.bounds[0] <= value <= self.bounds[1]:
             low, high = self.bounds
             message = f"`{self.metric}` is {value:g}, {_OUTSIDE} {low:g} … {high:g}"

@@ -63,7 +63,7 @@ def _only_crashed(state: State) -> bool:
     Steps that rolled out nothing, as that of a duplicate, are neither for nor against it.
     """
     measured = [step for step in state.closed if step.verdict.code not in _UNMEASURED]
-    return len(measured) == OUTAGE and all(_crash(step.verdict) for step in measured)
+    return len(measured) >= OUTAGE and all(_crash(step.verdict) for step in measured)
 
 
 def no_bounds(state: State) -> Evaluation | None:

@@ -49,12 +49,18 @@ async def settle(request: ModelRequest, call: Call) -> ModelReply | Failure:
         return _unfit(reply, f"cut off at max_tokens: {wrong}")
     again = await call(_once_more(request, reply.text, wrong))
     if isinstance(again, Failure):
-        return again
+        return having_said(again, reply.text, f"the reply does not satisfy its schema, {wrong}")
     both = replace(again, usage=reply.usage + again.usage)
     try:
         return replace(both, text=fit(again.text, request.schema))
     except Unfit as error:
         return _unfit(both, f"asked twice: {error}")
+
+
+def having_said(failure: Failure, answer: str, wrong: str) -> Failure:
+    """A failure to answer again, with the first answer: it was paid for, and may tell the cause."""
+    first = f"its first answer could not be used: {wrong}\n{answer}"
+    return replace(failure, detail="\n\n".join(filter(None, (failure.detail, first))))
 
 
 def fit(text: str, schema: Any, *, mend: bool = True) -> str:  # noqa: ANN401 # any JSON schema

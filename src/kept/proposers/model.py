@@ -18,6 +18,7 @@ from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Pair
 from kept.core.words import count
 from kept.models.asking import ask
+from kept.models.structured import having_said
 from kept.models.window import tokens_of
 from kept.prompts import filled
 from kept.proposers.fitting import Fitted, fit
@@ -60,7 +61,8 @@ class ModelProposer:
             again = await ask(scope, self.model, _once_more(request, reply.text, wrong))
             # one that has no room for its own mistake may still have been half right
             if isinstance(again, Failure) and again.kind != "context":
-                return replace(again, blame="infrastructure")
+                told = having_said(again, reply.text, "; ".join(wrong))
+                return replace(told, blame="infrastructure")
             if isinstance(again, ModelReply):
                 draft = self.form.read(again.text)
         if not draft.edits:

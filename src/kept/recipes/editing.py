@@ -21,7 +21,7 @@ from kept.proposers.reflect import ReflectProposer
 from kept.proposers.showing import Sight
 from kept.recipes.fields import fields_shown
 from kept.recipes.prompting import read_prompt
-from kept.recipes.roles import check_price
+from kept.recipes.roles import check_asked, check_price
 from kept.spec.load import said, section
 from kept.spec.models import ModelsSpec
 from kept.spec.proposers import EditSpec, ReflectSpec, RewriteSpec, SimplifySpec
@@ -78,9 +78,13 @@ def read_editing(source: Source, loc: Loc, spec: ByModel, cases: Cases | None) -
     sight = Sight(fields, spec.cases, spec.traces, spec.refused)
     prompts = {spec.prompt: text} if spec.prompt and text else {}
     editor = _editor(source, loc, spec)
-    # of a role it is told where the role is named
-    if editor is not None and (spec.model or said(source, ("models", editor[0])) is None):
-        check_price(source, loc, editor[1])
+    if editor is not None:
+        # of a role it is told where the role is named
+        role: Loc = ("models", editor[0])
+        by_role = spec.model is None and said(source, role) is not None
+        check_asked(source, role if by_role else (*loc, "model") if spec.model else loc, editor[1])
+        if not by_role:
+            check_price(source, loc, editor[1])
     return Editing(spec, editor, sight, text or prompt(spec.kind), prompts)
 
 

@@ -9,13 +9,13 @@ from kept.core.ports import Model
 from kept.models.roles import connect_role
 from kept.recipes.fields import check_field
 from kept.recipes.prompting import read_prompt
-from kept.recipes.roles import check_price
+from kept.recipes.roles import check_asked, check_price
 from kept.scorers.judge import Floor, JudgeScorer
 from kept.scorers.judging import Criterion, Sheet
 from kept.scorers.rules import Kind, RulesScorer, Target
 from kept.spec.judging import JudgeScorerSpec
-from kept.spec.load import said
-from kept.spec.models import ModelSpec
+from kept.spec.load import said, section
+from kept.spec.models import ModelSpec, ModelsSpec
 from kept.spec.source import Source
 from kept.spec.yaml import Loc
 
@@ -71,4 +71,9 @@ def check_judge(source: Source, loc: Loc, spec: JudgeScorerSpec, cases: Cases | 
     if said(source, ("cases",)) is None and spec.fields:
         source.report((*loc, *spec.fields[0][0]), "there are no cases to have such a field")
     for number, one in enumerate(spec.judges or ()):
-        check_price(source, (*loc, "judges", number), one.config(source.folder))
+        place: Loc = (*loc, "judges", number)
+        check_price(source, place, one.config(source.folder))
+        check_asked(source, place, one.config(source.folder))
+    models = section(source, ("models",), ModelsSpec)
+    if spec.judges is None and models is not None and models.judge is not None:
+        check_asked(source, ("models", "judge"), models.judge.config(source.folder))

@@ -77,6 +77,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         "workers": plan.workers,
         "retries": plan.retries,
         "at_most": {"rollouts": most.rollouts, "seconds": most.seconds, "usd": most.usd},
+        "seconds_a_rollout": plan.worst_seconds,
         "charges": facts.get("charges", []),
         "limited_by": facts.get("limited_by", []),
         "usd_per_rollout": plan.worst_usd or None,

@@ -8,6 +8,7 @@ from typing import Any, cast
 from kept import settings
 from kept.errors import SetupError
 from kept.models.config import ModelConfig
+from kept.models.connect import connect
 from kept.models.providers import config_of, missing
 from kept.models.roles import ROLES, Role, is_kept, is_priced, unbounded
 from kept.spec.judging import JudgeScorerSpec
@@ -75,6 +76,14 @@ def check_price(source: Source, loc: Loc, config: ModelConfig) -> None:
     if lack is not None and said(source, ("budget", "max_usd")) is not None:
         message = "what a call costs at most is not known, so `max_usd` could not be kept"
         source.report(loc, message, f"give `{lack}` in a block for this model")
+
+
+def check_asked(source: Source, loc: Loc, config: ModelConfig) -> None:
+    """Report a model that somebody needs and nobody can ask: no key, address, script or weights."""
+    try:
+        connect(config)
+    except SetupError as error:
+        source.report(loc, error.message, error.hint)
 
 
 def told(task: TaskSpec, folder: Path) -> tuple[dict[str, object], tuple[str, ...]]:

@@ -8,12 +8,11 @@ from typing import cast
 
 from kept.core.case import Cases
 from kept.core.ports import Runner
-from kept.errors import SetupError
 from kept.models.roles import connect_role
-from kept.models.weights import known
 from kept.recipes.agents import Sending, check_agent, check_artifacts, make_agent
 from kept.recipes.confine import Confinement
 from kept.recipes.fields import check_field
+from kept.recipes.roles import check_asked
 from kept.recipes.scripts import check_script
 from kept.runners.command import CommandRunner
 from kept.runners.model import Form, ModelRunner
@@ -103,11 +102,11 @@ def _check_model(source: Source, spec: ModelRunnerSpec) -> None:
     target = spec.model
     if target is None and said(source, ("models", "target")) is None:
         source.report((*_RUNNER, "model"), "missing", "or name a `target` among `models`")
-    if target is not None and target.provider == "local":
-        try:
-            known(target.model)
-        except SetupError as error:
-            source.report((*_RUNNER, "model"), error.message, error.hint)
+    models = section(source, ("models",), ModelsSpec)
+    if target is not None:
+        check_asked(source, (*_RUNNER, "model"), target.config(source.folder))
+    elif models is not None and models.target is not None:
+        check_asked(source, ("models", "target"), models.target.config(source.folder))
     if spec.schema_ is not None:
         try:
             _read_schema(source.folder / spec.schema_)

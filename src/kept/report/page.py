@@ -10,7 +10,7 @@ from kept.report.caveats import caveats
 from kept.report.changes import best_diff, step_diff
 from kept.report.compared import interval, sentences, short
 from kept.report.comparison import Comparison, comparison_of
-from kept.report.failures import failures, measure_is_broken
+from kept.report.failures import failures, may_pass, measure_is_broken
 from kept.report.outlook import cannot_tell, go_on
 from kept.report.race import leads, questions
 from kept.report.scoring import scorer_words
@@ -360,10 +360,12 @@ def _how_to_go_on(told: Summary, run: Run) -> Iterator[str]:
         )
     yield f"* `kept show {told.run} --step N` shows all there is of one step."
     anew = start_command(run.state.started.facts) if run.state.started else ""
-    if anew and measure_is_broken(told, run):
+    broken = measure_is_broken(told, run)
+    if anew and broken:
         yield f"* `{anew}` starts again, when what failed is mended."
     for words in cannot_tell(told):
         yield f"* {words[0].upper()}{words[1:]}."
     more = go_on(told)
-    if more:
+    # what failed by a candidate's fault is not asked for again, so there is nothing to go on with
+    if more and (may_pass(run) or not broken):
         yield f"* {more}"

@@ -55,7 +55,7 @@ def verdict_counts(summary: Summary) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `3 m 20 s`, `2 h 05 m`."""
+    """`0.4 s`, `12 s`, `3 m 20 s`, `2 h 05 m`, `4 days`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -65,7 +65,9 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} m {rest:02} s"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} m"
+    if hours < 48:
+        return f"{hours} h {minutes:02} m"
+    return f"{round(hours / 24):,} days"
 
 
 def clock(t: float) -> str:

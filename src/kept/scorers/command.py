@@ -11,7 +11,7 @@ from typing import cast, get_args
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.objective import countable
+from kept.core.objective import countable, no_value
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score, Severity, usable
@@ -106,8 +106,7 @@ def read_score(
         metrics[name] = _number(value)
         if name == fields.metric and not countable(metrics[name]):
             # what a loss that diverged is: the scorer works, and what it measured has no value
-            message = f"`{name}` is {value!r:.80}, not a finite number"
-            return Failure("parse", "candidate", message)
+            return Failure("parse", "candidate", no_value(name, value))
     findings = _findings(printed.get("findings", []))
     return findings if isinstance(findings, Failure) else usable(Score(metrics, findings))
 

@@ -1,8 +1,9 @@
 """Where runs live: `.kept/` of a project, found as git finds its own folder."""
 
 import hashlib
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kept.errors import JournalError, SetupError
@@ -35,6 +36,16 @@ class Home:
         """The folder of all runs."""
         return self.path / "runs"
 
+    def obstacle(self) -> str | None:
+        """Why no run could be written here, in words that follow its path; makes nothing."""
+        path = self.path.absolute()
+        there = next(folder for folder in (path, *path.parents) if folder.exists())
+        if not there.is_dir():
+            return f"and {there} is no folder"
+        if not os.access(there, os.W_OK | os.X_OK):
+            return "which cannot be written to: point KEPT_HOME at a folder that can"
+        return None
+
     def new_run(self, inputs: Mapping[str, str], now: float) -> Path:
         """A fresh folder, named by the time and a hash of what the run depends on."""
         self._make()
@@ -54,14 +65,18 @@ class Home:
                 raise _unwritable(self.runs, error) from error
             return folder
 
-    def find_run(self, name: str) -> Path:
-        """The folder of a run: a path, an id, the start or end of one, or `last`."""
+    def find_run(self, name: str, of_use: Callable[[Path], bool] | None = None) -> Path:
+        """The folder of a run: a path, an id, the start or end of one, or `last`.
+
+        `last` is the last one that is of use, where that is asked and there is one.
+        """
         as_path = Path(name)
         if (as_path / "journal.jsonl").is_file():
             return as_path
         ids = sorted(folder.name for folder in self.folders())
         if name == "last" and ids:
-            return self.runs / ids[-1]
+            newest = [self.runs / id_ for id_ in reversed(ids)]
+            return next(filter(of_use, newest), newest[0]) if of_use else newest[0]
         hits = [id_ for id_ in ids if id_.startswith(name) or id_.endswith(name)]
         if name in ids:
             hits = [name]

@@ -1,0 +1,160 @@
+"""What every call cost, on disk before anybody depends on it, and how much is left.
+
+A call is written down twice: with the most that it can cost before it is sent, and with its reply.
+Whatever happens between the two, the money counts as spent, so that no number of restarts goes over
+the cap; and a reply that was paid for is not paid for again.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from kept.core.model import ModelReply, ModelRequest
+from kept.core.rollout import Failure
+
+HAIR = 1e-9
+"""Sums of cents in floating point must not refuse the last fitting call."""
+
+
+class OutOfMoney(Exception):
+    """A call would not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: who makes it, and which of its equal ones it is."""
+
+    scope: str
+    key: str
+    nth: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.scope} {self.key} {self.nth}"
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a scope used."""
+
+    calls: int
+    usd: float
+    minutes: float
+    """From the first to the last line of each sitting."""
+
+
+class Ledger:
+    """One file, one writer."""
+
+    def __init__(self, file: Path, cap: float) -> None:
+        self.cap = cap
+        self._replies: dict[str, ModelReply | Failure] = {}
+        self._usd: dict[str, float] = {}
+        """By call: the most that it can cost, until its reply is in."""
+        self._under_way: set[str] = set()
+        self._clock: dict[tuple[str, str], list[float]] = {}
+        self._ended = asyncio.Event()
+        self._sitting = f"{os.getpid()}-{time.time():.0f}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.exists():
+            self._read(file)
+        # line by line with the kernel: a process that is killed has written what it did
+        self._file = file.open("a", encoding="utf-8", buffering=1)
+
+    def _read(self, file: Path) -> None:
+        text = file.read_text(encoding="utf-8")
+        whole, newline, torn = text.rpartition("\n")
+        if torn:
+            file.write_text(whole + newline, encoding="utf-8")
+        for line in whole.splitlines():
+            self._take(json.loads(line))
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        self._usd[line["call"]] = line["usd"]
+        scope = line["call"].partition(" ")[0]
+        span = self._clock.setdefault((line["sitting"], scope), [line["at"], line["at"]])
+        span[1] = line["at"]
+        if "reply" in line:
+            self._replies[line["call"]] = msgspec.convert(line["reply"], ModelReply)
+        elif "failure" in line:
+            self._replies[line["call"]] = msgspec.convert(line["failure"], Failure)
+
+    def reply(self, call: Call) -> ModelReply | Failure | None:
+        """What was paid for already."""
+        return self._replies.get(call.name)
+
+    def usd(self, scope: str = "") -> float:
+        """Spent by a scope, or by all; what is under way counts with the most it can cost."""
+        return sum(usd for name, usd in self._usd.items() if name.startswith(scope))
+
+    async def begin(self, call: Call, worst: float, allowance: float) -> None:
+        """Set money aside; waits while calls under way may still leave some over."""
+        while True:
+            # a call that a killed sitting left open is tried again, in its own place
+            known = self._usd.get(call.name, 0.0)
+            fits = self.usd() - known + worst <= self.cap + HAIR
+            if fits and self.usd(f"{call.scope} ") - known + worst <= allowance + HAIR:
+                break
+            if not self._under_way:
+                left = min(self.cap - self.usd(), allowance - self.usd(f"{call.scope} "))
+                words = f"another call of up to ${worst:.4f} does not fit: ${left:.4f} is left"
+                raise OutOfMoney(words)
+            self._ended.clear()
+            await self._ended.wait()
+        self._under_way.add(call.name)
+        self._write(call, worst)
+
+    def end(self, call: Call, usd: float, reply: ModelReply | Failure | None) -> None:
+        """A call is over; without a reply to keep, it may be made again."""
+        self._under_way.discard(call.name)
+        told: dict[str, Any] = {}
+        if reply is not None:
+            told = {
+                "failure" if isinstance(reply, Failure) else "reply": msgspec.to_builtins(reply)
+            }
+        self._write(call, usd, **told)
+        self._ended.set()
+
+    def _write(self, call: Call, usd: float, **told: Any) -> None:
+        line = {"call": call.name, "usd": usd, "sitting": self._sitting, "at": time.time(), **told}
+        self._file.write(json.dumps(line) + "\n")
+        self._take(line)
+
+    def spent(self, scope: str) -> Spent:
+        """By a scope, in all sittings."""
+        names = [name for name in self._usd if name.startswith(f"{scope} ")]
+        spans = [last - first for (_, of), (first, last) in self._clock.items() if of == scope]
+        return Spent(len(names), sum(self._usd[name] for name in names), sum(spans) / 60)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+class Numbers:
+    """Which of its equal requests one is, within a scope."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = defaultdict(int)
+
+    def call(self, scope: str, request: ModelRequest) -> Call:
+        key = key_of(request)
+        self._seen[key] += 1
+        return Call(scope, key, self._seen[key] - 1)
+
+
+def key_of(request: ModelRequest) -> str:
+    """Of a request: the same for equal ones, in every process."""
+    text = json.dumps(msgspec.to_builtins(request), sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
