@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from kept.core.budget import Budget, StopReason
+from kept.core.edit import Append
 from kept.core.event import Proposed, RunStopped
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.plan import Plan
@@ -285,3 +286,30 @@ def test_notes_reach_later_briefs():
         ["note 0"],
         ["note 0", "note 1"],
     ]
+
+
+@dataclass
+class Crowd:
+    """Counts how many of its proposals are being made at once."""
+
+    serial: bool
+    name: str = "crowd"
+    flying: int = 0
+    peak: int = 0
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        self.flying += 1
+        self.peak = max(self.peak, self.flying)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.flying -= 1
+        return Proposal((Append("text", f"{brief.step}\n"),))
+
+
+@pytest.mark.parametrize(("serial", "peak"), [(False, 4), (True, 1)])
+def test_as_many_proposals_are_made_at_once_as_the_width_says_unless_they_must_see_each_other(
+    serial: bool, peak: int
+):
+    crowd = Crowd(serial)
+    run(plan_of(crowd, steps=10, width=4))
+    assert crowd.peak == peak

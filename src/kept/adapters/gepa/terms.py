@@ -41,7 +41,7 @@ class AnythingTerms(Terms, total=False):
 
 _ADAPTIVE = "the gate decides what is kept and which cases that takes; see `gate`"
 _WATCH = "a run is its own record, see `kept show` and `kept report`; `sinks` are told of events"
-_PARENTS = "proposals start from the incumbent; near misses are pooled by the race"
+_PARENTS = "proposals start from the incumbent, or from a near miss that is the best on some cases"
 _LIMITS = "give `max_metric_calls`, or budget=kept.Budget(…) for time, money and steps"
 _TRACKING = "Kept speaks to no tracking service; `sinks` are told of every event"
 
