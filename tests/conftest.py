@@ -96,9 +96,9 @@ def agent_clis(monkeypatch: pytest.MonkeyPatch) -> Path:
     return programs
 
 
-def dspy_folder() -> Path | None:
-    """Where dspy is, with all that it needs; None where it is not, or is for another Python."""
-    folder = cache_home() / "peers" / "dspy"
+def peer_folder(name: str) -> Path | None:
+    """Where a peer is, with all that it needs; None where it is not, or is for another Python."""
+    folder = cache_home() / "peers" / name
     versions = folder / "versions"
     here = versions.is_file() and versions.read_text().split()[-1:] == [
         sys.implementation.cache_tag
@@ -106,14 +106,25 @@ def dspy_folder() -> Path | None:
     return folder if here else None
 
 
-@pytest.fixture(scope="session")
-def dspy() -> Any:
-    """The module that tests of the mark `dspy` use; `scripts/test` fetches it."""
-    folder = dspy_folder()
+def peer(name: str, module: str) -> Any:
+    """A module that `scripts/test` fetches, from the folder of its peer."""
+    folder = peer_folder(name)
     if folder is None:
-        pytest.skip("dspy is not here: `./scripts/test` fetches it")
+        pytest.skip(f"{name} is not here: `./scripts/test` fetches it")
     # behind all others: what both have is taken from the environment of the tests
     sys.path.append(str(folder))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return import_module("dspy")
+        return import_module(module)
+
+
+@pytest.fixture(scope="session")
+def dspy() -> Any:
+    """The module that tests of the mark `dspy` use."""
+    return peer("dspy", "dspy")
+
+
+@pytest.fixture(scope="session")
+def inspect_ai() -> Any:
+    """The module that tests of the mark `inspect` use."""
+    return peer("inspect", "inspect_ai")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import dspy_folder
+from tests.conftest import peer_folder
 from tests.docs_pages import DocsError, Scratch, matches, read_blocks, read_commands
 
 ROOT = Path(__file__).parent.parent
@@ -15,7 +15,10 @@ COVERED_ELSEWHERE = {
     "kept models pull": "scripts/test fetches the weights so, for tests/models",
 }
 MAX_NOT_RUN = 4
-NEEDING = {"docs/guide/from-dspy.md": pytest.mark.dspy}
+NEEDING = {
+    "docs/guide/from-dspy.md": pytest.mark.dspy,
+    "docs/guide/from-inspect.md": pytest.mark.inspect,
+}
 
 pytestmark = pytest.mark.docs
 
@@ -33,9 +36,9 @@ def marked_pages() -> list[object]:
 
 @pytest.mark.parametrize("page", marked_pages())
 def test_every_block_of_the_page_does_what_it_says(tmp_path: Path, page: str):
-    packages = dspy_folder() if page in NEEDING else None
+    packages = peer_folder(NEEDING[page].name) if page in NEEDING else None
     if page in NEEDING and packages is None:
-        pytest.skip("dspy is not here: `./scripts/test` fetches it")
+        pytest.skip(f"{NEEDING[page].name} is not here: `./scripts/test` fetches it")
     scratch = Scratch(tmp_path, ROOT / "examples", packages)
     scratch.run_page(page, (ROOT / page).read_text(encoding="utf-8"))
 

@@ -316,14 +316,19 @@ def test_without_the_weights_the_tests_of_the_model_are_skipped(machine: Machine
     [
         ("npm", "npm install --prefix {cache}/agents "),
         (
-            "python -m pip install --target",
+            "python -m pip install --target {cache}/peers/dspy",
             "python -m pip install --target {cache}/peers/dspy dspy==",
+        ),
+        (
+            "python -m pip install --target {cache}/peers/inspect",
+            "python -m pip install --target {cache}/peers/inspect inspect_ai==",
         ),
     ],
 )
 def test_what_only_some_tests_need_is_fetched_once_when_all_are_run(
     tool: str, words: str, machine: Machine
 ):
+    tool = tool.format(cache=machine.cache)
     machine.run("test", "-x")
     machine.run("test", "fast")
     assert machine.calls(tool) == []
@@ -335,13 +340,15 @@ def test_what_only_some_tests_need_is_fetched_once_when_all_are_run(
     assert machine.calls(tool) == []
 
 
-def test_without_dspy_its_tests_are_skipped(machine: Machine):
+def test_without_a_peer_its_tests_are_skipped(machine: Machine):
     machine.run("test", "-x")
     machine.note("fails-pip")
     done = machine.run("test")
     assert "pip could not install dspy==" in done.stderr
+    assert "pip could not install inspect_ai==" in done.stderr
     (call,) = machine.calls("python -m pytest")
     assert "--missing dspy:dspy==" in call
+    assert "--missing inspect:inspect_ai==" in call
 
 
 def test_without_the_agent_clis_their_tests_are_skipped(machine: Machine):
