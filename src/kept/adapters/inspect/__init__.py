@@ -1,0 +1,8 @@
+"""For those who have an Inspect task: its samples are cases, and its scorers score.
+
+Written for inspect_ai 0.3.285, which is imported when a call is made.
+"""
+
+from kept.adapters.inspect.calling import optimize
+
+__all__ = ["optimize"]

@@ -1,0 +1,217 @@
+"""From the texts of a candidate to a task of Inspect's: by a function, or by a file in a folder."""
+
+import contextlib
+import importlib.util
+import inspect
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol, cast
+
+from kept.adapters.inspect.running import Made
+from kept.adapters.inspect.samples import Samples
+from kept.errors import KeptError, SetupError
+from kept.recipes.function import artifact_texts, source_of
+
+MOST = 64 << 20
+"""Bytes of a folder that is copied for every candidate."""
+
+PASSED_OVER = ("__pycache__", "node_modules", "logs")
+
+
+class Changed(KeptError):
+    """A candidate that changed what it is measured by."""
+
+
+class Maker(Protocol):
+    """Makes the task of a candidate."""
+
+    texts: dict[str, str]
+    """Of the seed."""
+    source: str
+    """By which a resume notices another task."""
+
+    def make(self, texts: Mapping[str, str]) -> tuple[Any, Callable[[], None]]:
+        """A task, and what is to be done when nobody wants it any more."""
+        ...
+
+
+class Factory:
+    """A function whose parameters are the texts."""
+
+    def __init__(
+        self, function: Callable[..., Any], artifact: object, args: Mapping[str, Any]
+    ) -> None:
+        self._function = function
+        self._args = dict(args)
+        self.texts = _texts(function, artifact, args)
+        self.source = source_of(function) + repr(sorted(self._args.items()))
+
+    def make(self, texts: Mapping[str, str]) -> tuple[Any, Callable[[], None]]:
+        """Call the function."""
+        return self._function(**texts, **self._args), lambda: None
+
+
+class TaskFile:
+    """`tasks.py@name`, and files below its folder."""
+
+    def __init__(self, spec: str, patterns: Sequence[str], args: Mapping[str, Any]) -> None:
+        path, _, self._name = spec.partition("@")
+        self._path = Path(path).resolve()
+        self._args = dict(args)
+        self._numbers = count(1)
+        if not self._path.is_file():
+            hint = 'give "tasks.py@name", or a function that returns a Task'
+            raise SetupError(f"there is no file {path}", hint=hint)
+        self._tree = self._path.parent
+        self.texts = {
+            file.relative_to(self._tree).as_posix(): artifact_texts(file)[file.name]
+            for file in self._found(patterns)
+        }
+        size = sum(file.stat().st_size for file in _files(self._tree))
+        if size > MOST:
+            hint = "put the task into a folder of its own: it is copied for every candidate"
+            raise SetupError(f"{self._tree} holds {size >> 20} MB", hint=hint)
+        told = [f"{f.relative_to(self._tree)} {f.stat().st_size}" for f in _files(self._tree)]
+        rest = [self._path.read_text("utf-8") if self._path.name not in self.texts else ""]
+        self.source = "\n".join([spec.rpartition("/")[2], repr(sorted(self._args.items())), *rest])
+        self.source += "\n".join(line for line in sorted(told) if line.split()[0] not in self.texts)
+
+    def make(self, texts: Mapping[str, str]) -> tuple[Any, Callable[[], None]]:
+        """Copy the folder, put the texts into it, and make the task there."""
+        folder = Path(tempfile.mkdtemp(prefix="kept-inspect-"))
+
+        def close() -> None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+        try:
+            for file in _files(self._tree):
+                to = folder / file.relative_to(self._tree)
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(file, to)
+            for name, text in texts.items():
+                with (folder / name).open("w", encoding="utf-8", newline="") as file:
+                    file.write(text)
+            name = f"kept_inspect_{folder.name.replace('-', '_')}_{next(self._numbers)}"
+            with _inside(folder):
+                module = _imported(folder / self._path.name, name)
+                return self._chosen(module)(**self._args), close
+        except BaseException:
+            close()
+            raise
+
+    def _found(self, patterns: Sequence[str]) -> list[Path]:
+        found = dict.fromkeys(
+            file for one in patterns for file in sorted(self._tree.glob(one)) if file.is_file()
+        )
+        if not found:
+            named = ", ".join(patterns) or "nothing"
+            hint = f"give patterns of files below {self._tree}"
+            raise SetupError(f"there is no file `{named}` to improve", hint=hint)
+        return list(found)
+
+    def _chosen(self, module: ModuleType) -> Callable[..., Any]:
+        known = {
+            name: value
+            for name, value in vars(module).items()
+            if hasattr(value, "__registry_info__")
+            and value.__registry_info__.type == "task"
+            and value.__module__ == module.__name__
+        }
+        if self._name in known:
+            return known[self._name]
+        if not self._name and len(known) == 1:
+            return next(iter(known.values()))
+        which = f"`{self._name}`" if self._name else "one task alone"
+        there = ", ".join(known) or "no function under @task"
+        hint = f"write {self._path.name}@NAME; there is {there}"
+        raise SetupError(f"{self._path.name} does not have {which}", hint=hint)
+
+
+def made(maker: Maker, samples: Samples, texts: Mapping[str, str]) -> Made:
+    """A candidate's task, with the samples that are its cases."""
+    task, close = maker.make(texts)
+    try:
+        mine = Samples.read(task, samples.choice)
+    except SetupError as error:
+        close()
+        raise Changed(f"the task of this candidate is none: {error.message}") from error
+
+    def one(case: str) -> Any:  # noqa: ANN401 # a Sample
+        sample = mine.by_id.get(case)
+        if sample is None:
+            raise Changed(f"the candidate's dataset has no sample `{case}`")
+        if sample.target != samples.by_id[case].target:
+            raise Changed(f"the candidate changes the target of sample `{case}`")
+        return mine.copy(case)
+
+    return Made(task, one, close)
+
+
+def _texts(
+    function: Callable[..., Any], artifact: object, args: Mapping[str, Any]
+) -> dict[str, str]:
+    """The texts of an artifact by the names of parameters; a single one is the first."""
+    parameters = inspect.signature(function).parameters
+    free = [name for name in parameters if name not in args]
+    if not isinstance(artifact, str | Path | Mapping):
+        hint = f"pass a text, or texts by the names of parameters: {', '.join(free)}"
+        raise SetupError(f"`artifact` is {artifact!r:.60}", hint=hint)
+    texts = artifact_texts(cast("str | Path | Mapping[str, str]", artifact))
+    if not isinstance(artifact, Mapping):
+        if not free:
+            hint = "write `def task(prompt): …`, and use the prompt in its solver"
+            raise SetupError("the task function takes no text", hint=hint)
+        texts = {free[0]: next(iter(texts.values()))}
+    try:
+        inspect.signature(function).bind(**{**texts, **args})
+    except TypeError as error:
+        hint = f"its parameters are {', '.join(parameters) or 'none'}"
+        raise SetupError(f"the task function cannot be called so: {error}", hint=hint) from error
+    return texts
+
+
+def _files(tree: Path) -> Iterator[Path]:
+    """All that is copied: not what is hidden, and not what Inspect or Python left behind."""
+    for path in sorted(tree.iterdir()):
+        if path.name.startswith(".") or path.name in PASSED_OVER or path.is_symlink():
+            continue
+        if path.is_dir():
+            yield from _files(path)
+        elif path.is_file():
+            yield path
+
+
+@contextmanager
+def _inside(folder: Path) -> Generator[None]:
+    """As Inspect loads a file: in its folder, with what lies beside it there to be imported.
+
+    What was imported from there is forgotten, or the next candidate would be given it.
+    """
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    try:
+        with contextlib.chdir(folder):
+            yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and Path(file).is_relative_to(folder):
+                del sys.modules[name]
+
+
+def _imported(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # while it is made: what asks for the module of a function finds it here
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,233 @@
+"""One `eval` of Inspect's in a thread of its own, fed with tasks and samples while it runs.
+
+There may be only one at a time in a process, and starting it takes longer than a sample: so all
+rollouts of a run are samples of one, side by side. Its logs go to memory, and it shows nothing.
+"""
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from contextvars import Context, copy_context
+from importlib import import_module
+from typing import Any, TypeVar, cast
+
+from kept.adapters.inspect.feeding import NAME, Feed
+from kept.adapters.inspect.watching import Ask
+from kept.errors import SetupError
+
+T = TypeVar("T")
+
+OPEN = 16
+"""Candidates whose tasks stay open; of more, an idle one is closed."""
+
+PATIENCE = 20.0
+"""Seconds that it gets to end, once nothing is wanted of it."""
+
+
+class Made:
+    """What becomes of a candidate in Inspect."""
+
+    def __init__(
+        self,
+        task: Any,  # noqa: ANN401 # a Task
+        samples: Callable[[str], Any],
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.task = task
+        self.samples = samples
+        """A copy of a sample by its id."""
+        self.close = close
+
+
+class Running:
+    """From `start` to `close`; what is asked before or after is refused."""
+
+    def __init__(self, options: Mapping[str, Any], workers: int) -> None:
+        self._options = options
+        self._workers = workers
+        self._feeds: dict[str, Feed] = {}
+        """By the candidate, the one that was asked last behind."""
+        self._made: dict[int, Made] = {}
+        self._number = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._context: Context | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._why: BaseException | None = None
+        """What ended it."""
+        self._thread = threading.Thread(target=self._work, name="kept-inspect", daemon=True)
+
+    def start(self) -> None:
+        """Returns when it runs; raises a `SetupError` where it does not."""
+        self._thread.start()
+        self._ready.wait()
+        if self._context is None:
+            raise SetupError(f"Inspect cannot run: {said(self._why)}", hint=_hint(self._why))
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call something where tasks are made, and wait for it."""
+        done = threading.Event()
+        found: list[Any] = []
+
+        def do() -> None:
+            assert self._context is not None
+            try:
+                found.append((True, self._context.copy().run(function)))
+            except BaseException as error:  # noqa: BLE001 # carried over to the caller's thread
+                found.append((False, error))
+            done.set()
+
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(do)
+        done.wait()
+        well, told = found[0]
+        if not well:
+            raise told
+        return cast("T", told)
+
+    async def run(self, candidate: str, make: Callable[[], Made], ask: Ask) -> Any:  # noqa: ANN401 # an EvalSample
+        """A sample of Inspect's that has ended, or the exception that came instead."""
+        here = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = here.create_future()
+
+        def settle(told: object) -> None:
+            if not future.done():
+                future.set_result(told)
+
+        def tell(told: object) -> None:
+            if not here.is_closed():
+                here.call_soon_threadsafe(settle, told)
+
+        ask.tell = tell
+        if not self._soon(self._begin, candidate, make, ask):
+            return RuntimeError(f"Inspect's eval has ended: {said(self._why)}")
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._soon(ask.leave)
+            raise
+
+    def close(self) -> None:
+        """Stop what is under way, and wait until it is gone."""
+        if self._thread.is_alive():
+            self._soon(self._finish)
+            self._thread.join(PATIENCE)
+
+    def _soon(self, function: Callable[..., None], *args: object) -> bool:
+        """Have something done in the thread; whether there is one."""
+        if self._loop is None or not self._thread.is_alive():
+            return False
+        try:
+            self._loop.call_soon_threadsafe(function, *args)
+        except RuntimeError:
+            return False  # the loop was closed a moment ago
+        return True
+
+    def _begin(self, candidate: str, make: Callable[[], Made], ask: Ask) -> None:
+        assert self._stop is not None
+        if self._stop.is_set():
+            ask.tell(RuntimeError("Inspect's eval is ending"))
+            return
+        feed = self._feeds.pop(candidate, None)
+        if feed is None:
+            try:
+                feed = self._opened(make)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 # handed on to whoever waits
+                ask.error = error
+                ask.tell(error)
+                return
+        self._feeds[candidate] = feed
+        feed.add(ask)
+        self._trim()
+
+    def _opened(self, make: Callable[[], Made]) -> Feed:
+        assert self._context is not None
+        made = self._context.copy().run(make)
+        self._number += 1
+        feed = Feed(made.samples, self._number)
+        self._made[feed.number] = made
+        self._context.run(import_module("inspect_ai").enqueue_task, feed.adapted(made.task))
+        return feed
+
+    def _trim(self) -> None:
+        idle = [name for name, feed in self._feeds.items() if feed.idle]
+        for name in idle[: max(0, len(self._feeds) - OPEN)]:
+            self._feeds.pop(name).end()
+
+    def _finish(self) -> None:
+        for feed in self._feeds.values():
+            feed.leave()
+            feed.end()
+        if self._stop is not None:
+            self._stop.set()
+
+    def _work(self) -> None:
+        try:
+            self._eval()
+        except BaseException as error:  # noqa: BLE001 # told to whoever asks next
+            self._why = error
+        for feed in self._feeds.values():
+            feed.fail(RuntimeError(f"Inspect's eval has ended: {said(self._why)}"))
+        for made in self._made.values():
+            made.close()
+        self._ready.set()
+
+    def _eval(self) -> None:
+        theirs: Any = import_module("inspect_ai")
+        # stays open from the beginning to the end, so that tasks can be added at any time
+        anchor = theirs.Task(dataset=theirs.SampleSource.from_samples([], next_samples=self._began))
+        source = theirs.TaskSource.from_tasks([anchor], task_complete=self._completed)
+        theirs.eval(
+            source,
+            **self._options,
+            display="none",
+            log_dir=f"memory://kept-{uuid.uuid4().hex}",
+            log_samples=False,
+            log_realtime=False,
+            log_model_api=False,
+            log_header_only=True,
+            score_display=False,
+            ctl_server=False,
+            fail_on_error=False,
+            max_samples=self._workers,
+            max_tasks=1 << 20,
+        )
+
+    async def _began(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
+        self._stop = asyncio.Event()
+        self._ready.set()
+        await self._stop.wait()
+
+    async def _completed(self, log: Any) -> None:  # noqa: ANN401 # an EvalLog
+        metadata: dict[str, Any] = log.eval.metadata or {}
+        number = int(metadata.get(NAME, 0))
+        made = self._made.pop(number, None)
+        if made is not None:
+            made.close()
+        for name, feed in list(self._feeds.items()):
+            if feed.number == number:
+                # it ended by itself, and so by an error
+                del self._feeds[name]
+                why = log.error.message if log.error else f"its status is {log.status}"
+                feed.fail(RuntimeError(f"Inspect ended the task: {why}"))
+
+
+def said(error: BaseException | None) -> str:
+    """What an exception says; Inspect writes some of its own for a console."""
+    if error is None:
+        return "nobody knows why"
+    text = str(getattr(error, "message", "") or error) or type(error).__name__
+    for mark in ("[bold]", "[/bold]", "[blue]", "[/blue]"):
+        text = text.replace(mark, "")
+    return " ".join(text.split())
+
+
+def _hint(error: BaseException | None) -> str | None:
+    if isinstance(error, ModuleNotFoundError) and error.name == "inspect_ai":
+        return "pip install inspect_ai"
+    if "concurrent calls" in str(error):
+        return "wait for the other eval of this process to end"
+    return None

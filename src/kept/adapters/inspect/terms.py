@@ -1,0 +1,132 @@
+"""Arguments of `inspect_ai.eval`: what each means here, and why some mean nothing.
+
+An argument that would change nothing is refused by its name, never passed over.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, cast
+
+from kept.adapters.starting import OwnTerms
+from kept.errors import SetupError
+from kept.recipes.function import ProposerLike
+
+CONNECTIONS = 10
+"""Calls to a model that Inspect makes at once, unless it is told another number."""
+
+RETRIES = 3
+"""Tries of a call more, after which it is an outage; without a number Inspect tries for ever."""
+
+
+class Terms(OwnTerms, total=False):
+    """What `optimize` takes besides those of `inspect_ai.eval`."""
+
+    proposers: Sequence[ProposerLike]
+    """As those of `kept.optimize`; with `reflection_lm`, a model that writes texts anew too."""
+    scorer: str
+    """Which one decides, `name` or, where it gives several values, `name.value`; the first."""
+    show_targets: bool
+    """Whether a proposer is shown the right answers of train samples; it is not."""
+    perfect_score: float
+    """A score at which a sample needs no mending; 1."""
+
+
+PASSED_ON = (
+    *("model", "model_base_url", "model_args", "model_roles", "model_cost_config"),
+    *("sandbox", "sandbox_cleanup", "sandbox_prebuilt", "approval", "review"),
+    *("message_limit", "token_limit", "turn_limit", "time_limit", "working_limit", "cost_limit"),
+    *("max_subprocesses", "max_sandboxes", "score_on_error", "log_level"),
+)
+"""Arguments of `inspect_ai.eval` that it is given as they are."""
+
+READ = ("task_args", "limit", "sample_id")
+"""Those that are read here."""
+
+_LOGS = "a run is its own record, see `kept show`; Inspect writes no logs meanwhile"
+_REPEATS = "the gate decides how often a sample is run; see `gate` and `max_metric_calls`"
+_FAILURES = "a sample that fails is a failure with its culprit, and no other stops for it"
+_WORKERS = "give `workers`, which is how many samples run at once"
+_SET = "there is one run, and no set of them"
+_TASK = "write it into the task"
+
+REFUSED: Mapping[str, str] = {
+    "tasks": "the task is the first argument",
+    "seed": "it is the seed of the run; write that of a model into the config of the task",
+    "solver": _TASK,
+    "scanner": _LOGS,
+    "sentinel": _TASK,
+    "tags": _LOGS,
+    "metadata": _LOGS,
+    "trace": _LOGS,
+    "display": "`sinks` are told of every event",
+    "notification": "nobody is asked anything during a run",
+    "checkpoint": "what has ended is in the journal, and is not run again",
+    "acp_server": "nobody talks to a run",
+    "ctl_server": "nobody talks to a run",
+    "sample_shuffle": "samples are shared out by `split` and `seed`, whatever their order",
+    "epochs": _REPEATS,
+    "fail_on_error": _FAILURES,
+    "continue_on_fail": _FAILURES,
+    "retry_on_error": "what may end otherwise is tried again",
+    "task_retry_attempts": "what may end otherwise is tried again",
+    "debug_errors": _FAILURES,
+    "max_samples": _WORKERS,
+    "max_tasks": _WORKERS,
+    "max_dataset_memory": "all samples are in memory",
+    "run_samples": "without samples nothing is measured",
+    "score": "without scores nothing is measured",
+    "score_display": "`sinks` are told of every event",
+    **dict.fromkeys(("eval_set_id", "eval_set_tasks", "scan_id"), _SET),
+    **dict.fromkeys(("log_dir", "log_format", "log_level_transcript", "log_samples"), _LOGS),
+    **dict.fromkeys(("log_realtime", "log_images", "log_model_api", "log_refusals"), _LOGS),
+    **dict.fromkeys(("log_buffer", "log_shared", "log_header_only"), _LOGS),
+}
+"""Why an argument of `inspect_ai.eval` means nothing here."""
+
+
+def generating() -> set[str]:
+    """Settings of models, which are passed on too."""
+    return set(import_module("inspect_ai.model").GenerateConfigArgs.__annotations__) - {"seed"}
+
+
+def known_terms() -> dict[str, None]:
+    """All arguments, in the order in which they are told."""
+    return dict.fromkeys((*Terms.__annotations__, *READ, *PASSED_ON, *sorted(generating())))
+
+
+def check_terms(given: Iterable[str]) -> None:
+    """Refuse by name what would be passed over, and what nobody knows; all of it at once."""
+    known = known_terms()
+    problems: list[str] = []
+    for name in given:
+        if name == "testset":
+            problems.append("`testset` means nothing here: all samples are those of the task")
+        elif name not in known and name in REFUSED:
+            problems.append(f"`{name}` means nothing here: {REFUSED[name]}")
+        elif name not in known:
+            problems.append(f"`{name}` is no argument of this call")
+    if problems:
+        hint = f"there are {', '.join((*Terms.__annotations__, *READ, *PASSED_ON))}"
+        raise SetupError("\n".join(problems), hint=f"{hint}, and the settings of Inspect's models")
+
+
+def options_of(terms: Mapping[str, Any], workers: int) -> dict[str, Any]:
+    """What Inspect's `eval` is told."""
+    found = {name: terms[name] for name in (*PASSED_ON, *generating()) if name in terms}
+    found.setdefault("max_retries", RETRIES)
+    found.setdefault("log_level", "error")
+    if workers > CONNECTIONS and not {"max_connections", "adaptive_connections"} & found.keys():
+        found["max_connections"] = workers
+    return found
+
+
+def secrets_of(terms: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a call says in confidence."""
+    args: object = terms.get("model_args")
+    if not isinstance(args, Mapping):
+        return ()
+    return tuple(
+        value
+        for name, value in cast("Mapping[str, Any]", args).items()
+        if isinstance(value, str) and any(w in name.lower() for w in ("key", "token", "secret"))
+    )
