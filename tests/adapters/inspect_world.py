@@ -30,26 +30,61 @@ def pool(*ideas: str) -> list[str]:
 
 
 class Desk:
-    """The model."""
+    """The model, as what answers the server of `kept.testing`."""
 
     def __init__(self, low: float = 0.35, high: float = 0.9, bad: float = 0.1) -> None:
         self.low, self.high, self.bad = low, high, bad
         self.asked: Counter[tuple[str, str]] = Counter()
 
     def __call__(self, seen: Seen) -> ModelReply:
-        told, order = seen.lines[0].text, seen.text.split("#")[1].split()[0].rstrip("?.")
+        told, order = seen.lines[0].text, order_in(seen.text)
         if not seen.tool_results and "lookup" in seen.tools:
             call = ToolCall(f"call-{order}", "lookup", json.dumps({"order": int(order)}))
             return ModelReply("", tool_calls=(call,), finish="tool_calls")
+        return ModelReply(self.say(told, order))
+
+    def say(self, told: str, order: str) -> str:
         self.asked[told, order] += 1
-        draw = random.Random(f"{told}|{order}|{self.asked[told, order]}").random()
+        draw = random.Random(f"4|{told}|{order}|{self.asked[told, order]}").random()
         chance = self.high if RULE in told else self.bad if HARMFUL in told else self.low
         right = status(int(order))
         said = right if draw < chance else STATES[(STATES.index(right) + 1) % 4]
-        return ModelReply(f"Order {order} is {said}")
+        return f"Order {order} is {said}"
+
+    def model(self, **more: Any) -> Any:
+        """The same without a server: Inspect's own stand-in."""
+        from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+        def outputs(messages: list[Any], *_: Any) -> Any:
+            output = ModelOutput.from_content(
+                "mockllm/model", self.say(messages[0].text, order_in(messages[-1].text))
+            )
+            # else it would fetch a tokenizer to count them
+            output.usage = ModelUsage(input_tokens=10, output_tokens=5, total_tokens=15)
+            return output
+
+        return get_model("mockllm/model", custom_outputs=outputs, memoize=False, **more)
 
 
-def desk(prompt: str, orders: int = 64, rude: bool = False) -> Any:
+def order_in(text: str) -> str:
+    return text.split("#")[1].split()[0].rstrip("?.")
+
+
+def plain(prompt: str, orders: int = 60) -> Any:
+    """A task without tools: a question, an answer, a scorer."""
+    from inspect_ai import Task
+    from inspect_ai.dataset import Sample
+    from inspect_ai.scorer import match
+    from inspect_ai.solver import generate, system_message
+
+    samples = [
+        Sample(id=f"order-{n}", input=f"Where is my order #{n}?", target=status(n))
+        for n in range(100, 100 + orders)
+    ]
+    return Task(dataset=samples, solver=[system_message(prompt), generate()], scorer=match())
+
+
+def desk(prompt: str, orders: int = 64) -> Any:
     """The task: a tool, messages before the question, two scorers."""
     from inspect_ai import Task
     from inspect_ai.dataset import Sample

@@ -27,6 +27,11 @@ class Feed:
         self._ending = False
 
     @property
+    def begun(self) -> bool:
+        """Whether Inspect has started the task."""
+        return self._context is not None
+
+    @property
     def idle(self) -> bool:
         """Whether it has nothing to do."""
         return not self._asks and self._wake is not None

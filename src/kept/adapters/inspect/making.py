@@ -137,16 +137,15 @@ def made(maker: Maker, samples: Samples, texts: Mapping[str, str]) -> Made:
     """A candidate's task, with the samples that are its cases."""
     task, close = maker.make(texts)
     try:
-        mine = Samples.read(task, samples.choice)
+        mine = samples.other(Samples.read(task, samples.choice))
     except SetupError as error:
         close()
         raise Changed(f"the task of this candidate is none: {error.message}") from error
 
     def one(case: str) -> Any:  # noqa: ANN401 # a Sample
-        sample = mine.by_id.get(case)
-        if sample is None:
+        if case not in mine.by_id:
             raise Changed(f"the candidate's dataset has no sample `{case}`")
-        if sample.target != samples.by_id[case].target:
+        if mine.by_id[case].target != samples.by_id[case].target:
             raise Changed(f"the candidate changes the target of sample `{case}`")
         return mine.copy(case)
 

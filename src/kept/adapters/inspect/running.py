@@ -7,7 +7,8 @@ rollouts of a run are samples of one, side by side. Its logs go to memory, and i
 import asyncio
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from importlib import import_module
 from typing import Any, TypeVar, cast
@@ -18,8 +19,11 @@ from kept.errors import SetupError
 
 T = TypeVar("T")
 
-OPEN = 16
+OPEN = 64
 """Candidates whose tasks stay open; of more, an idle one is closed."""
+
+START = 30.0
+"""Seconds that Inspect gets to start a task, which takes it some milliseconds."""
 
 PATIENCE = 20.0
 """Seconds that it gets to end, once nothing is wanted of it."""
@@ -49,6 +53,8 @@ class Running:
         self._feeds: dict[str, Feed] = {}
         """By the candidate, the one that was asked last behind."""
         self._made: dict[int, Made] = {}
+        self._unmade: dict[str, BaseException] = {}
+        """What came of candidates of which no task can be made."""
         self._number = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None
@@ -132,8 +138,13 @@ class Running:
         feed = self._feeds.pop(candidate, None)
         if feed is None:
             try:
+                if candidate in self._unmade:
+                    raise self._unmade[candidate]
                 feed = self._opened(make)
             except (Exception, SystemExit) as error:  # noqa: BLE001 # handed on to whoever waits
+                if not isinstance(error, OSError):
+                    # no outage: it would end like this every time
+                    self._unmade[candidate] = error
                 ask.error = error
                 ask.tell(error)
                 return
@@ -148,7 +159,14 @@ class Running:
         feed = Feed(made.samples, self._number)
         self._made[feed.number] = made
         self._context.run(import_module("inspect_ai").enqueue_task, feed.adapted(made.task))
+        assert self._loop is not None
+        # of a task that it cannot even start, Inspect tells nobody
+        self._loop.call_later(START, self._started, feed)
         return feed
+
+    def _started(self, feed: Feed) -> None:
+        if not feed.begun:
+            self._drop(feed.number, 'it did not start; log_level="error" shows why')
 
     def _trim(self) -> None:
         idle = [name for name, feed in self._feeds.items() if feed.idle]
@@ -178,21 +196,22 @@ class Running:
         # stays open from the beginning to the end, so that tasks can be added at any time
         anchor = theirs.Task(dataset=theirs.SampleSource.from_samples([], next_samples=self._began))
         source = theirs.TaskSource.from_tasks([anchor], task_complete=self._completed)
-        theirs.eval(
-            source,
-            **self._options,
-            display="none",
-            log_dir=f"memory://kept-{uuid.uuid4().hex}",
-            log_samples=False,
-            log_realtime=False,
-            log_model_api=False,
-            log_header_only=True,
-            score_display=False,
-            ctl_server=False,
-            fail_on_error=False,
-            max_samples=self._workers,
-            max_tasks=1 << 20,
-        )
+        with _unseen():
+            theirs.eval(
+                source,
+                **self._options,
+                display="log",
+                log_dir=f"memory://kept-{uuid.uuid4().hex}",
+                log_samples=False,
+                log_realtime=False,
+                log_model_api=False,
+                log_header_only=True,
+                score_display=False,
+                ctl_server=False,
+                fail_on_error=False,
+                max_samples=self._workers,
+                max_tasks=1 << 20,
+            )
 
     async def _began(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -207,12 +226,30 @@ class Running:
         made = self._made.pop(number, None)
         if made is not None:
             made.close()
+        # one that is still among the feeds ended by itself, and so by an error
+        self._drop(number, log.error.message if log.error else f"its status is {log.status}")
+
+    def _drop(self, number: int, why: str) -> None:
         for name, feed in list(self._feeds.items()):
             if feed.number == number:
-                # it ended by itself, and so by an error
                 del self._feeds[name]
-                why = log.error.message if log.error else f"its status is {log.status}"
                 feed.fail(RuntimeError(f"Inspect ended the task: {why}"))
+
+
+@contextmanager
+def _unseen() -> Generator[None]:
+    """Have Inspect forget the display that it shows evals on, and remember it afterwards.
+
+    One that was made for an eval before would be used for this one too, and take the terminal.
+    """
+    shown: Any = import_module("inspect_ai._display.core.active")
+    kind: Any = import_module("inspect_ai.util._display")
+    before, chosen = shown._active_display, kind._display_type
+    shown._active_display = None
+    try:
+        yield
+    finally:
+        shown._active_display, kind._display_type = before, chosen
 
 
 def said(error: BaseException | None) -> str:

@@ -78,6 +78,15 @@ class Samples:
         warn_of_overlaps(shared)
         return Data(shared, {})
 
+    def other(self, theirs: "Samples") -> "Samples":
+        """Those of another, held once where they are like ours: a dataset may be large."""
+        mine = self.by_id
+        rows = {
+            id_: mine[id_] if id_ in mine and mine[id_] == sample else sample
+            for id_, sample in theirs.by_id.items()
+        }
+        return Samples(rows, self.choice)
+
     def same(self, other: "Samples") -> bool:
         """Whether both are the same samples in the same places."""
         mine, theirs = self.by_id, other.by_id

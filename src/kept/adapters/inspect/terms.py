@@ -114,7 +114,7 @@ def options_of(terms: Mapping[str, Any], workers: int) -> dict[str, Any]:
     """What Inspect's `eval` is told."""
     found = {name: terms[name] for name in (*PASSED_ON, *generating()) if name in terms}
     found.setdefault("max_retries", RETRIES)
-    found.setdefault("log_level", "error")
+    found.setdefault("log_level", "critical")
     if workers > CONNECTIONS and not {"max_connections", "adaptive_connections"} & found.keys():
         found["max_connections"] = workers
     return found

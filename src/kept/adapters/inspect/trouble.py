@@ -10,7 +10,7 @@
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from kept.adapters.inspect.making import Changed
 from kept.adapters.inspect.running import said
@@ -50,6 +50,9 @@ def trouble_of(sample: Any, ask: Ask) -> Failure:  # noqa: ANN401 # an EvalSampl
 
 
 def _of_model(event: Any, error: BaseException | None) -> Failure:  # noqa: ANN401 # a ModelEvent
+    while error is not None and hasattr(error, "last_attempt"):
+        # tried in vain as often as it may be: what came of the last time counts
+        error = cast("Any", error).last_attempt.exception()
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
         trouble = of_status(event.model, status, {}, str(error).encode(), "the key of the model")
