@@ -8,6 +8,7 @@ often that came.
 import json
 import random
 from collections import Counter
+from importlib import import_module
 from typing import Any
 
 from kept.core.model import ModelReply, ToolCall
@@ -53,17 +54,16 @@ class Desk:
 
     def model(self, **more: Any) -> Any:
         """The same without a server: Inspect's own stand-in."""
-        from inspect_ai.model import ModelOutput, ModelUsage, get_model
+        theirs: Any = import_module("inspect_ai.model")
 
         def outputs(messages: list[Any], *_: Any) -> Any:
-            output = ModelOutput.from_content(
-                "mockllm/model", self.say(messages[0].text, order_in(messages[-1].text))
-            )
+            said = self.say(messages[0].text, order_in(messages[-1].text))
+            output = theirs.ModelOutput.from_content("mockllm/model", said)
             # else it would fetch a tokenizer to count them
-            output.usage = ModelUsage(input_tokens=10, output_tokens=5, total_tokens=15)
+            output.usage = theirs.ModelUsage(input_tokens=10, output_tokens=5, total_tokens=15)
             return output
 
-        return get_model("mockllm/model", custom_outputs=outputs, memoize=False, **more)
+        return theirs.get_model("mockllm/model", custom_outputs=outputs, memoize=False, **more)
 
 
 def order_in(text: str) -> str:
@@ -72,66 +72,58 @@ def order_in(text: str) -> str:
 
 def plain(prompt: str, orders: int = 60) -> Any:
     """A task without tools: a question, an answer, a scorer."""
-    from inspect_ai import Task
-    from inspect_ai.dataset import Sample
-    from inspect_ai.scorer import match
-    from inspect_ai.solver import generate, system_message
-
+    dataset, solver, scorer = (_part(name) for name in ("dataset", "solver", "scorer"))
     samples = [
-        Sample(id=f"order-{n}", input=f"Where is my order #{n}?", target=status(n))
+        dataset.Sample(id=f"order-{n}", input=f"Where is my order #{n}?", target=status(n))
         for n in range(100, 100 + orders)
     ]
-    return Task(dataset=samples, solver=[system_message(prompt), generate()], scorer=match())
+    steps = [solver.system_message(prompt), solver.generate()]
+    return import_module("inspect_ai").Task(dataset=samples, solver=steps, scorer=scorer.match())
 
 
 def desk(prompt: str, orders: int = 64) -> Any:
     """The task: a tool, messages before the question, two scorers."""
-    from inspect_ai import Task
-    from inspect_ai.dataset import Sample
-    from inspect_ai.model import ChatMessageAssistant, ChatMessageUser
-    from inspect_ai.scorer import Score, Target, accuracy, match, scorer
-    from inspect_ai.solver import TaskState, generate, system_message, use_tools
-    from inspect_ai.tool import Tool, tool
-
-    @tool
-    def lookup() -> Tool:
-        async def execute(order: int) -> str:
-            """Look an order up.
-
-            Args:
-                order: its number.
-            """
-            return f"order {order}: {status(order)}"
-
-        return execute
-
-    @scorer(metrics={"names_order": [accuracy()], "short": [accuracy()]}, name="manners")
-    def manners() -> Any:
-        async def score(state: TaskState, target: Target) -> Score:
-            said = state.output.completion
-            number = str(state.metadata["order"])
-            values = {"names_order": number in said, "short": len(said) < 40}
-            why = "" if values["names_order"] else f"it does not name order {number}"
-            return Score(value=values, explanation=why)
-
-        return score
-
+    dataset, solver, scorer = (_part(name) for name in ("dataset", "solver", "scorer"))
+    says: Any = _part("model")
     samples = [
-        Sample(
+        dataset.Sample(
             id=f"order-{n}",
             input=[
-                ChatMessageUser(content="I have a question."),
-                ChatMessageAssistant(content="Go ahead."),
-                ChatMessageUser(content=f"Where is my order #{n}?"),
+                says.ChatMessageUser(content="I have a question."),
+                says.ChatMessageAssistant(content="Go ahead."),
+                says.ChatMessageUser(content=f"Where is my order #{n}?"),
             ],
             target=status(n),
             metadata={"order": n},
         )
         for n in range(100, 100 + orders)
     ]
-    return Task(
+    tools = solver.use_tools(_part("tool").tool(name="lookup")(lambda: lookup)())
+    made = scorer.scorer(metrics={"*": [scorer.accuracy()]}, name="manners")(lambda: manners)
+    return import_module("inspect_ai").Task(
         dataset=samples,
-        solver=[system_message(prompt), use_tools(lookup()), generate()],
-        scorer=[match(), manners()],
+        solver=[solver.system_message(prompt), tools, solver.generate()],
+        scorer=[scorer.match(), made()],
         message_limit=12,
     )
+
+
+async def lookup(order: int) -> str:
+    """Look an order up.
+
+    Args:
+        order: its number.
+    """
+    return f"order {order}: {status(order)}"
+
+
+async def manners(state: Any, target: Any) -> Any:
+    """A scorer of two things at once."""
+    said, number = state.output.completion, str(state.metadata["order"])
+    values = {"names_order": number in said, "short": len(said) < 40}
+    why = "" if values["names_order"] else f"it does not name order {number}"
+    return _part("scorer").Score(value=values, explanation=why)
+
+
+def _part(name: str) -> Any:
+    return import_module(f"inspect_ai.{name}")

@@ -1,7 +1,6 @@
 """An Inspect task on Kept: its samples are cases, its scorers score, what is proven is promoted."""
 
 import inspect
-from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -156,25 +155,6 @@ def test_a_run_dir_goes_on_with_its_last_run_and_asks_nothing_twice(tmp_path: Pa
     assert model.asked.total() == more.spend.rollouts - first.spend.rollouts
 
 
-def test_answers_of_inspects_own_cache_are_never_two_draws(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("INSPECT_CACHE_DIR", str(tmp_path / "cache"))
-    theirs: Any = import_module("inspect_ai.model")
-    model = Desk(0.5, 0.5)
-    result = run(
-        tmp_path,
-        model=model.model(config=theirs.GenerateConfig(cache=True)),
-        proposers=POOL[:1],
-        task_args={"orders": 40},
-        max_metric_calls=400,
-    )
-    with kept.read_run(result.folder) as found:
-        draws = Counter((job.candidate_id, job.case_id) for _, job, _ in found.rollouts())
-    assert max(draws.values()) > 1
-    assert model.asked.total() == result.spend.rollouts
-
-
 TASK_FILE = """
 from pathlib import Path
 from inspect_ai import Task, task
@@ -201,12 +181,12 @@ def test_files_beside_a_task_file_are_the_artifact(tmp_path: Path):
     (folder / "prompt.md").write_text(SEED)
     (folder / "wording.py").write_text('def style():\n    return "plain"\n')
     before = {path.name: path.read_text() for path in folder.iterdir()}
-    told: list[str] = []
+    heard: list[str] = []
 
     class Watching(Desk):
-        def say(self, told_: str, order: str) -> str:
-            told.append(told_)
-            return super().say(told_, order)
+        def say(self, told: str, order: str) -> str:
+            heard.append(told)
+            return super().say(told, order)
 
     def better(brief: Any) -> dict[str, str]:
         return {"prompt.md": f"{SEED} {RULE}"}
@@ -226,7 +206,7 @@ def test_files_beside_a_task_file_are_the_artifact(tmp_path: Path):
     )
     assert result.best["prompt.md"] == f"{SEED} {RULE}"
     assert {path.name: path.read_text() for path in folder.iterdir()} == before
-    assert {SEED, f"{SEED} {RULE}"} == set(told)
+    assert {SEED, f"{SEED} {RULE}"} == set(heard)
     failures = {o.failure.message for o in outcomes(result) if o.failure is not None}
     assert len(failures) == 1
     assert "ZeroDivisionError" in failures.pop()
@@ -251,6 +231,10 @@ def shuffled(prompt: str) -> Any:
     return made
 
 
+def textual(prompt: str) -> Any:
+    return prompt
+
+
 def broken(prompt: str) -> Any:
     raise KeyError(prompt)
 
@@ -266,7 +250,8 @@ def broken(prompt: str) -> Any:
         (shuffled, "other samples each time that it is made"),
         (broken, "the task cannot be made: KeyError"),
         (lambda: plain("a"), "the task function takes no text"),
-        (lambda prompt: prompt, "the task function returned"),
+        (str.strip, "the task function cannot be called so"),
+        (textual, "the task function returned 'You work"),
         ("nowhere.py@task", "there is no file nowhere.py"),
         (3, "`task` is 3"),
     ],

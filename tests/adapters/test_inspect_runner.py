@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Runner
 from kept.core.rollout import Failure, Job, Purpose, Rollout
+from kept.core.score import Score
 from kept.engine.scope import JournalScope
 from kept.errors import SetupError
 from kept.testing import RunnerSuite
@@ -260,7 +262,8 @@ def served(fault: Fault | None, **more: Any) -> Rollout | Failure:
         running = started(
             model="openai-api/desk/any",
             model_base_url=server.v1,
-            model_args={"api_key": KEY},
+            # neither Inspect nor the client below it is to wait and try again here
+            model_args={"api_key": KEY, "max_retries": 0},
             max_retries=0,
             **more,
         )
@@ -304,6 +307,7 @@ def test_a_record_says_what_happened_and_keeps_the_target_to_itself(running: Run
     assert "Order 100 is" in item.text
     assert "Target" not in item.text
     scored = asyncio.run(runner.score(*_scoring(told)))
+    assert isinstance(scored, Score)
     assert [finding.text for finding in scored.findings] == ["match: C"]
     runner._reader = replace(runner._reader, targets=True)
     shown = once(runner, purpose="feedback", repeat=1)
@@ -322,6 +326,26 @@ def test_the_same_draw_may_be_made_again(running: Running):
     first, again = once(runner), once(runner)
     assert isinstance(first, Rollout)
     assert isinstance(again, Rollout)
+
+
+def test_inspects_own_cache_answers_the_same_draw_and_never_two_draws_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("INSPECT_CACHE_DIR", str(tmp_path))
+    theirs: Any = import_module("inspect_ai.model")
+    model = Desk(0.5)
+
+    def draws() -> list[int]:
+        running = started(model=model.model(config=theirs.GenerateConfig(cache=True)))
+        runner = runner_of(running, plain)
+        told = [once(runner), once(runner, repeat=1), once(runner, purpose="promote")]
+        running.close()
+        return [rollout.usage.calls for rollout in told]
+
+    assert draws() == [1, 1, 1]
+    assert model.asked.total() == 3
+    assert draws() == [0, 0, 0]
+    assert model.asked.total() == 3
 
 
 def test_a_candidate_that_changes_what_it_is_measured_by_fails(running: Running):
