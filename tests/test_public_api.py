@@ -48,7 +48,7 @@ UNUSED = (
     *("kept.core.text", "kept.core.copying", "kept.gates.race", "kept.recipes.racing"),
     *("kept.models", "aiohttp", "genai_prices", "jsonschema_rs", "json_repair"),
     *("pydantic", "ruamel", "click", "rich", "optuna", "numpy"),
-    *("kept.adapters", "gepa", "dspy"),
+    *("kept.adapters", "gepa", "dspy", "inspect_ai"),
 )
 """What only tasks with commands, cases, races or a terminal need."""
 

@@ -50,7 +50,7 @@ def served(server: ModelServer, **more: Any) -> dict[str, Any]:
     return {
         "model": "openai-api/desk/any",
         "model_base_url": server.v1,
-        "model_args": {"api_key": KEY},
+        "model_args": {"api_key": KEY, "max_retries": 0},
         **more,
     }
 

@@ -43,7 +43,7 @@ def capitals(prompt: str) -> Any:
         import_module(f"inspect_ai.{name}") for name in ("dataset", "solver", "scorer")
     )
     rows = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo"}
-    rows |= {"Egypt": "Cairo", "Greece": "Athens", "Russia": "Moscow", "Cuba": "Havana"}
+    rows |= {"Egypt": "Cairo"}
     samples = [
         dataset.Sample(id=land, input=f"What is the capital of {land}?", target=town)
         for land, town in rows.items()
@@ -60,11 +60,11 @@ def test_a_small_model_is_measured_and_what_helps_it_is_kept(address: str, tmp_p
         model_base_url=address,
         model_args={"api_key": "none-is-needed"},
         temperature=0.0,
-        max_tokens=24,
-        proposers=["{prompt} It is in {nobody_knows}.", "Answer the question. {prompt}"],
+        max_tokens=12,
+        proposers=["Answer the question. {prompt}"],
         gate="strict",
-        budget=kept.Budget(max_iterations=2),
-        split="1:6:1",
+        budget=kept.Budget(max_iterations=1),
+        split="1:4:0",
         workers=2,
         home=tmp_path,
     )

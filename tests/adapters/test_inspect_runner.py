@@ -1,6 +1,7 @@
 """One sample of an Inspect task: what comes back, and whose fault it is where nothing does."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -378,6 +379,23 @@ def test_a_task_that_cannot_be_made_of_a_text_is_the_candidates_failure(running:
         assert (told.kind, told.blame) == ("crash", "candidate")
         assert "KeyError: 'brace'" in told.message
     assert tries == 1
+
+
+def test_the_display_and_the_logging_of_the_process_stay_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    active: Any = import_module("inspect_ai._display.core.active")
+    mine = object()  # whoever used it would fail
+    monkeypatch.setattr(active, "_active_display", mine)
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    running = started()
+    during = root.level, list(root.handlers)
+    assert isinstance(once(runner_of(running, plain)), Rollout)
+    running.close()
+    assert during == before
+    assert root.level == before[0]
+    assert active._active_display is mine
 
 
 def test_a_second_eval_in_one_process_is_told_to_wait(running: Running):

@@ -11,7 +11,7 @@ from kept.adapters.inspect.reading import Reader
 from kept.adapters.inspect.runner import TaskRunner
 from kept.adapters.inspect.running import Running
 from kept.adapters.inspect.samples import Choice, Samples, choice_of
-from kept.adapters.inspect.terms import Terms, check_terms, options_of, secrets_of
+from kept.adapters.inspect.terms import Terms, check_terms, options_of, secrets_of, told
 from kept.adapters.reflecting import Reflecting
 from kept.adapters.starting import start
 from kept.api import Result
@@ -56,7 +56,7 @@ def optimize(
         data = samples.data(known.get("split", "3:5:2"), known.get("seed", 0))
         targets = known.get("show_targets", False)
         reader = Reader(tuple(maker.texts), which, targets, secrets_of(terms))
-        source = f"{maker.source}\n{terms.get('model')} {which}"
+        source = "\n".join([maker.source, str(terms.get("model")), str(which), told(terms)])
         seed = known.get("seed", 0)
         runner = TaskRunner(running, maker, samples, reader, seed=seed, source=source)
         defaults: Terms = {"bounds": (0.0, 1.0), **_placed(known)}

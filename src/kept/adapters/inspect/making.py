@@ -1,6 +1,7 @@
 """From the texts of a candidate to a task of Inspect's: by a function, or by a file in a folder."""
 
 import contextlib
+import hashlib
 import importlib.util
 import inspect
 import shutil
@@ -77,10 +78,10 @@ class TaskFile:
         if size > MOST:
             hint = "put the task into a folder of its own: it is copied for every candidate"
             raise SetupError(f"{self._tree} holds {size >> 20} MB", hint=hint)
-        told = [f"{f.relative_to(self._tree)} {f.stat().st_size}" for f in _files(self._tree)]
-        rest = [self._path.read_text("utf-8") if self._path.name not in self.texts else ""]
-        self.source = "\n".join([spec.rpartition("/")[2], repr(sorted(self._args.items())), *rest])
-        self.source += "\n".join(line for line in sorted(told) if line.split()[0] not in self.texts)
+        rest = {f.relative_to(self._tree).as_posix(): f.read_bytes() for f in _files(self._tree)}
+        told = [f"{name} {_hash(data)}" for name, data in rest.items() if name not in self.texts]
+        named = f"{self._path.name}@{self._name} {sorted(self._args.items())!r}"
+        self.source = "\n".join([named, *told])
 
     def make(self, texts: Mapping[str, str]) -> tuple[Any, Callable[[], None]]:
         """Copy the folder, put the texts into it, and make the task there."""
@@ -173,6 +174,10 @@ def _texts(
         hint = f"its parameters are {', '.join(parameters) or 'none'}"
         raise SetupError(f"the task function cannot be called so: {error}", hint=hint) from error
     return texts
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _files(tree: Path) -> Iterator[Path]:

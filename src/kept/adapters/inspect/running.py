@@ -7,13 +7,13 @@ rollouts of a run are samples of one, side by side. Its logs go to memory, and i
 import asyncio
 import threading
 import uuid
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
 from kept.adapters.inspect.feeding import NAME, Feed
+from kept.adapters.inspect.quiet import unseen
 from kept.adapters.inspect.watching import Ask
 from kept.errors import SetupError
 
@@ -59,6 +59,7 @@ class Running:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None
         self._stop: asyncio.Event | None = None
+        self._hush: Callable[[], None] | None = None
         self._ready = threading.Event()
         self._why: BaseException | None = None
         """What ended it."""
@@ -196,7 +197,7 @@ class Running:
         # stays open from the beginning to the end, so that tasks can be added at any time
         anchor = theirs.Task(dataset=theirs.SampleSource.from_samples([], next_samples=self._began))
         source = theirs.TaskSource.from_tasks([anchor], task_complete=self._completed)
-        with _unseen():
+        with unseen() as self._hush:
             theirs.eval(
                 source,
                 **self._options,
@@ -214,6 +215,8 @@ class Running:
             )
 
     async def _began(self) -> None:
+        if self._hush is not None and "log_level" not in self._options:
+            self._hush()
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
         self._stop = asyncio.Event()
@@ -234,22 +237,6 @@ class Running:
             if feed.number == number:
                 del self._feeds[name]
                 feed.fail(RuntimeError(f"Inspect ended the task: {why}"))
-
-
-@contextmanager
-def _unseen() -> Generator[None]:
-    """Have Inspect forget the display that it shows evals on, and remember it afterwards.
-
-    One that was made for an eval before would be used for this one too, and take the terminal.
-    """
-    shown: Any = import_module("inspect_ai._display.core.active")
-    kind: Any = import_module("inspect_ai.util._display")
-    before, chosen = shown._active_display, kind._display_type
-    shown._active_display = None
-    try:
-        yield
-    finally:
-        shown._active_display, kind._display_type = before, chosen
 
 
 def said(error: BaseException | None) -> str:

@@ -114,10 +114,17 @@ def options_of(terms: Mapping[str, Any], workers: int) -> dict[str, Any]:
     """What Inspect's `eval` is told."""
     found = {name: terms[name] for name in (*PASSED_ON, *generating()) if name in terms}
     found.setdefault("max_retries", RETRIES)
-    found.setdefault("log_level", "critical")
     if workers > CONNECTIONS and not {"max_connections", "adaptive_connections"} & found.keys():
         found["max_connections"] = workers
     return found
+
+
+def told(terms: Mapping[str, Any]) -> str:
+    """How Inspect is called, as far as that is plain: a resume notices where it is otherwise."""
+    names = sorted({*PASSED_ON, *generating()} & terms.keys())
+    plain = [(name, terms[name]) for name in names if isinstance(terms[name], str | int | float)]
+    # where a model is, may change between two sittings
+    return repr([row for row in plain if row[0] not in ("model_base_url", "log_level")])
 
 
 def secrets_of(terms: Mapping[str, Any]) -> tuple[str, ...]:
