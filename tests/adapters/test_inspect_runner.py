@@ -322,6 +322,20 @@ def _scoring(rollout: Rollout) -> Any:
     return job, rollout, candidate, Case("order-100"), JournalScope(MemoryJournal(), job.scope)
 
 
+def test_a_task_may_bring_its_own_model_and_samples_without_ids():
+    def make(prompt: str) -> Any:
+        made = plain(prompt, 3)
+        for sample in made.dataset:
+            sample.id = None
+        return import_module("inspect_ai").task_with(made, model=Desk(1.0).model())
+
+    running = started(model=None)
+    told = once(runner_of(running, make), case="2")
+    running.close()
+    assert isinstance(told, Rollout)
+    assert told.metrics["match"] == 1.0
+
+
 def test_the_same_draw_may_be_made_again(running: Running):
     runner = runner_of(running, plain)
     first, again = once(runner), once(runner)

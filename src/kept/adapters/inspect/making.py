@@ -62,7 +62,8 @@ class TaskFile:
     """`tasks.py@name`, and files below its folder."""
 
     def __init__(self, spec: str, patterns: Sequence[str], args: Mapping[str, Any]) -> None:
-        path, _, self._name = spec.partition("@")
+        named = "@" in Path(spec).name
+        path, _, self._name = spec.rpartition("@") if named else (spec, "", "")
         self._path = Path(path).resolve()
         self._args = dict(args)
         self._numbers = count(1)
@@ -80,8 +81,8 @@ class TaskFile:
             raise SetupError(f"{self._tree} holds {size >> 20} MB", hint=hint)
         rest = {f.relative_to(self._tree).as_posix(): f.read_bytes() for f in _files(self._tree)}
         told = [f"{name} {_hash(data)}" for name, data in rest.items() if name not in self.texts]
-        named = f"{self._path.name}@{self._name} {sorted(self._args.items())!r}"
-        self.source = "\n".join([named, *told])
+        called = f"{self._path.name}@{self._name} {sorted(self._args.items())!r}"
+        self.source = "\n".join([called, *told])
 
     def make(self, texts: Mapping[str, str]) -> tuple[Any, Callable[[], None]]:
         """Copy the folder, put the texts into it, and make the task there."""
@@ -108,13 +109,20 @@ class TaskFile:
 
     def _found(self, patterns: Sequence[str]) -> list[Path]:
         found = dict.fromkeys(
-            file for one in patterns for file in sorted(self._tree.glob(one)) if file.is_file()
+            file for one in patterns for file in self._matching(one) if file.is_file()
         )
         if not found:
             named = ", ".join(patterns) or "nothing"
             hint = f"give patterns of files below {self._tree}"
             raise SetupError(f"there is no file `{named}` to improve", hint=hint)
         return list(found)
+
+    def _matching(self, pattern: str) -> list[Path]:
+        """Files by a pattern below the folder of the task, or one by its path from here."""
+        path = Path(pattern).absolute()
+        if path.is_file() and path.is_relative_to(self._tree):
+            return [path]
+        return [] if Path(pattern).is_absolute() else sorted(self._tree.glob(pattern))
 
     def _chosen(self, module: ModuleType) -> Callable[..., Any]:
         known = {

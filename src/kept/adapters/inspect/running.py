@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from kept.adapters.inspect.feeding import NAME, Feed
 from kept.adapters.inspect.quiet import unseen
 from kept.adapters.inspect.watching import Ask
-from kept.errors import SetupError
+from kept.errors import RunError, SetupError
 
 T = TypeVar("T")
 
@@ -85,9 +85,11 @@ class Running:
                 found.append((False, error))
             done.set()
 
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(do)
-        done.wait()
+        if not self._soon(do):
+            raise RunError(f"Inspect's eval has ended: {said(self._why)}")
+        while not done.wait(1.0):
+            if not self._thread.is_alive():
+                raise RunError(f"Inspect's eval has ended: {said(self._why)}")
         well, told = found[0]
         if not well:
             raise told

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from kept.adapters.cases import Data
@@ -21,11 +22,12 @@ class Choice:
 
     limit: int | tuple[int, int] | None = None
     ids: tuple[str, ...] | None = None
+    """Or patterns of them."""
 
     def of(self, rows: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
         """Those that are meant."""
         if self.ids is not None:
-            return [row for row in rows if row[0] in self.ids]
+            return [row for row in rows if any(fnmatchcase(row[0], id_) for id_ in self.ids)]
         if isinstance(self.limit, tuple):
             return rows[self.limit[0] : self.limit[1]]
         return rows[: self.limit]
@@ -66,7 +68,8 @@ class Samples:
     def copy(self, case: str) -> Any:  # noqa: ANN401 # a Sample
         """A sample to be changed at will."""
         sample = self.by_id[case]
-        return sample.model_copy(deep=True, update={"id": sample.id or int(case)})
+        id_ = sample.id if sample.id is not None else int(case)
+        return sample.model_copy(deep=True, update={"id": id_})
 
     def data(self, split: str, seed: int) -> Data:
         """Samples as cases, shared out."""

@@ -3,7 +3,7 @@
 An argument that would change nothing is refused by its name, never passed over.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, cast
 
@@ -94,7 +94,7 @@ def known_terms() -> dict[str, None]:
     return dict.fromkeys((*Terms.__annotations__, *READ, *PASSED_ON, *sorted(generating())))
 
 
-def check_terms(given: Iterable[str]) -> None:
+def check_terms(given: Mapping[str, Any]) -> None:
     """Refuse by name what would be passed over, and what nobody knows; all of it at once."""
     known = known_terms()
     problems: list[str] = []
@@ -105,6 +105,9 @@ def check_terms(given: Iterable[str]) -> None:
             problems.append(f"`{name}` means nothing here: {REFUSED[name]}")
         elif name not in known:
             problems.append(f"`{name}` is no argument of this call")
+    model = given.get("model")
+    if isinstance(model, list | tuple) or (isinstance(model, str) and "," in model):
+        problems.append("`model` names several: a text is improved for one")
     if problems:
         hint = f"there are {', '.join((*Terms.__annotations__, *READ, *PASSED_ON))}"
         raise SetupError("\n".join(problems), hint=f"{hint}, and the settings of Inspect's models")
