@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kept.adapters.inspect import running as running_module
 from kept.adapters.inspect.making import Factory
 from kept.adapters.inspect.reading import Reader
 from kept.adapters.inspect.runner import TaskRunner
@@ -410,6 +411,22 @@ def test_the_display_and_the_logging_of_the_process_stay_as_they_are(
     assert during == before
     assert root.level == before[0]
     assert active._active_display is mine
+
+
+def test_a_task_that_inspect_cannot_start_is_told_of(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+):
+    def make(prompt: str) -> Any:
+        made = plain(prompt, 4)
+        made.solver = [made.solver]  # no list can be named in a log
+        return made
+
+    monkeypatch.setattr(running_module, "START", 0.4)
+    runner = runner_of(running, make)
+    told = once(runner)
+    assert isinstance(told, Failure)
+    assert (told.kind, told.blame) == ("harness", "infrastructure")
+    assert "Inspect ended the task: it did not start" in told.message
 
 
 def test_a_second_eval_in_one_process_is_told_to_wait(running: Running):

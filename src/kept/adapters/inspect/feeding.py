@@ -68,6 +68,8 @@ class Feed:
     def fail(self, why: Any) -> None:  # noqa: ANN401 # told as it is
         """Tell all who wait that nothing will come."""
         asks, self._asks = list(self._asks.values()), {}
+        self._early.clear()
+        self._ending = True
         for ask in asks:
             ask.tell(why)
 

@@ -8,7 +8,9 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import Context, copy_context
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
@@ -105,7 +107,8 @@ class Running:
                 future.set_result(told)
 
         def tell(told: object) -> None:
-            if not here.is_closed():
+            # where the loop is closed, nobody waits any more
+            with suppress(RuntimeError):
                 here.call_soon_threadsafe(settle, told)
 
         ask.tell = tell
@@ -164,12 +167,18 @@ class Running:
         self._context.run(import_module("inspect_ai").enqueue_task, feed.adapted(made.task))
         assert self._loop is not None
         # of a task that it cannot even start, Inspect tells nobody
-        self._loop.call_later(START, self._started, feed)
+        self._loop.call_later(START / 2, self._started, feed)
         return feed
 
-    def _started(self, feed: Feed) -> None:
-        if not feed.begun:
-            self._drop(feed.number, 'it did not start; log_level="error" shows why')
+    def _started(self, feed: Feed, *, last: bool = False) -> None:
+        if feed.begun:
+            return
+        if last:
+            self._drop(feed.number, "it did not start, and its log says why")
+        else:
+            # time may have passed without a moment for Inspect: a solver can hold the thread
+            assert self._loop is not None
+            self._loop.call_later(START / 2, partial(self._started, feed, last=True))
 
     def _trim(self) -> None:
         idle = [name for name, feed in self._feeds.items() if feed.idle]
