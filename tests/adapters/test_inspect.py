@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.usefixtures("inspect_ai"),
 ]
 
-POOL = pool(USELESS[0], HARMFUL, RULE, USELESS[1], HARMFUL + " Be quick.")
+POOL = pool(USELESS[0], HARMFUL, RULE, f"{HARMFUL} Be quick.")
 
 
 def run(home: Path, **more: Any) -> kept.Result:
