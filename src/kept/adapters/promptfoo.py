@@ -7,13 +7,14 @@ commands work on what comes of it. promptfoo itself is not needed, and node is n
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from kept.api import Result
 from kept.calling import run_plan
 from kept.core.budget import Budget
-from kept.core.ports import Sink
+from kept.core.ports import Gate, Sink
 from kept.errors import SetupError
 from kept.intake import Draft, write
 from kept.intake.promptfoo import Chosen, draft_of
@@ -43,7 +44,7 @@ class Terms(TypedDict, total=False):
     budget: Budget
     split: str
     seed: int
-    gate: str
+    gate: Gate | Literal["race", "strict"]
     workers: int
     width: int
     sinks: Sequence[Sink]
@@ -74,8 +75,11 @@ def optimize(config: str | Path, **terms: Unpack[Terms]) -> Result:
     home, resume = _place(terms)
     spec = _written(draft, home) / "task.yaml"
     began = gate_of(home.find_run(resume)) if resume else ""
-    made = compile_task(spec, _settings(terms), began)
-    return run_plan(made.plan, home, resume, tuple(terms.get("sinks", ())))
+    plan = compile_task(spec, _settings(terms), began).plan
+    gate = terms.get("gate")
+    if gate is not None and not isinstance(gate, str):
+        plan = replace(plan, gate=gate, inputs={**plan.inputs, "gate": repr(gate)})
+    return run_plan(plan, home, resume, tuple(terms.get("sinks", ())))
 
 
 def _draft(config: str | Path, terms: Terms) -> Draft:
@@ -120,7 +124,8 @@ def _settings(terms: Terms) -> list[str]:
         "objective.primary_metric": terms.get("metric"),
         "cases.split": terms.get("split"),
         "cases.seed": terms.get("seed"),
-        "gate": terms.get("gate"),
+        # one of somebody's own takes the place of the plain one
+        "gate": gate if isinstance(gate := terms.get("gate"), str | None) else "strict",
         "workers": terms.get("workers"),
         "width": terms.get("width"),
         "budget.max_rollouts": terms.get("max_metric_calls"),

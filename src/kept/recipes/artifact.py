@@ -18,6 +18,7 @@ from kept.locate import locate
 from kept.models.roles import is_free
 from kept.recipes import Compiled
 from kept.recipes.agents import Sending, agent_warnings
+from kept.recipes.asserting import measured
 from kept.recipes.charges import charges_of, limited_by, open_ended
 from kept.recipes.confine import confine, modes
 from kept.recipes.guards import make_guards
@@ -91,6 +92,8 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     runner = (task.runner,) if isinstance(task.runner, AgentRunnerSpec) else ()
     agents = (*runner, *files.proposing.agents)
     sending = Sending(source.folder, scratch, confined.agent)
+    counts = measured(task, files.cases)
+    running = Running(source.folder, scratch, confined, files.given, counts)
     proposers = files.proposing.make(Tools(scratch, confined.runner, sending))
     workers = task.workers or processors()
     objective = _objective(task)
@@ -105,7 +108,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             max_changed_lines=task.mutation.max_changed_lines,
         ),
         cases=files.cases,
-        runner=make_runner(task, Running(source.folder, scratch, confined, files.given)),
+        runner=make_runner(task, running),
         scorer=make_scorer(task.scorer, scoring),
         objective=objective,
         locate=locate,

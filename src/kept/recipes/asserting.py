@@ -23,7 +23,9 @@ from kept.spec.assertions import (
 from kept.spec.load import said, section
 from kept.spec.models import ModelSpec, ModelsSpec
 from kept.spec.runners import ModelRunnerSpec
+from kept.spec.scorers import leaves_of
 from kept.spec.source import Source, dotted
+from kept.spec.task import TaskSpec
 from kept.spec.yaml import Loc
 
 _ASSERTIONS: TypeAdapter[tuple[AssertionSpec, ...]] = TypeAdapter(tuple[AssertionSpec, ...])
@@ -125,6 +127,13 @@ def check_asserting(
         hint = "name the model that grades it"
         source.report(("models", "judge"), f"missing: `{graded[0]}` is graded by a model", hint)
     _check_target(source, needed)
+
+
+def measured(task: TaskSpec, cases: Cases) -> bool:
+    """Whether any case asserts what an answer takes or costs: else nobody measures it."""
+    fields = [s.field for s in leaves_of(task.scorer) if isinstance(s, AssertionsScorerSpec)]
+    found = (one.base for field in fields for _, one in asserted(cases, field))
+    return any(base in ("latency", "cost") for base in found)
 
 
 def _check_target(source: Source, needed: set[str]) -> None:

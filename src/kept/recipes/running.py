@@ -19,11 +19,9 @@ from kept.runners.model import Form, ModelRunner
 from kept.sandbox import Command
 from kept.sandbox.command import MIB
 from kept.spec.agents import AgentModelSpec, AgentRunnerSpec
-from kept.spec.assertions import AssertionsScorerSpec
 from kept.spec.load import check_folder, said, section
 from kept.spec.models import ModelSpec, ModelsSpec
 from kept.spec.runners import CommandRunnerSpec, ModelRunnerSpec
-from kept.spec.scorers import leaves_of
 from kept.spec.source import Source
 from kept.spec.task import TaskSpec
 from kept.workspace import Scratch
@@ -40,6 +38,8 @@ class Running:
     confined: Confinement
     files: Mapping[str, tuple[str, ...]]
     """Of each case, what an agent is given of the task's folder."""
+    measured: bool = False
+    """Whether cases assert what an answer takes or costs."""
 
 
 def make_runner(task: TaskSpec, kit: Running) -> Runner:
@@ -55,8 +55,7 @@ def make_runner(task: TaskSpec, kit: Running) -> Runner:
     schema: Mapping[str, object] = (
         _read_schema(kit.folder / spec.schema_) if spec.schema_ is not None else {}
     )
-    measured = any(isinstance(leaf, AssertionsScorerSpec) for leaf in leaves_of(task.scorer))
-    form = Form(spec.prompt, spec.input, schema, spec.settings, spec.template, measured)
+    form = Form(spec.prompt, spec.input, schema, spec.settings, spec.template, kit.measured)
     target = target_of(spec, task.models)
     assert target is not None, "a runner that asks nobody is a problem of the spec"
     model = connect_role("target", target.config(kit.folder))

@@ -104,9 +104,10 @@ def _file_value(source: Source, loc: Loc, name: str, root: Source) -> object:
     before = len(root.problems)
     files = found_files(root, loc, path)
     text = read_file(root, loc, files[0]) if files else None
-    for problem in root.problems[before:]:
-        source.report(loc, problem.message, problem.hint)
+    told = root.problems[before:]
     del root.problems[before:]
+    for problem in told:
+        source.report(loc, problem.message, problem.hint)
     if text is None or not path.endswith((".json", ".yaml", ".yml")):
         return text.strip() if text is not None else None
     try:

@@ -110,7 +110,10 @@ def target_of(
                 f"there is no provider `{chosen.provider}` in the config",
                 hint=f"there are {known}; or give a model of Kept's, as in local/smollm2",
             )
-        return own, None
+        # how the first is asked goes for whoever is asked in its place
+        said: dict[str, Any] = next((block for block in blocks if block is not None), {})
+        shape = {key: said[key] for key in ("temperature", "top_p", "max_tokens") if key in said}
+        return {**own, **shape}, None
     if not config.providers or blocks[0] is None:
         hint = "name a provider in the config, or give one, as in local/smollm2"
         raise SetupError("the config names nobody to ask", hint=hint)
