@@ -77,7 +77,7 @@ def judge_of(read: ReadConfig, chosen: Chosen) -> dict[str, Any] | None:
 
 def _graded(read: ReadConfig) -> tuple[Placed, str] | None:
     """The first assertion that a model decides."""
-    common = common_test(read.config.defaultTest, read.source)
+    common = common_test(read.default, read.source)
     for placed in (common, *read.tests):
         for one in placed.spec.assert_:
             for leaf in leaves(one):
@@ -111,7 +111,7 @@ def target_of(
                 hint=f"there are {known}; or give a model of Kept's, as in local/smollm2",
             )
         # how the first is asked goes for whoever is asked in its place
-        said: dict[str, Any] = next((block for block in blocks if block is not None), {})
+        said = (blocks[0] if blocks else None) or {}
         shape = {key: said[key] for key in ("temperature", "top_p", "max_tokens") if key in said}
         return {**own, **shape}, None
     if not config.providers or blocks[0] is None:

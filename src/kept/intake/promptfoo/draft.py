@@ -25,11 +25,13 @@ from kept.intake.promptfoo.choosing import (
     target_of,
     usable,
 )
+from kept.intake.promptfoo.config import as_list
 from kept.intake.promptfoo.prompts import Prompt, read_prompts
 from kept.intake.promptfoo.providers import model_block
 from kept.intake.promptfoo.reading import ReadConfig, read_config
 from kept.intake.yaml import task_text
 from kept.nunjucks import names_of
+from kept.spec.load import said
 from kept.spec.source import read_source
 
 WORKERS = 4
@@ -71,19 +73,20 @@ def draft_of(path: Path, chosen: Chosen | None = None) -> Draft:
     """The task that a config stands for; raises `SpecError` with everything that is wrong."""
     chosen = chosen or Chosen()
     read = read_config(read_source(path))
-    source, config = read.source, read.config
-    prompts = read_prompts(source, config.prompts)
-    if not config.prompts:
+    source = read.source
+    entries = tuple(as_list(said(source, ("prompts",))))
+    prompts = read_prompts(source, entries)
+    if not entries:
         source.report(("prompts",), "missing", "the first of them is what is improved")
-    blocks = [model_block(source, ("providers", n), one) for n, one in enumerate(config.providers)]
-    default = common_test(config.defaultTest, source)
+    blocks = [model_block(source, ("providers", n), one) for n, one in read.providers]
+    default = common_test(read.default, source)
     for placed in (default, *read.tests):
         check_assertions(placed, source)
     judge = judge_of(read, chosen)
     read.check()
     made = [one for placed in read.tests for one in made_of(placed, default, source)]
     read.check()
-    target, labels = target_of(config, blocks, chosen)
+    target, labels = target_of(read.config, blocks, chosen)
     chosen_ones = usable(prompts, labels)
     first = first_of(chosen_ones, chosen)
     others = [prompt for prompt in chosen_ones if prompt is not first]
@@ -155,9 +158,9 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
                 "there is one prompt, and the model it is for writes further ones: "
                 "name a better one in `models.optimizer`"
             )
-    said = {"description": config.description} if config.description else {}
+    about = {"description": config.description} if config.description else {}
     return {
-        **said,
+        **about,
         "artifacts": {"include": [parts.prompt]},
         "models": models,
         "runner": {"prompt": parts.prompt, "input": parts.names, "template": "nunjucks"},

@@ -1,12 +1,14 @@
 """A config brought into one form, with the files of tests that it names."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from kept.intake.promptfoo.config import (
     CONFIG_REFUSED,
     ConfigSpec,
     Grader,
+    ProviderSpec,
+    TestSpec,
     as_list,
     mapping_of,
     prepare_test,
@@ -15,7 +17,7 @@ from kept.intake.promptfoo.config import (
 )
 from kept.intake.promptfoo.files import FILE, found_files, read_file
 from kept.intake.promptfoo.tests import Placed, Tests, read_tests
-from kept.spec.load import validate
+from kept.spec.load import section, validate
 from kept.spec.source import Source
 from kept.spec.yaml import Document, YamlFault, read_yaml
 
@@ -26,6 +28,12 @@ class ReadConfig:
 
     source: Source
     config: ConfigSpec = field(default_factory=ConfigSpec)
+    """Without anything in it where something is wrong."""
+    providers: list[tuple[int, ProviderSpec]] = field(
+        default_factory=list[tuple[int, ProviderSpec]]
+    )
+    """Those that are right in themselves, with their places."""
+    default: TestSpec = field(default_factory=TestSpec)
     tests: list[Placed] = field(default_factory=list[Placed])
     graders: list[tuple[Source, Grader]] = field(default_factory=list[tuple[Source, Grader]])
     sources: list[Source] = field(default_factory=list[Source])
@@ -78,16 +86,20 @@ def read_config(source: Source) -> ReadConfig:
     if isinstance(data.get("defaultTest"), dict):
         found = prepare_test(source, ("defaultTest",), data["defaultTest"])
         read.graders += [(source, grader) for grader in found]
-    config = validate(source, ConfigSpec)
-    if config is None:
-        read.check()
-    assert config is not None
-    inline = [
-        Placed(one, source, ("tests", number))
-        for number, one in enumerate(config.tests)
-        if one is not None
-    ]
-    return replace(read, config=config, tests=[*inline, *read.tests])
+    read.config = validate(source, ConfigSpec) or read.config
+    # what is right is looked into although something else is wrong
+    read.default = section(source, ("defaultTest",), TestSpec) or read.default
+    for number in range(len(data["providers"])):
+        provider = section(source, ("providers", number), ProviderSpec)
+        if provider is not None:
+            read.providers.append((number, provider))
+    inline: list[Placed] = []
+    for number, given in enumerate(kept):
+        spec = section(source, ("tests", number), TestSpec) if given is not None else None
+        if spec is not None:
+            inline.append(Placed(spec, source, ("tests", number)))
+    read.tests = [*inline, *read.tests]
+    return read
 
 
 def _take_default(source: Source, data: dict[str, Any]) -> None:
