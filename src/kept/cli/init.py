@@ -15,7 +15,7 @@ _KINDS = f"[{'|'.join(KINDS)}]"
     examples=(
         "kept init",
         "kept init skill my-skill",
-        "kept init --from promptfooconfig.yaml my-prompt",
+        "kept init --from promptfooconfig.yaml my-bot",
         "kept init --from cases.csv --model openai/gpt-5-mini",
     ),
 )
