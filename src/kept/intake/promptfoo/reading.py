@@ -57,7 +57,6 @@ class ReadConfig:
 
 def read_config(source: Source) -> ReadConfig:
     """A config brought into one form, and the files of tests that it names."""
-    data = cast("dict[str, Any]", source.data)
     resolve(source)
     data = cast("dict[str, Any]", source.data)
     for key in [key for key in data if data[key] is None or key.startswith(("$", "x-"))]:
@@ -69,37 +68,44 @@ def read_config(source: Source) -> ReadConfig:
     data["prompts"] = as_list(data.get("prompts"))
     data["providers"] = [provider_of(one) for one in as_list(data.get("providers"))]
     _take_default(source, data)
+    _take_tests(read, data)
+    for grader in prepare_test(source, ("defaultTest",), data.get("defaultTest")):
+        read.graders.append((source, grader))
+    read.config = validate(source, ConfigSpec) or read.config
+    _take_right(read, data)
+    return read
+
+
+def _take_tests(read: ReadConfig, data: dict[str, Any]) -> None:
+    """The tests of files, and nothing in their places."""
     tests = as_list(data.get("tests"))
     if not tests:
-        source.report(("tests",), "missing", "cases are what tells a better prompt from a worse")
-    kept: list[object] = []
+        why = "cases are what tells a better prompt from a worse"
+        read.source.report(("tests",), "missing", why)
     for number, test in enumerate(tests):
         if mapping_of(test) is not None:
-            found = prepare_test(source, ("tests", number), test)
-            read.graders += [(source, grader) for grader in found]
-            kept.append(test)
+            for grader in prepare_test(read.source, ("tests", number), test):
+                read.graders.append((read.source, grader))
         else:
             loc = ("tests", number) if isinstance(data["tests"], list) else ("tests",)
-            read.take(read_tests(source, loc, test))
-            kept.append(None)
-    data["tests"] = kept
-    if isinstance(data.get("defaultTest"), dict):
-        found = prepare_test(source, ("defaultTest",), data["defaultTest"])
-        read.graders += [(source, grader) for grader in found]
-    read.config = validate(source, ConfigSpec) or read.config
-    # what is right is looked into although something else is wrong
+            read.take(read_tests(read.source, loc, test))
+    data["tests"] = [test if mapping_of(test) is not None else None for test in tests]
+
+
+def _take_right(read: ReadConfig, data: dict[str, Any]) -> None:
+    """What is right is looked into although something else is wrong."""
+    source = read.source
     read.default = section(source, ("defaultTest",), TestSpec) or read.default
     for number in range(len(data["providers"])):
         provider = section(source, ("providers", number), ProviderSpec)
         if provider is not None:
             read.providers.append((number, provider))
     inline: list[Placed] = []
-    for number, given in enumerate(kept):
+    for number, given in enumerate(data["tests"]):
         spec = section(source, ("tests", number), TestSpec) if given is not None else None
         if spec is not None:
             inline.append(Placed(spec, source, ("tests", number)))
     read.tests = [*inline, *read.tests]
-    return read
 
 
 def _take_default(source: Source, data: dict[str, Any]) -> None:
