@@ -145,7 +145,7 @@ def test_a_small_config_is_answered_by_the_model_in_this_process(tmp_path: Path,
 prompts:
   - "Tell me a story."
   - "Tell me about the {{animal}}."
-providers: [{id: openai:chat:gpt-5-mini, config: {temperature: 0, max_tokens: 12}}]
+providers: [{id: openai:chat:gpt-5-mini, config: {temperature: 0.1, max_tokens: 12}}]
 defaultTest:
   assert: [{type: icontains, value: "{{animal}}"}, {type: not-contains, value: "!"}]
 tests: [{vars: {animal: [cat, dog, horse, cow, fox, hen, owl, bee, ant, pig]}}]
