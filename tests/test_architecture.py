@@ -34,14 +34,14 @@ LAYERS = (
     Layer(
         modules=(
             *("store", "workspace", "sandbox", "settings", "threads", "models", "locate", "git"),
-            *("prompts", "harness"),
+            *("prompts", "harness", "nunjucks"),
         )
     ),
     Layer(
         modules=("tools", "runners", "scorers", "proposers", "envs", "agents", "spec"),
         closed=True,
     ),
-    Layer(modules=("recipes", "registry", "runs", "adopt")),
+    Layer(modules=("recipes", "registry", "runs", "adopt", "intake")),
     Layer(modules=("report", "cli", "web", "testing", "demo", "scaffold")),
     # an adapter is a call of `kept.optimize` with another's arguments
     Layer(modules=("", "api", "calling", "adapters", "__main__")),

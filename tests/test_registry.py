@@ -40,6 +40,14 @@ def test_what_is_no_spec_is_refused_with_what_it_is_not(name: str, words: str, t
         compile_spec(tmp_path / name)
 
 
+def test_a_config_of_promptfoo_is_no_task_and_how_to_make_one_is_said(tmp_path: Path):
+    path = tmp_path / "promptfooconfig.yaml"
+    path.write_text("prompts: [a]\ntests: []\n")
+    with pytest.raises(SetupError) as caught:
+        compile_spec(path)
+    assert f"init --from {path}" in str(caught.value.hint)
+
+
 def test_a_task_with_a_mistake_is_still_a_task(tmp_path: Path):
     path = write_task(tmp_path, TASK.replace("artifacts", "artefacts").replace("scorer", "scorrer"))
     with pytest.raises(SpecError) as caught:

@@ -6,6 +6,7 @@ from typing import cast
 
 from kept.errors import SetupError
 from kept.recipes import Compiled
+from kept.settings import program
 
 TASK = "task.yaml"
 
@@ -26,10 +27,10 @@ def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> 
     keys = cast("dict[str, object]", read_source(file).data)
     if not any(key in keys for key in _TASK_KEYS):
         wanted = ", ".join(f"`{key}`" for key in _TASK_KEYS)
-        raise SetupError(
-            f"{path} is not a task: it has none of {wanted}",
-            hint=f"a {TASK} is the only kind of spec so far",
-        )
+        hint = f"a {TASK} is the only kind of spec so far"
+        if "prompts" in keys:
+            hint = f"`{program()} init --from {path}` makes one of a promptfoo config"
+        raise SetupError(f"{path} is not a task: it has none of {wanted}", hint=hint)
     return compile_task(file, overrides, began)
 
 

@@ -107,6 +107,11 @@ def test_every_example_runs(name: str, here: Path):
     if name in ("resume", "runs", "show", "diff", "report", "adopt"):
         assert kept("optimize", "task.yaml").code == 0
     (here / "cases.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(9)))
+    (here / "cases.csv").write_text("question,answer\nWho?,Me\n")
+    (here / "promptfooconfig.yaml").write_text(
+        "prompts: ['{{x}}']\nproviders: [openai:gpt-5-mini]\n"
+        "tests: [{vars: {x: one}, assert: [{type: contains, value: one}]}]\n"
+    )
     bin_folder = Path(sys.executable).parent
     for example in command(name).examples:
         done = subprocess.run(

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolOffer
 from kept.core.ports import Model
 from kept.core.rollout import Failure
+from kept.models.config import ModelConfig
+from kept.models.connect import connect
 from kept.models.local import LocalModel
 from kept.testing import ModelSuite
 
@@ -52,6 +55,17 @@ class TestLocalModel(ModelSuite):
     def make_failing_model(self) -> Model:
         (self.folder / "no.gguf").write_bytes(b"no weights at all")
         return LocalModel("local/broken", self.folder / "no.gguf")
+
+
+def test_what_its_config_says_shapes_replies_to_requests_that_do_not(smollm2: Path):
+    config = ModelConfig(provider="local", model="smollm2", max_tokens=3, temperature=0.0)
+    asked = ModelRequest((Message("user", "Tell me a long story."),))
+    reply = asyncio.run(connect(config).complete(asked))
+    assert isinstance(reply, ModelReply)
+    assert (reply.finish, reply.usage.tokens_out) == ("length", 3)
+    longer = asyncio.run(connect(config).complete(replace(asked, max_tokens=5)))
+    assert isinstance(longer, ModelReply)
+    assert longer.usage.tokens_out == 5
 
 
 def test_the_same_seed_gives_the_same_answer_and_another_one_another(model: LocalModel):

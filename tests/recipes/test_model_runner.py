@@ -61,6 +61,7 @@ def test_it_becomes_a_runner_that_asks_a_model(task: Path):
         "input": ("text",),
         "schema": "schema.json",
         "settings": "settings.yaml",
+        "template": "fields",
         "timeout_seconds": TIMEOUT,
         "env": [],
     }

@@ -32,9 +32,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("7", "scorer: the number 7, where a mapping was expected"),
         ("", "scorer: nothing, where a mapping was expected"),
-        ("{type: [rules]}", "scorer.type: a list, where one of `command`, `python`, `rules`, `judge`, `composite` was expected"),
-        ("{type: grader}", "scorer.type: the text `grader`, where one of `command`, `python`, `rules`, `judge`, `composite` was expected"),
-        ("{type: rule, rules: []}", "scorer.type: the text `rule`, where one of `command`, `python`, `rules`, `judge`, `composite` was expected (hint: did you mean `rules`?)"),
+        ("{type: [rules]}", "scorer.type: a list, where one of `command`, `python`, `rules`, `judge`, `assertions`, `composite` was expected"),
+        ("{type: grader}", "scorer.type: the text `grader`, where one of `command`, `python`, `rules`, `judge`, `assertions`, `composite` was expected"),
+        ("{type: rule, rules: []}", "scorer.type: the text `rule`, where one of `command`, `python`, `rules`, `judge`, `assertions`, `composite` was expected (hint: did you mean `rules`?)"),
         ("{type: command}", "scorer.command: missing"),
         ("{command: ls, function: y}", "scorer.function: unknown key (hint: known keys: type, command, cwd, timeout_seconds, parse)"),
         ("{command: ls, cwd: gone}", "scorer.cwd: there is no folder `gone`"),

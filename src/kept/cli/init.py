@@ -1,4 +1,4 @@
-"""`kept init [KIND] [FOLDER]`."""
+"""`kept init [KIND] [FOLDER]`, and `kept init --from FILE [FOLDER]`."""
 
 from pathlib import Path
 
@@ -7,15 +7,50 @@ import click
 from kept.cli.command import Command
 from kept.scaffold import KINDS, scaffold
 
+_KINDS = f"[{'|'.join(KINDS)}]"
 
-@click.command(cls=Command, examples=("kept init", "kept init skill my-skill"))
-@click.argument("kind", type=click.Choice(KINDS), default=KINDS[0])
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kept init",
+        "kept init skill my-skill",
+        "kept init --from promptfooconfig.yaml my-bot",
+        "kept init --from cases.csv --model openai/gpt-5-mini",
+    ),
+)
+@click.argument("kind", metavar=_KINDS, required=False)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), required=False)
-def init(kind: str, folder: Path | None) -> None:
+@click.option(
+    "--from",
+    "given",
+    metavar="FILE",
+    help="Make the task from what you have: a promptfoo config, cases in .jsonl, .json or .csv, a "
+    "SKILL.md, or a function in a .py file, as FILE:NAME where it has several.",
+)
+@click.option("--model", metavar="NAME", help="With --from: the model that is asked.")
+@click.option("--prompt", metavar="LABEL", help="With --from: which prompt of a config to improve.")
+@click.option(
+    "--cases",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="With --from: what a skill or a function is tried on.",
+)
+def init(
+    kind: str | None,
+    folder: Path | None,
+    given: str | None,
+    model: str | None,
+    prompt: str | None,
+    cases: Path | None,
+) -> None:
     """Write a small task that runs at once, to be changed.
 
     KIND says what it improves: a prompt, which is the default, a skill, a config file or code.
     FOLDER is made, `my-KIND` by default. No file that is there is overwritten.
+
+    With --from the task is made from a file of yours, which is copied and stays as it is. All that
+    is wrong with it is told, by its lines.
     """
     import shlex
 
@@ -23,8 +58,20 @@ def init(kind: str, folder: Path | None) -> None:
     from kept.cli.names import path_from_here
     from kept.settings import program
 
-    where = folder or Path(f"my-{kind}")
-    for path in scaffold(kind, where):
+    if given is not None:
+        if kind is not None and folder is not None:
+            raise click.UsageError("with --from there is only a FOLDER")
+        where = Path(kind) if kind else Path(f"my-{_stem(given)}")
+        written = _from(given, model, prompt, cases, where)
+    else:
+        if model or prompt or cases:
+            raise click.UsageError("--model, --prompt and --cases go with --from")
+        kind = kind or KINDS[0]
+        if kind not in KINDS:
+            raise click.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}.")
+        where = folder or Path(f"my-{kind}")
+        written = scaffold(kind, where)
+    for path in written:
         output.answer(path_from_here(path))
     # from inside, for that is where its runs will be found
     go = [] if where.resolve() == Path.cwd() else [f"cd {shlex.quote(str(where))}"]
@@ -33,3 +80,23 @@ def init(kind: str, folder: Path | None) -> None:
         kept = str(Path(kept).absolute())
     steps = [*go, f"{kept} optimize .", f"{kept} adopt"]
     output.note("\nnext: " + "\n      ".join(steps))
+
+
+def _from(
+    given: str, model: str | None, prompt: str | None, cases: Path | None, where: Path
+) -> list[Path]:
+    from kept.cli import output
+    from kept.intake import write
+    from kept.intake.kinds import Wish, draft_from
+
+    draft = draft_from(given, Wish(model, prompt, cases))
+    written = write(draft.files, where)
+    for note in draft.notes:
+        output.warn(note)
+    return written
+
+
+def _stem(given: str) -> str:
+    """What a folder is named by where nobody says."""
+    stem = Path(given.partition(".py:")[0]).stem.lower()
+    return {"promptfooconfig": "prompt", "skill": "skill"}.get(stem, stem)

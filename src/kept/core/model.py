@@ -83,3 +83,5 @@ class ModelReply:
     usage: Usage = FREE
     finish: Finish = "stop"
     tool_calls: tuple[ToolCall, ...] = ()
+    seconds: float = 0.0
+    """How long it was waited for, written down with it: a resume does not wait again."""

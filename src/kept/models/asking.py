@@ -2,7 +2,8 @@
 
 import asyncio
 import hashlib
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
@@ -23,9 +24,14 @@ async def ask(
     """
 
     async def do(one: ModelRequest) -> ModelReply | Failure:
+        began = time.monotonic()
         if isinstance(model, CachedModel):
-            return await model.draw(one, repeat)
-        return await model.complete(one)
+            reply = await model.draw(one, repeat)
+        else:
+            reply = await model.complete(one)
+        if isinstance(reply, Failure):
+            return reply
+        return replace(reply, seconds=round(time.monotonic() - began, 4))
 
     async def call(one: ModelRequest) -> ModelReply | Failure:
         known_by = {"model": model.name, **asdict(one)}

@@ -7,13 +7,14 @@ import asyncio
 import json
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kept.core.model import Finish, ModelReply, ModelRequest
 from kept.core.rollout import Failure, FailureKind, Usage
 from kept.errors import SetupError
-from kept.models.config import ModelConfig
+from kept.models.config import SHAPES, ModelConfig
 from kept.models.local_engine import Engine, engine_of, grammar_of
 from kept.models.weights import known, needed
 from kept.threads import Threads
@@ -32,16 +33,26 @@ def local_model(name: str) -> "LocalModel":
 
 def make(config: ModelConfig) -> "LocalModel":
     """The model of a config; a `SetupError` where its weights are not here."""
-    return local_model(config.model)
+    known_ones = (name for name in SHAPES if name != "effort")  # it does not think first
+    said = {name: value for name in known_ones if (value := getattr(config, name)) is not None}
+    return LocalModel(f"local/{known(config.model).name}", needed(config.model), said=said)
 
 
 class LocalModel:
     """Implements `kept.core.ports.Model`; loads its weights when it is first asked."""
 
     def __init__(
-        self, name: str, weights: Path, *, slots: int = SLOTS, context: int = CONTEXT
+        self,
+        name: str,
+        weights: Path,
+        *,
+        slots: int = SLOTS,
+        context: int = CONTEXT,
+        said: Mapping[str, Any] | None = None,
     ) -> None:
+        """What is `said` shapes replies to requests that do not say."""
         self.name = name
+        self._said = said or {}
         self._weights = weights
         self._slots = slots
         self._context = context
@@ -54,7 +65,8 @@ class LocalModel:
             if present:
                 message = f"{self.name} cannot be given {what}"
                 return Failure("harness", "infrastructure", message)
-        call = _Call(request, asyncio.get_running_loop())
+        open_ones = {n: v for n, v in self._said.items() if getattr(request, n) is None}
+        call = _Call(replace(request, **open_ones), asyncio.get_running_loop())
         try:
             chunks = await self._threads.call(self._answer, call)
         except asyncio.CancelledError:

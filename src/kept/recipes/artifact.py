@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
-from kept.core.case import too_few
+from kept.core.case import SPLITS, Case, Cases, too_few
 from kept.core.forecast import enough_steps
 from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.plan import Plan
@@ -18,6 +18,7 @@ from kept.locate import locate
 from kept.models.roles import is_free
 from kept.recipes import Compiled
 from kept.recipes.agents import Sending, agent_warnings
+from kept.recipes.asserting import measured
 from kept.recipes.charges import charges_of, limited_by, open_ended
 from kept.recipes.confine import confine, modes
 from kept.recipes.guards import make_guards
@@ -32,11 +33,14 @@ from kept.recipes.roles import told
 from kept.recipes.running import Running, facts_of, make_runner
 from kept.recipes.scheduling import schedule_of
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
+from kept.runners.model import fields_of
 from kept.settings import processors
 from kept.spec.agents import AgentRunnerSpec
+from kept.spec.assertions import AssertionsScorerSpec
 from kept.spec.cases import overlap_warnings
 from kept.spec.race import RaceSpec
 from kept.spec.runners import ModelRunnerSpec
+from kept.spec.scorers import leaves_of
 from kept.spec.source import read_source
 from kept.spec.task import TaskSpec
 from kept.store.candidates import CandidateFolder
@@ -49,8 +53,22 @@ def compile_task(path: Path, overrides: Sequence[str] = (), began: str = "") -> 
     read = read_task(read_source(path, overrides))
     made = plan_of(read, Candidate(read.files.texts), overrides, began)
     few = too_few(read.files.cases)
-    warnings = (*([few] if few else []), *overlap_warnings(read.files.cases), *made.warnings)
+    warnings = (*([few] if few else []), *overlap_warnings(_material(read)), *made.warnings)
     return Compiled(with_race(made.plan), warnings)
+
+
+def _material(read: ReadTask) -> Cases:
+    """The cases without what they assert, which many of them have in common."""
+    fields = {s.field for s in leaves_of(read.task.scorer) if isinstance(s, AssertionsScorerSpec)}
+    cases = read.files.cases
+    if not fields:
+        return cases
+
+    def without(case: Case) -> Case:
+        data = {key: value for key, value in fields_of(case).items() if key not in fields}
+        return Case(case.id, data)
+
+    return Cases(*(tuple(map(without, cases.of(split))) for split in SPLITS))
 
 
 def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: str = "") -> Compiled:
@@ -74,6 +92,8 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     runner = (task.runner,) if isinstance(task.runner, AgentRunnerSpec) else ()
     agents = (*runner, *files.proposing.agents)
     sending = Sending(source.folder, scratch, confined.agent)
+    counts = measured(task, files.cases)
+    running = Running(source.folder, scratch, confined, files.given, counts)
     proposers = files.proposing.make(Tools(scratch, confined.runner, sending))
     workers = task.workers or processors()
     objective = _objective(task)
@@ -88,7 +108,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             max_changed_lines=task.mutation.max_changed_lines,
         ),
         cases=files.cases,
-        runner=make_runner(task, Running(source.folder, scratch, confined, files.given)),
+        runner=make_runner(task, running),
         scorer=make_scorer(task.scorer, scoring),
         objective=objective,
         locate=locate,

@@ -9,6 +9,7 @@ from kept.models.roles import is_free, is_priced, unbounded
 from kept.recipes.proposing import Proposing
 from kept.recipes.running import target_of
 from kept.spec.agents import AgentRunnerSpec
+from kept.spec.assertions import AssertionsScorerSpec
 from kept.spec.judging import JudgeScorerSpec
 from kept.spec.runners import ModelRunnerSpec
 from kept.spec.scorers import leaves_of
@@ -68,7 +69,9 @@ def _models(
             yield "runner", target.config(folder)
     role = (task.models.judge,) if task.models.judge is not None else ()
     for leaf in leaves_of(task.scorer):
-        for judge in (leaf.judges or role) if isinstance(leaf, JudgeScorerSpec) else ():
+        named = leaf.judges if isinstance(leaf, JudgeScorerSpec) else None
+        asks = isinstance(leaf, JudgeScorerSpec | AssertionsScorerSpec)
+        for judge in (named or role) if asks else ():
             yield "scorer", judge.config(folder)
     for editor in proposing.editors:
         yield "proposers", editor

@@ -38,6 +38,8 @@ class Running:
     confined: Confinement
     files: Mapping[str, tuple[str, ...]]
     """Of each case, what an agent is given of the task's folder."""
+    measured: bool = False
+    """Whether cases assert what an answer takes or costs."""
 
 
 def make_runner(task: TaskSpec, kit: Running) -> Runner:
@@ -53,7 +55,7 @@ def make_runner(task: TaskSpec, kit: Running) -> Runner:
     schema: Mapping[str, object] = (
         _read_schema(kit.folder / spec.schema_) if spec.schema_ is not None else {}
     )
-    form = Form(spec.prompt, spec.input, schema, spec.settings)
+    form = Form(spec.prompt, spec.input, schema, spec.settings, spec.template, kit.measured)
     target = target_of(spec, task.models)
     assert target is not None, "a runner that asks nobody is a problem of the spec"
     model = connect_role("target", target.config(kit.folder))

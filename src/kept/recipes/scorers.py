@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from kept.core.artifact import Candidate
 from kept.core.case import Cases
 from kept.core.ports import Scorer
+from kept.recipes.asserting import asserted, check_asserting, make_asserting
 from kept.recipes.judging import check_judge, make_judge
 from kept.recipes.scripts import check_script
 from kept.sandbox import Command
@@ -29,6 +30,8 @@ from kept.scorers.command import CommandScorer, Fields
 from kept.scorers.composite import CompositeScorer, Part
 from kept.scorers.python import Function, PythonScorer, problem_with
 from kept.scorers.rules import Kind, Rule, RulesScorer, Target
+from kept.spec.assertions import RESERVED as ASSERTED
+from kept.spec.assertions import AssertionsScorerSpec
 from kept.spec.judging import JudgeScorerSpec
 from kept.spec.load import check_folder, said, section
 from kept.spec.models import ModelSpec
@@ -87,6 +90,9 @@ def _make(spec: ScorerSpec, kit: Scoring, metric: str) -> Scorer:
         case JudgeScorerSpec():
             rules = _rules_scorer(spec.floor, kit) if spec.rules else None
             return make_judge(spec, kit.folder, kit.judge, kit.rubric, rules, kit.seen)
+        case AssertionsScorerSpec():
+            passed_on = kit.hold(Command("true", kit.folder)).passed_on
+            return make_asserting(spec, kit.folder, kit.judge, kit.seen, passed_on)
         case CompositeScorerSpec():
             parts = (
                 Part(
@@ -121,9 +127,11 @@ def check_scorer(source: Source, texts: Collection[str], cases: Cases | None) ->
                     source.report((*loc, "function"), problem)
             case RulesScorerSpec():
                 _check_targets(source, loc, leaf, texts)
+            case AssertionsScorerSpec():
+                check_asserting(source, loc, leaf, cases)
         if loc == ("scorer",):
             metric = said(source, ("objective", "primary_metric"))
-            _check_metric(source, leaf, metric if isinstance(metric, str) else "")
+            _check_metric(source, leaf, metric if isinstance(metric, str) else "", cases)
 
 
 def _right_ones(source: Source, loc: Loc) -> Iterator[tuple[Loc, ScorerSpec]]:
@@ -150,6 +158,8 @@ def _names(leaf: ScorerSpec) -> Iterator[str]:
             yield leaf.function
         case JudgeScorerSpec():
             yield from (shlex.quote(name) for _, name in leaf.prompts)
+        case AssertionsScorerSpec():
+            yield from (shlex.quote(name) for name in leaf.files)
         case RulesScorerSpec() | CompositeScorerSpec():
             return
 
@@ -181,13 +191,16 @@ def _check_targets(source: Source, loc: Loc, spec: RulesScorerSpec, paths: Colle
             source.report(place, f"there is no artifact `{path}`", f"there are {known}")
 
 
-def _check_metric(source: Source, spec: ScorerSpec, metric: str) -> None:
+def _check_metric(source: Source, spec: ScorerSpec, metric: str, cases: Cases | None) -> None:
     """A scorer of our own is known to emit what it emits."""
     emitted: list[str] = []
     if isinstance(spec, RulesScorerSpec):
         emitted = [*RESERVED, *spec.names]
     elif isinstance(spec, JudgeScorerSpec):
         emitted = spec.emitted
+    elif isinstance(spec, AssertionsScorerSpec):
+        named = (one.metric for _, one in asserted(cases or Cases(), spec.field))
+        emitted = [*ASSERTED, *dict.fromkeys(name for name in named if name)]
     elif isinstance(spec, CompositeScorerSpec):
         emitted = ["score", *(f"{part.name}.{part.metric}" for part in spec.parts)]
         if any(metric.startswith(f"{part.name}.") for part in spec.parts):

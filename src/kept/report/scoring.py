@@ -24,6 +24,8 @@ def scorer_words(fact: object) -> str:
             return f"rules: {', '.join(kinds)}"
         case {"type": "judge"}:
             return _judge_words(cast("dict[str, Any]", fact))
+        case {"type": "assertions"}:
+            return "what each case asserts"
         case {"type": "composite"}:
             parts = [f"{part['name']} ({scorer_words(part['scorer'])})" for part in _parts(fact)]
             return f"a weighted mean of {', '.join(parts)}"

@@ -3,7 +3,7 @@
 A prompt that says `{{field}}` is the message, with the field of the case in that place; one that
 does not is the system message, and the case follows it. Only the fields that a task names can be
 had, for the others hold the answer. Comments of Markdown are for people and proposers: the model
-does not see them.
+does not see them. With `template: nunjucks` a prompt is what promptfoo takes it for.
 
 With the same case and repeat every candidate is given the same seed, and every pair another one.
 """
@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
@@ -23,6 +23,7 @@ from kept.core.values import NoSpan
 from kept.locate import read_value
 from kept.models.asking import ask_within, draw_seed
 from kept.models.pricing import worst_usd
+from kept.runners.chat import NoChat, chat_of
 
 _FIELD = re.compile(r"\{\{\s*([\w-]+)\s*\}\}")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -42,6 +43,9 @@ class Form:
     schema: Mapping[str, object] = field(default_factory=dict[str, object])
     settings: str | None = None
     """An artifact with numbers."""
+    template: Literal["fields", "nunjucks"] = "fields"
+    measured: bool = False
+    """Whether somebody wants to know what an answer took and cost."""
 
 
 class ModelRunner:
@@ -65,7 +69,8 @@ class ModelRunner:
             return reply
         said = (*request.messages, Message("assistant", reply.text))
         trace = tuple(TraceItem(message.role, message.text) for message in said)
-        return _fault(reply) or Rollout(output=reply.text, trace=trace)
+        metrics = _measures(reply) if self._form.measured else {}
+        return _fault(reply) or Rollout(output=reply.text, metrics=metrics, trace=trace)
 
     async def close(self) -> None:
         """Nothing was opened here."""
@@ -83,6 +88,30 @@ def seed_of(job: Job) -> int:
 
 def request_for(form: Form, candidate: Candidate, case: Case) -> ModelRequest | Failure:
     """What a candidate asks about a case, or what is wrong with the candidate."""
+    messages = _templated(form, candidate, case)
+    if messages is None:
+        messages = _worded(form, candidate, case)
+    if isinstance(messages, Failure):
+        return messages
+    numbers = _numbers(form.settings, candidate)
+    if isinstance(numbers, Failure):
+        return numbers
+    return replace(ModelRequest(messages, schema=form.schema), **numbers)
+
+
+def _templated(
+    form: Form, candidate: Candidate, case: Case
+) -> tuple[Message, ...] | Failure | None:
+    if form.template == "fields":
+        return None
+    (name,) = form.prompt
+    try:
+        return chat_of(name, candidate.texts[name], _given(form, case))
+    except NoChat as error:
+        return Failure("crash", "candidate", str(error))
+
+
+def _worded(form: Form, candidate: Candidate, case: Case) -> tuple[Message, ...] | Failure:
     parts = (_COMMENT.sub("", candidate.texts[name]).strip() for name in form.prompt)
     prompt = "\n\n".join(part for part in parts if part)
     given = _given(form, case)
@@ -90,17 +119,12 @@ def request_for(form: Form, candidate: Candidate, case: Case) -> ModelRequest | 
     if unknown:
         message = f"the prompt asks for `{{{{{unknown[0]}}}}}`, which the model is not given"
         return Failure("crash", "candidate", message)
-    numbers = _numbers(form.settings, candidate)
-    if isinstance(numbers, Failure):
-        return numbers
-    messages = (Message("system", prompt),) if prompt else ()
     if _FIELD.search(prompt):
         filled = _FIELD.sub(lambda found: _shown(given[found[1]]), prompt)
-        messages = (Message("user", filled),)
-    else:
-        only = next(iter(given.values())) if len(given) == 1 else given
-        messages = (*messages, Message("user", _shown(only)))
-    return replace(ModelRequest(messages, schema=form.schema), **numbers)
+        return (Message("user", filled),)
+    only = next(iter(given.values())) if len(given) == 1 else given
+    system = (Message("system", prompt),) if prompt else ()
+    return (*system, Message("user", _shown(only)))
 
 
 def fields_of(case: Case) -> Mapping[str, object]:
@@ -135,6 +159,10 @@ def _numbers(settings: str | None, candidate: Candidate) -> dict[str, Any] | Fai
         found[name] = int(value) if name == "max_tokens" else float(value)
     # a file that cannot be read has none of them, and must not pass for one that sets nothing
     return found or Failure("crash", "candidate", f"no setting can be read: {why}")
+
+
+def _measures(reply: ModelReply) -> dict[str, float]:
+    return {"latency_ms": reply.seconds * 1000, "cost_usd": reply.usage.usd}
 
 
 def _fault(reply: ModelReply) -> Failure | None:

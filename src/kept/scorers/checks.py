@@ -73,6 +73,8 @@ class Matches:
 
     pattern: str
     wanted: bool = True
+    by_line: bool = True
+    """Whether `^` and `$` are ends of lines, and not of the text alone."""
 
     def quick(self, text: str) -> bool:
         """Whether no text of this length can hold it up; rather no than yes.
@@ -90,7 +92,7 @@ class Matches:
 
     def measure(self, text: str, seed: str) -> Measured:
         """Count its matches."""
-        times = sum(1 for _ in re.finditer(self.pattern, text, re.MULTILINE))
+        times = sum(1 for _ in re.finditer(self.pattern, text, re.MULTILINE if self.by_line else 0))
         if bool(times) == self.wanted:
             return Measured(times)
         found = "does not match" if self.wanted else f"matches {count(times, 'time')}"

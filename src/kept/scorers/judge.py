@@ -125,7 +125,7 @@ class JudgeScorer:
         replies = dict(zip(requests, await _side_by_side(list(asked)), strict=True))
         for reply in replies.values():
             if isinstance(reply, Failure):
-                return _judges_own(reply, model)
+                return judges_own(reply, model)
         said = {name: one.text for name, one in replies.items() if isinstance(one, ModelReply)}
         parts: list[Judgement] = []
         if "rubric" in said:
@@ -169,7 +169,7 @@ class JudgeScorer:
         )
 
 
-def _judges_own(failure: Failure, model: Model) -> Failure:
+def judges_own(failure: Failure, model: Model) -> Failure:
     """A failure of a judge: no candidate's, and not tried again where the same would be heard."""
     return replace(
         failure,

@@ -6,8 +6,8 @@ names: an `agent`, or else a `model` or a `prompt`.
 
 import re
 import shlex
-from collections.abc import Mapping
-from typing import Annotated, Literal, cast
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
@@ -62,7 +62,15 @@ class ModelRunnerSpec(Model):
     """A file with the JSON schema of an answer."""
     settings: Text | None = None
     """An artifact with `temperature`, `top_p` and `max_tokens`, of which each may be missing."""
+    template: Literal["fields", "nunjucks"] = "fields"
+    """How a prompt is filled in: `{{field}}` alone, or as promptfoo does."""
     timeout_seconds: Seconds = TIMEOUT
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """One prompt for one template."""
+        if said.get("template") == "nunjucks" and len(said.get("prompt", ())) > 1:
+            yield "`template: nunjucks` takes one `prompt`, which is the whole request"
 
     @property
     def lines(self) -> tuple[str, ...]:

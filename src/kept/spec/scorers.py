@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from kept.sandbox import TIMEOUT
+from kept.spec.assertions import AssertionsScorerSpec
 from kept.spec.base import Finite, Model, Seconds, Text
 from kept.spec.judging import JudgeScorerSpec
 from kept.spec.rules import RulesScorerSpec
@@ -110,6 +111,7 @@ ScorerSpec = Annotated[
     | Annotated[PythonScorerSpec, Tag("python")]
     | Annotated[RulesScorerSpec, Tag("rules")]
     | Annotated[JudgeScorerSpec, Tag("judge")]
+    | Annotated[AssertionsScorerSpec, Tag("assertions")]
     | Annotated[CompositeScorerSpec, Tag("composite")],
     Discriminator(_kind),
 ]

@@ -52,6 +52,10 @@ class Source:
         """A problem with a value."""
         self.problems.append(Problem(self.where(loc), dotted(loc), message, hint))
 
+    def report_line(self, line: int, message: str, hint: str | None = None) -> None:
+        """A problem with a line as a whole."""
+        self.problems.append(Problem(self.at(line), "", message, hint))
+
     def check(self) -> None:
         """Raise what was found, all of it."""
         if self.problems:

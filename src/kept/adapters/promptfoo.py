@@ -1,0 +1,141 @@
+"""For those who have a promptfooconfig.yaml: its prompts compete, its tests decide.
+
+The config is read by Kept, and becomes an ordinary task in the folder of the runs, so that all
+commands work on what comes of it. promptfoo itself is not needed, and node is not run.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+from kept.api import Result
+from kept.calling import run_plan
+from kept.core.budget import Budget
+from kept.core.ports import Gate, Sink
+from kept.errors import SetupError
+from kept.intake import Draft, write
+from kept.intake.promptfoo import Chosen, draft_of
+from kept.recipes.artifact import compile_task
+from kept.runs import gate_of
+from kept.store.home import Home
+
+TASKS = "tasks"
+"""Where the tasks are, in the folder of the runs."""
+
+
+class Terms(TypedDict, total=False):
+    """What `optimize` takes besides."""
+
+    prompt: str
+    """The label of the prompt to begin with; by default the first. The others are tried."""
+    provider: str
+    """The id or label of a provider of the config, or a model of Kept's, as `local/smollm2`."""
+    judge: str
+    """Who grades where the config does not say: a provider of promptfoo's or a model of Kept's."""
+    reflection_lm: str
+    """`provider/model`: writes further prompts, from what went wrong on train cases."""
+    metric: str
+    """`score`, which is the default, `pass`, or a `metric` of the config."""
+    max_metric_calls: int
+    """Rollouts of all kinds."""
+    budget: Budget
+    split: str
+    seed: int
+    gate: Gate | Literal["race", "strict"]
+    workers: int
+    width: int
+    sinks: Sequence[Sink]
+    home: str | Path
+    resume: str
+    run_dir: str | Path
+
+
+def task(config: str | Path, folder: str | Path, **terms: Unpack[Terms]) -> list[Path]:
+    """Write the task that a config stands for into a folder; what `kept init --from` does."""
+    return write(_draft(config, terms).files, Path(folder))
+
+
+def optimize(config: str | Path, **terms: Unpack[Terms]) -> Result:
+    """Improve a prompt of a config by its tests, and keep only what is proven better.
+
+    `result.best.text` is the prompt. The config and its files are never written to.
+
+    Args:
+        config: a promptfooconfig.yaml.
+        **terms: see `Terms`.
+    """
+    unknown = [name for name in terms if name not in Terms.__annotations__]
+    if unknown:
+        hint = f"there are {', '.join(Terms.__annotations__)}"
+        raise SetupError(f"`{unknown[0]}` is no argument of this call", hint=hint)
+    draft = _draft(config, terms)
+    home, resume = _place(terms)
+    spec = _written(draft, home) / "task.yaml"
+    began = gate_of(home.find_run(resume)) if resume else ""
+    plan = compile_task(spec, _settings(terms), began).plan
+    gate = terms.get("gate")
+    if gate is not None and not isinstance(gate, str):
+        plan = replace(plan, gate=gate, inputs={**plan.inputs, "gate": repr(gate)})
+    return run_plan(plan, home, resume, tuple(terms.get("sinks", ())))
+
+
+def _draft(config: str | Path, terms: Terms) -> Draft:
+    chosen = Chosen(
+        terms.get("prompt"), terms.get("provider"), terms.get("judge"), terms.get("reflection_lm")
+    )
+    return draft_of(Path(config), chosen)
+
+
+def _place(terms: Terms) -> tuple[Home, str | None]:
+    given = terms.get("run_dir")
+    if given is None:
+        home = Home(Path(terms["home"])) if "home" in terms else Home.find(Path.cwd())
+        return home, terms.get("resume")
+    if "home" in terms or "resume" in terms:
+        hint = "`run_dir` is the home, and its last run goes on"
+        raise SetupError("`run_dir` and `home` or `resume` are given", hint=hint)
+    home = Home(Path(given))
+    runs = home.folders()
+    # one that was killed before its first line has nothing to go on with
+    begun = bool(runs) and gate_of(runs[-1]) != ""
+    return home, "last" if begun else None
+
+
+def _written(draft: Draft, home: Home) -> Path:
+    """The folder of a task, which is known by all that is in it."""
+    told = json.dumps(draft.files, sort_keys=True, ensure_ascii=False)
+    name = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    folder = home.path / TASKS / f"promptfoo-{name}"
+    if not (folder / "task.yaml").exists():
+        # the task last: a folder without one was left by somebody who was killed
+        rest = {file: text for file, text in draft.files.items() if file != "task.yaml"}
+        missing = {file: text for file, text in rest.items() if not (folder / file).exists()}
+        write(missing, folder)
+        write({"task.yaml": draft.files["task.yaml"]}, folder)
+    return folder
+
+
+def _settings(terms: Terms) -> list[str]:
+    """What is said besides, as `--set` says it."""
+    said: dict[str, Any] = {
+        "objective.primary_metric": terms.get("metric"),
+        "cases.split": terms.get("split"),
+        "cases.seed": terms.get("seed"),
+        # one of somebody's own takes the place of the plain one
+        "gate": gate if isinstance(gate := terms.get("gate"), str | None) else "strict",
+        "workers": terms.get("workers"),
+        "width": terms.get("width"),
+        "budget.max_rollouts": terms.get("max_metric_calls"),
+    }
+    budget = terms.get("budget")
+    if budget is not None:
+        if budget.max_rollouts is not None and terms.get("max_metric_calls") is not None:
+            hint = "they are the same: give one"
+            raise SetupError("`max_metric_calls` and `budget.max_rollouts` are given", hint=hint)
+        names = ("max_iterations", "max_failures", "max_minutes", "max_usd", "max_rollouts")
+        limits = {name: getattr(budget, name) for name in names}
+        said |= {f"budget.{name}": one for name, one in limits.items() if one is not None}
+    return [f"{key}={json.dumps(value)}" for key, value in said.items() if value is not None]

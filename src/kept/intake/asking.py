@@ -1,0 +1,101 @@
+"""From cases to a task: a prompt that is asked about them, and what tells a right answer."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kept.errors import SetupError, SpecError
+from kept.intake import Draft
+from kept.intake.rows import read_rows
+from kept.intake.yaml import task_text
+
+ANSWERS = (
+    *("expected", "expected_output", "answer", "label", "target", "output", "ideal", "gold"),
+    *("completion", "response", "reference", "category", "class"),
+)
+"""What people call the field with the right answer, the likeliest first."""
+
+LOCAL = "local/smollm2"
+"""Asked where nobody is named: it needs no key."""
+
+_MOST_LABELS = 20
+_SCORE = '''\
+"""Whether an answer is right. Change it to what right means for you."""
+
+
+def plain(text):
+    return " ".join(str(text).lower().replace(".", " ").split())
+
+
+def score(output, case):
+    expected = plain(case[{field}])
+    said = plain(output)
+    exact = said == expected
+    return {{"score": float(exact or f" {{expected}} " in f" {{said}} "), "exact": float(exact)}}
+'''
+_DRAFTS = {
+    "1-only-the-answer": "{ask}\n\n{fields}\n\nAnswer with the {answer} only, nothing else.",
+    "2-step-by-step": "{fields}\n\nThink step by step, then give the {answer} in the last line.",
+}
+
+
+def draft_of_cases(path: Path, model: str | None = None) -> Draft:
+    """A task that asks a model about every row, and compares with the field that is the answer."""
+    rows = read_rows(path)
+    names = [name for name in rows[0] if name != "id"]
+    answer = next((name for name in ANSWERS if name in names), None)
+    inputs = [name for name in names if name != answer]
+    if answer is None or not inputs:
+        known = ", ".join(f"`{name}`" for name in names)
+        hint = f"name the field with the right answer `expected`; there are {known}"
+        raise SetupError(f"{path.name} does not say what a right answer is", hint=hint)
+    labels = list(dict.fromkeys(str(row[answer]) for row in rows))
+    ask = "Answer the question."
+    if len(labels) <= _MOST_LABELS and len(labels) < len(rows) / 2:
+        ask = f"Which is it: {', '.join(labels[:-1])} or {labels[-1]}?"
+    fields = "\n".join(f"{name}: {{{{{name}}}}}" for name in inputs)
+    fields = f"{{{{{inputs[0]}}}}}" if len(inputs) == 1 else fields
+    drafts = {
+        f"drafts/{name}.md": text.format(ask=ask, fields=fields, answer=answer) + "\n"
+        for name, text in _DRAFTS.items()
+    }
+    demos = "<!-- demos:start -->\n<!-- demos:end -->"
+    task: dict[str, Any] = {
+        "artifacts": {"include": ["prompt.md"]},
+        "models": {"target": model or LOCAL},
+        "runner": {"prompt": "prompt.md", "input": inputs},
+        "scorer": {"type": "python", "function": "score:score"},
+        "objective": {"primary_metric": "score", "direction": "maximize", "bounds": [0, 1]},
+        "proposers": [
+            {"kind": "variants", "files": ["drafts/*.md"]},
+            {"kind": "demos", "file": "prompt.md", "template": _example(inputs, answer)},
+        ],
+        "cases": {"file": "cases.jsonl", "split": "3:5:2"},
+        "budget": {"max_iterations": 20},
+    }
+    notes = [] if model else [f"no model is named, so `{LOCAL}` is asked: it is small, and free"]
+    if model:
+        task["models"] |= {"optimizer": model}
+        task["proposers"].append({"kind": "edit"})
+    files = {
+        "task.yaml": task_text(f"# From {path.name}, by `kept init --from`.\n", task),
+        "prompt.md": f"{ask}\n\n{demos}\n\n{fields}\n",
+        **drafts,
+        "score.py": _SCORE.format(field=json.dumps(answer)),
+        "cases.jsonl": _lines(path, rows),
+    }
+    return Draft(files, tuple(notes))
+
+
+def _example(inputs: list[str], answer: str) -> str:
+    return "\n".join([*(f"{name}: {{{name}}}" for name in inputs), f"{answer}: {{{answer}}}"])
+
+
+def _lines(path: Path, rows: list[dict[str, Any]]) -> str:
+    ids = [str(row["id"]) for row in rows if "id" in row]
+    doubled = [id_ for n, id_ in enumerate(ids) if id_ in ids[:n]]
+    if doubled:
+        from kept.errors import Problem
+
+        raise SpecError([Problem(f"{path.name}:1", "", f"the id `{doubled[0]}` stands twice")])
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

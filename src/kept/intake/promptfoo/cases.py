@@ -1,0 +1,229 @@
+"""From tests to cases: variables filled in and multiplied out, assertions made definite."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any, NamedTuple, cast
+
+from kept.intake.promptfoo.config import TestSpec
+from kept.intake.promptfoo.files import FILE, found_files, read_file
+from kept.intake.promptfoo.tests import Placed
+from kept.nunjucks import TemplateFault, is_template, render
+from kept.recipes.asserting import faults_in
+from kept.scorers.assert_python import file_of
+from kept.spec.assertions import AssertionSpec
+from kept.spec.source import Source, kind_of
+from kept.spec.yaml import Loc, YamlFault, read_yaml
+
+MOST_CASES = 100_000
+_ODD = re.compile(r"[^a-z0-9]+")
+
+
+class Made(NamedTuple):
+    """One case in the making."""
+
+    description: str
+    vars: dict[str, object]
+    asserts: list[dict[str, Any]]
+    metadata: Mapping[str, Any]
+
+
+def made_of(placed: Placed, default: Placed, root: Source) -> Iterator[Made]:
+    """The cases that one test stands for, with what all tests have in common."""
+    own, common = placed.spec, default.spec
+    values = {**_vars(default, root), **_vars(placed, root)}
+    without = own.options.disableDefaultAsserts
+    rows = [(default, n, one) for n, one in enumerate(() if without else common.assert_)]
+    rows += [(placed, n, one) for n, one in enumerate(own.assert_)]
+    threshold = own.threshold if own.threshold is not None else common.threshold
+    metadata = {**common.metadata, **own.metadata}
+    plain = own.options.disableVarExpansion or common.options.disableVarExpansion
+    for some in _expanded(values, plain):
+        given = _nested(placed, some)
+        asserts = [
+            dumped
+            for where, n, one in rows
+            if (dumped := _definite(where, (*where.loc, "assert", n), one, given, root))
+        ]
+        if threshold is not None and asserts:
+            asserts = [{"type": "assert-set", "threshold": threshold, "assert": asserts}]
+        yield Made(own.description or "", given, asserts, metadata)
+
+
+def check_assertions(placed: Placed, root: Source) -> None:
+    """Report what is wrong with the assertions of a test, before they are filled in."""
+    for number, one in enumerate(placed.spec.assert_):
+        bare = _bare(placed, (*placed.loc, "assert", number), one, root)
+        for loc, message, hint in faults_in(bare, root.folder):
+            placed.source.report((*placed.loc, "assert", number, *loc), message, hint)
+    own = placed.spec
+    if own.assert_ and not sum(one.weight for one in own.assert_):
+        placed.source.report((*placed.loc, "assert"), "the weights add up to nothing")
+
+
+def _bare(placed: Placed, loc: Loc, one: AssertionSpec, root: Source) -> AssertionSpec:
+    """An assertion as it is looked at: what is not yet known stands for a text."""
+    inner = one.assert_
+    if inner is not None:
+        inner = tuple(
+            _bare(placed, (*loc, "assert", n), part, root) for n, part in enumerate(inner)
+        )
+    value = _loaded(placed, (*loc, "value"), one, root)
+    if isinstance(value, str) and is_template(value) and one.base != "python":
+        value = {"contains-any": ["x"], "word-count": 1}.get(one.base, "x")
+        if one.base in ("is-json", "contains-json"):
+            value = {}
+    return one.model_copy(update={"value": value, "assert_": inner})
+
+
+def _loaded(placed: Placed, loc: Loc, one: AssertionSpec, root: Source) -> object:
+    """The value of an assertion, out of its file where it names one."""
+    value = one.value
+    if one.base in ("is-json", "contains-json") and isinstance(value, str):
+        if value.startswith(FILE):
+            return _file_value(placed.source, loc, value, root)
+        try:
+            return read_yaml(value).data if not is_template(value) else value
+        except YamlFault:
+            return value
+    if isinstance(value, str) and value.startswith(FILE) and one.base != "python":
+        return _file_value(placed.source, loc, value, root)
+    if one.base == "python" and isinstance(value, str) and value.startswith(FILE):
+        return FILE + value.removeprefix(FILE).removeprefix("./")
+    return value
+
+
+def _file_value(source: Source, loc: Loc, name: str, root: Source) -> object:
+    """What a file holds: values of JSON or YAML, or its text."""
+    path = name.removeprefix(FILE)
+    if path.endswith((".js", ".ts", ".py", ".mjs", ".cjs")):
+        source.report(loc, f"`{name}` is a program, which is not run here", "write the value down")
+        return None
+    # a file is looked for beside the config, wherever it is named
+    before = len(root.problems)
+    files = found_files(root, loc, path)
+    text = read_file(root, loc, files[0]) if files else None
+    told = root.problems[before:]
+    del root.problems[before:]
+    for problem in told:
+        source.report(loc, problem.message, problem.hint)
+    if text is None or not path.endswith((".json", ".yaml", ".yml")):
+        return text.strip() if text is not None else None
+    try:
+        return read_yaml(text).data
+    except YamlFault as fault:
+        source.report(loc, f"`{path}`, line {fault.line}, cannot be read: {fault.message}")
+        return None
+
+
+def _vars(placed: Placed, root: Source) -> dict[str, object]:
+    given, loc = placed.spec.vars, (*placed.loc, "vars")
+    if isinstance(given, str):
+        given = _file_value(placed.source, loc, given, root)
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        placed.source.report(loc, f"{kind_of(given)}, where a mapping was expected")
+        return {}
+    found = dict(cast("dict[str, object]", given))
+    for name, value in found.items():
+        if name == "id":
+            message = "a variable cannot be named `id`, which is what a case is known by"
+            placed.source.report((*loc, name), message, "give it another name, in prompts too")
+        if isinstance(value, str) and value.startswith(FILE):
+            found[name] = _file_value(placed.source, (*loc, name), value, root)
+    return found
+
+
+def _expanded(values: dict[str, object], plain: bool) -> Iterator[dict[str, object]]:
+    """Every combination of the variables that are lists."""
+    lists = {
+        name: cast("list[object]", value)
+        for name, value in values.items()
+        if isinstance(value, list) and value
+    }
+    if plain or not lists:
+        yield values
+        return
+    for chosen in product(*lists.values()):
+        yield {**values, **dict(zip(lists, chosen, strict=True))}
+
+
+def _nested(placed: Placed, values: dict[str, object]) -> dict[str, object]:
+    """Variables that name other variables, filled in."""
+    found = dict(values)
+    for name, value in values.items():
+        if isinstance(value, str) and is_template(value):
+            try:
+                found[name] = render(value, values)
+            except TemplateFault as fault:
+                placed.source.report((*placed.loc, "vars", name), f"is no template: {fault}")
+    return found
+
+
+def _definite(
+    where: Placed, loc: Loc, one: AssertionSpec, given: Mapping[str, object], root: Source
+) -> dict[str, Any] | None:
+    """An assertion with its variables filled in, as a case has it."""
+
+    def filled(value: object) -> object:
+        if isinstance(value, str) and is_template(value):
+            try:
+                return render(value, given)
+            except TemplateFault as fault:
+                if one.base == "python":
+                    return value  # braces of its own
+                where.source.report((*loc, "value"), f"is no template: {fault}")
+        if isinstance(value, list):
+            return [filled(item) for item in cast("list[object]", value)]
+        if isinstance(value, dict):
+            return {key: filled(item) for key, item in cast("dict[str, object]", value).items()}
+        return value
+
+    value = _loaded(where, (*loc, "value"), one, root)
+    made = one.model_dump(by_alias=True, exclude_defaults=True)
+    made["value"] = filled(value)
+    if made["value"] is None:
+        del made["value"]
+    if isinstance(one.metric, str):
+        made["metric"] = filled(one.metric)
+    if one.assert_ is not None:
+        inner = (
+            _definite(where, (*loc, "assert", n), part, given, root)
+            for n, part in enumerate(one.assert_)
+        )
+        made["assert"] = [part for part in inner if part]
+    return made
+
+
+def python_files(cases: list[Made]) -> list[str]:
+    """The files of Python that assertions of these cases name."""
+
+    def inside(rows: list[dict[str, Any]]) -> Iterator[str]:
+        for row in rows:
+            yield from inside(row.get("assert") or [])
+            if str(row["type"]).removeprefix("not-") == "python":
+                yield file_of(str(row.get("value")))[0]
+
+    return list(dict.fromkeys(name for made in cases for name in inside(made.asserts) if name))
+
+
+def as_lines(cases: list[Made], names: list[str], field: str) -> str:
+    """The cases as a file of JSON lines; a variable that one lacks is null."""
+    wide = len(str(len(cases)))
+    lines: list[str] = []
+    for number, made in enumerate(cases, 1):
+        slug = _ODD.sub("-", made.description.lower()).strip("-")[:40].strip("-")
+        id_ = f"{number:0{wide}}-{slug}" if slug else f"{number:0{wide}}"
+        row: dict[str, object] = {"id": id_, **{name: made.vars.get(name) for name in names}}
+        if made.metadata and "metadata" not in names:
+            row["metadata"] = dict(made.metadata)
+        row[field] = made.asserts
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    return "".join(lines)
+
+
+def common_test(spec: TestSpec, source: Source) -> Placed:
+    """What all tests have in common."""
+    return Placed(spec, source, ("defaultTest",))

@@ -1,0 +1,189 @@
+"""From a config to the task that it stands for."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kept.core.words import are, count
+from kept.errors import Problem, SpecError
+from kept.intake import Draft
+from kept.intake.promptfoo.cases import (
+    MOST_CASES,
+    Made,
+    as_lines,
+    check_assertions,
+    common_test,
+    made_of,
+    python_files,
+)
+from kept.intake.promptfoo.choosing import (
+    Chosen,
+    first_of,
+    judge_of,
+    own_model,
+    target_of,
+    usable,
+)
+from kept.intake.promptfoo.config import as_list
+from kept.intake.promptfoo.prompts import Prompt, read_prompts
+from kept.intake.promptfoo.providers import model_block
+from kept.intake.promptfoo.reading import ReadConfig, read_config
+from kept.intake.yaml import task_text
+from kept.nunjucks import names_of
+from kept.spec.load import said
+from kept.spec.source import read_source
+
+WORKERS = 4
+"""Calls in flight, unless a config says: what promptfoo does."""
+
+STEPS = 20
+FEW = 5
+"""Tests that are too few to be shared out."""
+
+_ODD = re.compile(r"[^A-Za-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What of a config makes the task."""
+
+    read: ReadConfig
+    cases: list[Made]
+    names: list[str]
+    """Variables."""
+    first: Prompt
+    others: list[Prompt]
+    target: dict[str, Any]
+    judge: dict[str, Any] | None
+
+    @property
+    def prompt(self) -> str:
+        """The artifact."""
+        chats = all(prompt.chat for prompt in (self.first, *self.others))
+        return "prompt.json" if chats else "prompt.txt"
+
+    @property
+    def field(self) -> str:
+        """Where a case has its assertions."""
+        return "asserts" if "assert" in self.names else "assert"
+
+
+def draft_of(path: Path, chosen: Chosen | None = None) -> Draft:
+    """The task that a config stands for; raises `SpecError` with everything that is wrong."""
+    chosen = chosen or Chosen()
+    read = read_config(read_source(path))
+    source = read.source
+    entries = tuple(as_list(said(source, ("prompts",))))
+    prompts = read_prompts(source, entries)
+    if not entries:
+        source.report(("prompts",), "missing", "the first of them is what is improved")
+    blocks = [model_block(source, ("providers", n), one) for n, one in read.providers]
+    default = common_test(read.default, source)
+    for placed in (default, *read.tests):
+        check_assertions(placed, source)
+    judge = judge_of(read, chosen)
+    read.check()
+    made = [one for placed in read.tests for one in made_of(placed, default, source)]
+    read.check()
+    target, labels = target_of(read.config, blocks, chosen)
+    chosen_ones = usable(prompts, labels)
+    first = first_of(chosen_ones, chosen)
+    others = [prompt for prompt in chosen_ones if prompt is not first]
+    cases = [one for one in made if one.asserts]
+    notes = [*_left_out(len(made) - len(cases))]
+    if not cases:
+        raise _wrong(read, "no test asserts anything, so no prompt is better than another")
+    if len(cases) > MOST_CASES:
+        raise _wrong(read, f"they make more than {MOST_CASES:,} cases")
+    names = list(dict.fromkeys(name for one in cases for name in one.vars))
+    asked = dict.fromkeys(name for prompt in chosen_ones for name in names_of(prompt.text))
+    for name in [name for name in asked if name not in names]:
+        notes.append(f"a prompt asks for `{{{{{name}}}}}`, which no test has: it is empty")
+        names.append(name)
+    if not names:
+        raise _wrong(read, "no test has variables, so all of them ask the same")
+    parts = _Parts(read, cases, names, first, others, target, judge)
+    task, more = _task(parts, chosen)
+    head = f"# From {path.name}, by `kept init --from`.\n"
+    return Draft({"task.yaml": task_text(head, task), **_files(parts)}, (*notes, *more))
+
+
+def _left_out(tests: int) -> list[str]:
+    if not tests:
+        return []
+    return [
+        f"{count(tests, 'test')} that {'asserts' if tests == 1 else 'assert'} nothing "
+        f"{are(tests)} left out"
+    ]
+
+
+def _files(parts: _Parts) -> dict[str, str]:
+    folder = parts.read.source.folder
+    suffix = parts.prompt.rpartition(".")[2]
+    variants = {
+        f"prompts/{number:02}-{_slug(prompt.label)}.{suffix}": prompt.text + "\n"
+        for number, prompt in enumerate(parts.others, 1)
+    }
+    scripts = python_files(parts.cases)
+    return {
+        parts.prompt: parts.first.text + "\n",
+        **variants,
+        "cases.jsonl": as_lines(parts.cases, parts.names, parts.field),
+        **{name: (folder / name).read_text(encoding="utf-8") for name in scripts},
+    }
+
+
+def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
+    config = parts.read.config
+    scorer: dict[str, Any] = {"type": "assertions"}
+    scorer |= {"field": parts.field} if parts.field != "assert" else {}
+    scripts = python_files(parts.cases)
+    scorer |= {"files": scripts} if scripts else {}
+    target = dict(parts.target)
+    if any('"latency"' in _types(one.asserts) for one in parts.cases):
+        target["cache"] = False  # a reply that is kept takes no time
+    models: dict[str, Any] = {"target": target}
+    models |= {"judge": parts.judge} if parts.judge is not None else {}
+    proposers: list[dict[str, Any]] = []
+    if parts.others:
+        proposers.append({"kind": "variants", "files": ["prompts/*"]})
+    notes: list[str] = []
+    if chosen.optimizer is not None or not parts.others:
+        own = own_model(chosen.optimizer or "")
+        models["optimizer"] = own or parts.target
+        proposers.append({"kind": "edit"})
+        if own is None:
+            notes.append(
+                "there is one prompt, and the model it is for writes further ones: "
+                "name a better one in `models.optimizer`"
+            )
+    about = {"description": config.description} if config.description else {}
+    return {
+        **about,
+        "artifacts": {"include": [parts.prompt]},
+        "models": models,
+        "runner": {"prompt": parts.prompt, "input": parts.names, "template": "nunjucks"},
+        "scorer": scorer,
+        "objective": {"primary_metric": "score", "direction": "maximize", "bounds": [0, 1]},
+        "proposers": proposers,
+        "cases": {"file": "cases.jsonl", "split": "3:5:2" if len(parts.cases) >= FEW else "0:1:0"},
+        "budget": {"max_iterations": max(STEPS, 2 * len(parts.others))},
+        "workers": config.evaluateOptions.maxConcurrency or WORKERS,
+    }, notes
+
+
+def _types(rows: list[dict[str, Any]]) -> str:
+    """The types of assertions, those in sets too, for whoever looks for one."""
+    inner = (
+        f'"{row["type"].removeprefix("not-")}"{_types(row.get("assert") or [])}' for row in rows
+    )
+    return "".join(inner)
+
+
+def _slug(label: str) -> str:
+    return _ODD.sub("-", label).strip("-").lower()[:40].strip("-") or "prompt"
+
+
+def _wrong(read: ReadConfig, message: str) -> SpecError:
+    return SpecError([Problem(read.source.where(("tests",)), "tests", message)])

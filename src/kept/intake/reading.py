@@ -1,0 +1,18 @@
+"""The text of a file that somebody has."""
+
+from pathlib import Path
+
+from kept.errors import SetupError
+from kept.spec.files import decoded, near_file
+from kept.spec.source import shown
+
+
+def text_of(path: Path) -> str:
+    """It; a `SetupError` says why not."""
+    try:
+        return decoded(path.read_bytes()).removeprefix("\ufeff")
+    except OSError as error:
+        hint = near_file(path) if not path.exists() else None
+        raise SetupError(f"cannot read {shown(path)}: {error.strerror}", hint=hint) from error
+    except ValueError as error:
+        raise SetupError(f"{shown(path)} is {error}") from error

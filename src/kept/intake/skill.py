@@ -1,0 +1,87 @@
+"""From a SKILL.md to a task: a model works by it, and a judge says whether it did."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, cast
+
+from kept.errors import SetupError
+from kept.intake import Draft
+from kept.intake.asking import LOCAL
+from kept.intake.reading import text_of
+from kept.intake.rows import read_rows
+from kept.intake.yaml import task_text
+from kept.spec.yaml import YamlFault, read_yaml
+
+FIELD = "task"
+"""What a case says is to be done."""
+
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_TITLE = re.compile(r"^#\s+(.+)$", re.MULTILINE)
+
+
+def draft_of_skill(path: Path, model: str | None = None, cases: Path | None = None) -> Draft:
+    """A task in which a skill is followed on every case, and judged by what it says it is for."""
+    text = text_of(path)
+    if not text.strip():
+        raise SetupError(f"{path} is empty", hint="a skill says what to do, and how")
+    name, purpose = _told(path, text)
+    rows = read_rows(cases) if cases is not None else [{FIELD: purpose}]
+    fields = [key for key in rows[0] if key != "id"]
+    asked = FIELD if FIELD in fields else fields[0] if len(fields) == 1 else None
+    if asked is None:
+        hint = f"name the field that says what is to be done `{FIELD}`"
+        raise SetupError(f"{cases} has several fields", hint=hint)
+    judged = {
+        "name": "done",
+        "means": f"The task is done, as somebody would do it who has this skill: {purpose}",
+    }
+    asker = model or LOCAL
+    task: dict[str, Any] = {
+        "id": name,
+        "artifacts": {"include": ["SKILL.md"]},
+        "models": {"target": asker, "judge": asker, "optimizer": asker},
+        "runner": {"prompt": "SKILL.md", "input": asked},
+        "scorer": {"type": "judge", "criteria": [judged]},
+        "objective": {"primary_metric": "score", "direction": "maximize", "bounds": [0, 1]},
+        "proposers": [{"kind": "edit"}, {"kind": "prune"}],
+        "cases": {"file": "cases.jsonl", "split": "3:5:2" if len(rows) > 4 else "0:1:0"},
+        "budget": {"max_iterations": 20},
+    }
+    notes: list[str] = []
+    if cases is None:
+        notes.append(
+            "cases.jsonl has one task, from the skill's own description, which proves nothing: "
+            "write down twenty that people bring to it"
+        )
+    if model is None:
+        notes.append(f"no model is named, so `{LOCAL}` is asked: too small to judge or to write")
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    files = {
+        "task.yaml": task_text(f"# From {path.name}, by `kept init --from`.\n", task),
+        "SKILL.md": text,
+        "cases.jsonl": lines,
+    }
+    return Draft(files, tuple(notes))
+
+
+def _told(path: Path, text: str) -> tuple[str, str]:
+    """What a skill is called, and what it is for."""
+    title = _TITLE.search(text)
+    named = title[1].strip() if title else path.parent.name or "skill"
+    front = _FRONT.match(text)
+    if front is None:
+        body = [line.strip() for line in text.splitlines() if line.strip()]
+        said = next((line for line in body if not line.startswith("#")), named)
+        return _slug(named), said
+    try:
+        said = read_yaml(front[1]).data
+    except YamlFault as fault:
+        message = f"{path}:{fault.line + 1} is not YAML: {fault.message}"
+        raise SetupError(message, hint="the lines between `---` are YAML") from fault
+    given = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+    return _slug(str(given.get("name") or named)), str(given.get("description") or named)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "skill"

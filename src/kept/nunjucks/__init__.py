@@ -1,0 +1,30 @@
+"""Templates as users of promptfoo write them: the common part of nunjucks, and no code.
+
+Values are those of JSON. A template can read them, choose and repeat; it calls no method, reaches
+no attribute and takes a bounded number of steps, so that one which a proposer wrote does no harm.
+What is beyond that is refused by its name, never passed over.
+"""
+
+from collections.abc import Mapping
+
+from kept.nunjucks.evaluate import Page
+from kept.nunjucks.fault import TemplateFault
+from kept.nunjucks.names import names_in
+from kept.nunjucks.parse import parse
+
+__all__ = ["TemplateFault", "is_template", "names_of", "render"]
+
+
+def render(text: str, values: Mapping[str, object]) -> str:
+    """The text with its values in place; raises `TemplateFault`. What is not there is empty."""
+    return Page(dict(values)).write(parse(text))
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """The values that a template asks for, in their order; raises `TemplateFault`."""
+    return tuple(dict.fromkeys(names_in(parse(text))))
+
+
+def is_template(text: str) -> bool:
+    """Whether a text has anything to be filled in."""
+    return "{{" in text or "{%" in text

@@ -1,0 +1,97 @@
+"""A prompt that is a template, as promptfoo has it: a text, or a chat in JSON.
+
+A text is what the user says. A chat is a list of messages with `role` and `content`; in one that
+is JSON before it is filled in, each text is filled in by itself, so that no quote breaks it.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import cast
+
+from kept.core.model import Message, Role
+from kept.nunjucks import TemplateFault, names_of, render
+
+ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+
+
+class NoChat(ValueError):
+    """Why a prompt cannot be sent."""
+
+
+def chat_of(name: str, text: str, given: Mapping[str, object]) -> tuple[Message, ...]:
+    """What a prompt says with these values; raises `NoChat`.
+
+    A value that is not there is a slip of whoever wrote the prompt, and not nothing.
+    """
+    try:
+        unknown = [one for one in names_of(text) if one not in given]
+        if unknown:
+            raise NoChat(
+                f"the prompt asks for `{{{{{unknown[0]}}}}}`, which the model is not given"
+            )
+        parsed = _json(text)
+        if _is_chat(parsed):
+            return _messages(_filled(parsed, given))
+        if name.endswith(".json"):
+            raise NoChat(f"{name} is no list of messages in JSON")
+        said = render(text, given).strip()
+    except TemplateFault as fault:
+        where = f" (line {fault.line})" if fault.line else ""
+        raise NoChat(f"the prompt is no template: {fault}{where}") from fault
+    made = _json(said)
+    return _messages(made) if _is_chat(made) else (Message("user", said),)
+
+
+def _json(text: str) -> object:
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_chat(value: object) -> bool:
+    rows = cast("list[object]", value) if isinstance(value, list) else []
+    return bool(rows) and all(isinstance(row, dict) and "role" in row for row in rows)
+
+
+def _filled(value: object, given: Mapping[str, object]) -> object:
+    if isinstance(value, str):
+        return render(value, given)
+    if isinstance(value, list):
+        return [_filled(item, given) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {key: _filled(one, given) for key, one in cast("dict[str, object]", value).items()}
+    return value
+
+
+def _messages(value: object) -> tuple[Message, ...]:
+    rows = cast("list[dict[str, object]]", value)
+    return tuple(Message(_role(row), _content(row)) for row in rows)
+
+
+def _role(row: Mapping[str, object]) -> Role:
+    role = str(row["role"])
+    if role not in ROLES:
+        raise NoChat(f"`{role}` is no role of a message; there are {', '.join(ROLES)}")
+    return ROLES[role]
+
+
+def _content(row: Mapping[str, object]) -> str:
+    content = row.get("content")
+    if isinstance(content, str):
+        return content
+    parts = cast("list[object]", content) if isinstance(content, list) else [content]
+    texts: list[str] = []
+    for part in parts:
+        said = cast("dict[str, object]", part).get("text") if isinstance(part, dict) else None
+        if not isinstance(said, str):
+            raise NoChat("a message holds what is no text; pictures and tools are not sent here")
+        texts.append(said)
+    return "\n".join(texts)

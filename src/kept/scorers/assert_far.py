@@ -1,0 +1,54 @@
+"""The far end of a Python assertion: runs what a user wrote, in a process of its own.
+
+What it raises is its answer: an assertion that trips over an output does not hold of it.
+"""
+
+import asyncio
+import dataclasses
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+
+def grade(case: Mapping[str, Any]) -> dict[str, Any]:
+    """What an assertion says of an output, as it says it."""
+    folder = str(case["folder"])
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+        os.chdir(folder)
+    try:
+        function = _function(case["code"], case["file"], case["function"])
+        said = function(case["output"], case["context"])
+        if inspect.isawaitable(said):
+            said = asyncio.run(_wait(said))
+    except BaseException as error:  # noqa: BLE001 # the near end turns it into a value
+        return {"raised": f"{type(error).__name__}: {error}".splitlines()[0][:500]}
+    if dataclasses.is_dataclass(said) and not isinstance(said, type):
+        said = dataclasses.asdict(said)
+    return {"said": said}
+
+
+@lru_cache(maxsize=1024)
+def _function(code: str, file: str, name: str) -> Callable[..., Any]:
+    if code:
+        names: dict[str, Any] = {}
+        # the modules that promptfoo's users count on
+        exec("import json, math, re\n" + code, names)  # what the user wrote
+        return names["main"]
+    path = Path(file)
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)
+
+
+async def _wait(said: Any) -> Any:  # noqa: ANN401 # the user's
+    return await said

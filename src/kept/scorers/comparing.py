@@ -1,0 +1,200 @@
+"""Assertions that only look: no process, no model, the same answer every time."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, cast
+
+from kept.core.words import count, one_line
+from kept.scorers.assertion import Assertion, Grade
+
+LATENCY = "latency_ms"
+COST = "cost_usd"
+"""Measures that the runner took."""
+
+MOST_TRIES = 1000
+"""Places of a text where JSON may begin."""
+
+LONGEST = 200
+"""Characters of an output, or of what was expected, that a reason quotes."""
+
+NEAR = 5
+"""Edits that `levenshtein` allows unless it says."""
+
+
+def compared(one: Assertion, output: str, metrics: Mapping[str, float]) -> Grade:
+    """What an assertion of this kind comes to."""
+    missing = _missing(one, output, metrics)
+    passed = (missing is None) != one.negated
+    if passed:
+        return Grade(True, 1.0)
+    return Grade(False, 0.0, missing or f"it holds, and must not: {_quoted(one.value)}")
+
+
+def _missing(one: Assertion, output: str, metrics: Mapping[str, float]) -> str | None:
+    """Why it does not hold; None where it does."""
+    value = one.value
+    match one.type:
+        case "equals":
+            return _equals(value, output)
+        case "contains":
+            return None if _said(value) in output else f"{_quoted(value)} is not in the output"
+        case "icontains":
+            found = _said(value).lower() in output.lower()
+            return None if found else f"{_quoted(value)} is not in the output, in any case"
+        case "contains-any" | "icontains-any" | "contains-all" | "icontains-all":
+            return _contains_some(one, output)
+        case "starts-with":
+            begins = output.startswith(_said(value))
+            return None if begins else f"the output does not begin with {_quoted(value)}"
+        case "is-json":
+            return _is_json(value, output)
+        case "contains-json":
+            return _contains_json(value, output)
+        case "levenshtein":
+            most = int(one.threshold or NEAR)
+            near = within(output, _said(value), most)
+            return None if near else f"more than {count(most, 'edit')} away from {_quoted(value)}"
+        case "word-count":
+            return _words(value, output)
+        case "latency":
+            took = metrics.get(LATENCY, math.inf)
+            slow = f"it took {took:.0f} ms, {one.threshold:g} allowed"
+            return None if took <= (one.threshold or 0) else slow
+        case "cost":
+            paid = metrics.get(COST, math.inf)
+            dear = f"it cost {paid:g} US dollars, {one.threshold:g} allowed"
+            return None if paid <= (one.threshold or 0) else dear
+        case kind:
+            raise AssertionError(f"`{kind}` is for somebody else")
+
+
+def _said(value: object) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _quoted(value: object) -> str:
+    return f"`{one_line(_said(value), LONGEST)}`"
+
+
+def _equals(value: object, output: str) -> str | None:
+    if type(value) in (dict, list):
+        try:
+            same = _plain(json.loads(output)) == _plain(value)
+        except (ValueError, RecursionError):
+            return f"the output is no JSON, and {_quoted(value)} was expected"
+    else:
+        same = _said(value) == output
+    return None if same else f"the output is {_quoted(output)}, not {_quoted(value)}"
+
+
+def _plain(value: object) -> str:
+    """JSON in one spelling: order and `1.0` do not count, and `true` is not 1."""
+
+    def whole(text: str) -> float | int:
+        number = float(text)
+        return int(number) if number.is_integer() else number
+
+    return json.dumps(json.loads(json.dumps(value), parse_float=whole), sort_keys=True)
+
+
+def _contains_some(one: Assertion, output: str) -> str | None:
+    given = one.value
+    parts = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+    wanted = [_said(part) for part in cast("list[object]", parts) if part != ""]
+    fold = one.type.startswith("i")
+    text = output.lower() if fold else output
+    lack = [part for part in wanted if (part.lower() if fold else part) not in text]
+    if one.type.endswith("any"):
+        if len(lack) < len(wanted):
+            return None
+        return f"none of {', '.join(_quoted(part) for part in wanted)} is in the output"
+    return f"missing: {', '.join(_quoted(part) for part in lack)}" if lack else None
+
+
+def _is_json(schema: object, output: str) -> str | None:
+    try:
+        value = json.loads(output)
+    except (ValueError, RecursionError) as error:
+        why = getattr(error, "msg", None) or "nested too deeply"
+        return f"the output is not JSON: {why}"
+    return _unfit(schema, value)
+
+
+def _contains_json(schema: object, output: str) -> str | None:
+    wrong = "there is no JSON in the output"
+    for value in _documents(output):
+        unfit = _unfit(schema, value)
+        if unfit is None:
+            return None
+        wrong = unfit
+    return wrong
+
+
+def _documents(text: str) -> Iterator[object]:
+    """The objects and lists that a text holds, outermost ones."""
+    decoder = json.JSONDecoder()
+    at = tries = 0
+    while tries < MOST_TRIES:
+        starts = [place for place in (text.find("{", at), text.find("[", at)) if place >= 0]
+        if not starts:
+            return
+        tries += 1
+        at = min(starts)
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        yield value
+
+
+def _unfit(schema: object, value: object) -> str | None:
+    if schema is None:
+        return None
+    error = next(iter(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value)), None)
+    if error is None:
+        return None
+    where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
+    return f"JSON that does not fit, at `{where.lstrip('.') or 'the top'}`: {error.message}"[:500]
+
+
+@lru_cache(maxsize=64)
+def _validator(schema: str) -> Any:  # noqa: ANN401 # of jsonschema-rs
+    from jsonschema_rs import validator_for
+
+    return validator_for(json.loads(schema))
+
+
+def _words(value: object, output: str) -> str | None:
+    words = len(output.split())
+    exactly = {"min": value, "max": value}
+    bounds = cast("dict[str, int]", value if isinstance(value, dict) else exactly)
+    least, most = bounds.get("min", 0), bounds.get("max", words)
+    wanted = f"{least}" if least == most else f"{least} to {bounds.get('max', 'any number')}"
+    return None if least <= words <= most else f"{count(words, 'word')}, {wanted} wanted"
+
+
+def within(one: str, other: str, most: int) -> bool:
+    """Whether so many edits at most lead from one text to another; looks no further than that."""
+    if abs(len(one) - len(other)) > most:
+        return False
+    row = {at: at for at in range(min(most, len(other)) + 1)}
+    for down, letter in enumerate(one, 1):
+        low, high = max(0, down - most), min(len(other), down + most)
+        fresh: dict[int, int] = {}
+        for at in range(low, high + 1):
+            if at == 0:
+                fresh[0] = down
+                continue
+            kept = row.get(at - 1, most + 1) + (letter != other[at - 1])
+            fresh[at] = min(kept, row.get(at, most + 1) + 1, fresh.get(at - 1, most + 1) + 1)
+        row = fresh
+        if min(row.values(), default=0) > most:
+            return False
+    return row.get(len(other), most + 1) <= most

@@ -1,0 +1,257 @@
+"""`kept init --from FILE`: a task from what somebody has, in order and running."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kept.core.model import ModelReply
+from kept.core.rollout import Usage
+from kept.testing.server import ModelServer, Seen
+from tests.adapters.promptfoo_world import GOOD, serve, write_config
+from tests.cli.tasks import kept
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ModelServer]]:
+    """A server that `openai/…` means, with a function that answers."""
+    serving: list[ModelServer] = []
+
+    def start(reply: Callable[[Seen], ModelReply]) -> ModelServer:
+        server = ModelServer(reply)
+        server.start()
+        serving.append(server)
+        monkeypatch.setenv("OPENAI_BASE_URL", server.v1)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        return server
+
+    yield start
+    for server in serving:
+        server.stop()
+
+
+@pytest.mark.slow
+def test_a_promptfoo_config_becomes_a_task_that_checks_and_runs(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SORTER_KEY", "none")
+    with serve() as server:
+        config = write_config(here / "theirs", server.v1)
+        called = kept("init", "--from", str(config), "mine")
+        assert called.code == 0, called.stderr
+        assert "mine/task.yaml" in called.stdout.splitlines()
+        assert "next: cd mine" in called.stderr
+        checked = kept("check", "mine")
+        assert checked.code == 0, checked.stderr
+        assert "asked with prompt.txt about ticket, category" in checked.stdout
+        assert not server.log, "a check asks nobody"
+        told = kept("optimize", "mine", "--json", "--set", "budget={max_rollouts: 1500}").json
+    assert told["improved"]
+    monkeypatch.chdir(here / "mine")
+    assert kept("adopt", "--yes").code == 0
+    assert GOOD in (here / "mine" / "prompt.txt").read_text()
+    report = kept("report").stdout
+    assert "what each case asserts" in report
+
+
+def test_prompts_of_a_config_can_be_compared_with_each_other(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SORTER_KEY", "none")
+    with serve() as server:
+        config = write_config(here / "theirs", server.v1, tests=30)
+        assert kept("init", "--from", str(config), "mine").code == 0
+        monkeypatch.chdir(here / "mine")
+        told = kept("compare", "prompt.txt", "prompts/02-chat.txt", "--cases", "cases.jsonl", "-q")
+    assert told.code == 0, told.stderr
+    assert "better" in told.stdout
+
+
+def test_a_config_that_is_wrong_is_told_with_its_lines_and_nothing_is_written(here: Path):
+    text = "prompts: [a]\nproviders: [b:c]\ntests: [{asert: []}]\n"
+    (here / "promptfooconfig.yaml").write_text(text)
+    called = kept("init", "--from", "promptfooconfig.yaml")
+    assert called.code == 2
+    assert "promptfooconfig.yaml:2" in called.stderr
+    assert "promptfooconfig.yaml:3" in called.stderr
+    assert [path.name for path in here.iterdir()] == ["promptfooconfig.yaml"]
+
+
+ROWS = [{"question": f"Is {n} even?", "label": "yes" if n % 2 == 0 else "no"} for n in range(40)]
+
+
+def by_rule(seen: Seen) -> ModelReply:
+    """Right where it is told to answer with the answer only, and chatty elsewhere."""
+    asked = "\n".join(line.text for line in seen.lines)
+    number = int(asked.rpartition("Is ")[2].split()[0])
+    right = "yes" if number % 2 == 0 else "no"
+    if "only, nothing else" not in asked and number % 3:
+        right = "it depends"
+    return ModelReply(right, Usage(1, 20, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "csv"])
+def test_cases_become_a_task_that_checks_and_runs(
+    suffix: str, here: Path, answering: Callable[..., ModelServer]
+):
+    text = "".join(json.dumps(row) + "\n" for row in ROWS)
+    if suffix == "json":
+        text = json.dumps(ROWS)
+    elif suffix == "csv":
+        text = "question,label\n" + "".join(f"{r['question']},{r['label']}\n" for r in ROWS)
+    (here / f"cases.{suffix}").write_text(text)
+    answering(by_rule)
+    called = kept("init", "--from", f"cases.{suffix}", "--model", "openai/m", "mine")
+    assert called.code == 0, called.stderr
+    assert "yes or no?" in (here / "mine" / "prompt.md").read_text()
+    assert kept("check", "mine").code == 0
+    one = "proposers=[{kind: variants, files: ['drafts/*.md']}]"
+    told = kept("optimize", "mine", "--json", "--set", one).json
+    assert told["improved"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("c.csv", "q,answer\na,1\nb,2,3\nc,4\n", "c.csv:3 3 cells, where the first line has 2"),
+        ("c.csv", 'q,answer\na,"1\n', "c.csv:2 not csv"),
+        ("c.csv", "q,q\na,b\n", "c.csv:1 two columns are named `q`"),
+        ("c.jsonl", '{"q": 1, "answer": 2}\n{"q": \n', "c.jsonl:2 not JSON"),
+        ("c.jsonl", '{"q": 1, "answer": 2}\n{"q": 3}\n', "c.jsonl:2 no `answer`, which the rows"),
+        ("c.jsonl", "[1]\n", "c.jsonl:1 a list, where an object with fields was expected"),
+        ("c.jsonl", "", "c.jsonl:1 there are no cases in it"),
+        ("c.json", "{}", "c.json:1 not a list of cases"),
+        ("c.jsonl", '{"q": 1, "w": 2}\n', "c.jsonl does not say what a right answer is"),
+        ("SKILL.md", " \n", "SKILL.md is empty"),
+        ("SKILL.md", "---\nname: [\n---\nx\n", "SKILL.md:2 is not YAML"),
+        ("f.py", "def f(:\n", "f.py:1 not Python"),
+        ("f.py", "x = 1\n", "f.py has no function"),
+        ("f.py", "def f(a):\n    return 1\n", "f.py has no text to begin with"),
+        ("f.py", "T = 'x'\ndef f():\n    pass\n", "`f` cannot be called with a text"),
+        ("f.py", "TEXT = 'x'\ndef f(a, b):\n    pass\n", "`f` wants a case, and there are none"),
+        ("f.py", "def f(a):\n    1\ndef g(a):\n    1\n", "f.py has several functions"),
+        ("x.toml", "a = 1\n", "x.toml is nothing that a task can be made from"),
+        ("latin.csv", None, "latin.csv is not UTF-8 text"),
+    ],
+)
+def test_a_file_that_cannot_be_taken_says_why(name: str, text: str | None, told: str, here: Path):
+    if text is None:
+        (here / name).write_bytes(b"q,answer\n\xe9,1\n")
+    else:
+        (here / name).write_text(text)
+    called = kept("init", "--from", name)
+    assert called.code == 2
+    assert told in called.stderr
+    assert [path.name for path in here.iterdir()] == [name]
+
+
+def skilled(seen: Seen) -> ModelReply:
+    """Follows the skill, judges by length, and writes an edit that helps."""
+    asked = "\n".join(line.text for line in seen.lines)
+    if "# Criteria" in asked:
+        level = 5 if "with a reason" in asked else 2
+        said = json.dumps({"done": {"reason": "so it seems", "level": level}})
+        return ModelReply(said, Usage(1, 20, 2))
+    if "schema" in str(seen.body) or "edits" in asked:
+        edit = {"path": "SKILL.md", "op": "append", "text": "\nAlways give a reason.\n"}
+        said = json.dumps({"why": "reasons help", "cases": [], "edits": [edit]})
+        return ModelReply(said, Usage(1, 20, 2))
+    reason = " with a reason" if "Always give a reason" in asked else ""
+    return ModelReply(f"done{reason}", Usage(1, 20, 2))
+
+
+def test_a_skill_becomes_a_task_that_checks_and_runs(
+    here: Path, answering: Callable[..., ModelServer]
+):
+    skill = (
+        "---\nname: Release Notes\ndescription: Write notes of a release.\n---\n# Notes\n\nShort.\n"
+    )
+    (here / "SKILL.md").write_text(skill)
+    (here / "tasks.jsonl").write_text("".join(f'{{"task": "version {n}"}}\n' for n in range(12)))
+    server = answering(skilled)
+    called = kept("init", "--from", "SKILL.md", "--cases", "tasks.jsonl", "--model", "openai/m")
+    assert called.code == 0, called.stderr
+    assert (here / "my-skill" / "SKILL.md").read_text() == skill
+    assert "id: release-notes" in (here / "my-skill" / "task.yaml").read_text()
+    assert kept("check", "my-skill").code == 0
+    settings = ("--set", "budget={max_iterations: 2}", "--set", "gate=strict")
+    told = kept("optimize", "my-skill", "--json", *settings)
+    assert told.code == 0, told.stderr
+    assert sum(told.json["verdicts"].values()) == 2
+    assert len(server.answered) > 12
+
+
+def test_a_skill_without_tasks_says_that_one_proves_nothing(here: Path):
+    (here / "SKILL.md").write_text("# Notes\n\nWrite short notes.\n")
+    called = kept("init", "--from", "SKILL.md")
+    assert called.code == 0
+    assert "which proves nothing" in called.stderr
+    assert json.loads((here / "my-skill" / "cases.jsonl").read_text()) == {
+        "task": "Write short notes."
+    }
+
+
+FUNCTION = '''\
+PROMPT = """Keep this.
+Drop this noise.
+And this noise.
+"""
+CASES = [{"word": "Keep"}, {"word": "this"}, {"word": "Keep this"}, {"word": "eep"}]
+
+
+async def evaluate(candidate, case):
+    """Shorter is better, as long as the word is there."""
+    return (case["word"] in candidate.text) - len(candidate) / 1000, "a note"
+'''
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("given", ["measure.py", "measure.py:evaluate"])
+def test_a_function_becomes_a_task_that_checks_and_runs(given: str, here: Path):
+    (here / "measure.py").write_text(FUNCTION)
+    called = kept("init", "--from", given)
+    assert called.code == 0, called.stderr
+    assert (here / "my-measure" / "text.md").read_text().startswith("Keep this.\n")
+    assert kept("check", "my-measure").code == 0
+    told = kept("optimize", "my-measure", "--json", "--set", "budget={max_iterations: 4}")
+    assert told.code == 0, told.stderr
+    assert told.json["improved"]
+
+
+def test_a_function_of_a_text_alone_needs_no_cases(here: Path):
+    (here / "measure.py").write_text("def size(text='a\\n\\nb\\n'):\n    return -len(text)\n")
+    assert kept("init", "--from", "measure.py").code == 0
+    assert not (here / "my-measure" / "cases.jsonl").exists()
+    checked = kept("check", "my-measure")
+    assert checked.code == 0, checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--from", "no.csv"), "there is no file no.csv"),
+        (("--model", "openai/m"), "--model, --prompt and --cases go with --from"),
+        (("--from", "c.csv", "a", "b"), "with --from there is only a FOLDER"),
+        (("--from", "c.csv", "--prompt", "x"), "--prompt means nothing for this kind of file"),
+        (("--from", "c.csv", "--cases", "c.csv"), "--cases means nothing for this kind of file"),
+    ],
+)
+def test_words_that_mean_nothing_together_are_refused(
+    words: tuple[str, ...], told: str, here: Path
+):
+    (here / "c.csv").write_text("q,answer\na,b\n")
+    called = kept("init", *words)
+    assert called.code == 2
+    assert told in called.stderr
+
+
+def test_nothing_that_is_there_is_overwritten(here: Path):
+    (here / "c.csv").write_text("q,answer\na,b\n")
+    (here / "my-c").mkdir()
+    (here / "my-c" / "prompt.md").write_text("mine")
+    called = kept("init", "--from", "c.csv")
+    assert called.code == 2
+    assert "my-c already has prompt.md" in called.stderr
+    assert [path.name for path in (here / "my-c").iterdir()] == ["prompt.md"]
