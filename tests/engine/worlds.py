@@ -208,6 +208,7 @@ def make_building(
     schedule = replace(
         plan.schedule,
         builders=frozenset({"editor"}),
+        waited=0,
         goal=0.5,
         most=4,
         inner=RoundRobin(("editor",)),

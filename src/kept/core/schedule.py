@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from kept.core.budget import Budget, EndMoney, Spend, StopReason, out_of_time
-from kept.core.parents import choose_parent
+from kept.core.parents import WAITED, choose_parent
 from kept.core.pool import MERGE, ripe
 from kept.core.ports import Schedule
 from kept.core.proposal import Turn
@@ -88,6 +88,8 @@ class Pooling:
     """Whether all that is proposed waits for a final: nothing is put together."""
     builders: frozenset[str] = frozenset()
     """Proposers that may be given a near miss to build on."""
+    waited: int = WAITED
+    """Steps after which a near miss is built on."""
     seed: int = 0
     paid: "PaidByCall | None" = None
     """Where money is limited, and what a rollout costs is not known before."""
@@ -104,7 +106,7 @@ class Pooling:
         if isinstance(turn, StopReason):
             return turn
         builds = self.pools and turn.proposer in self.builders
-        parent = choose_parent(state, self.seed) if builds else None
+        parent = choose_parent(state, self.seed, self.waited) if builds else None
         return replace(turn, races=not self.pools, still=_still(state), parent=parent)
 
     def last(self, state: State) -> Turn | None:
