@@ -458,3 +458,15 @@ def test_the_longest_time_is_told_by_the_second_where_nobody_would_wait_for_it(h
     told = "4 m 17 s for each second that a rollout takes (20 m 00 s at the longest)"
     assert time(*minutes) == told
     assert time(*minutes, "budget.max_minutes=90") == "1 h 50 m if all take their time"
+
+
+@pytest.mark.parametrize("name", ["bandit", "in_turn"])
+def test_it_says_how_several_proposers_have_their_turns(tmp_path: Path, name: str):
+    task = str(write_task(tmp_path))
+    alone = kept("check", task)
+    assert "schedule:" not in alone.stdout
+    (tmp_path / "edit.sh").write_text("true")
+    command = "{kind: command, command: sh edit.sh}"
+    both = ("--set", f"proposers=[{command}, {command}]", "--set", f"schedule={name}")
+    assert kept("check", task, *both).stdout.count(f"schedule: {name}") == 1
+    assert json.loads(kept("check", task, *both, "--json").stdout)["schedule"] == name

@@ -19,6 +19,11 @@ HOUR = 3600.0
 MAX_VARIANTS = 5
 """Texts to try that are listed by name."""
 
+_TURNS = {
+    "bandit": "more turns go to who brings more for its cost (`schedule: bandit`)",
+    "in_turn": "they take turns (`schedule: in_turn`)",
+}
+
 
 @click.command(cls=Command, examples=("kept check task.yaml", "kept check task.yaml --json"))
 @click.argument("spec", type=click.Path(path_type=Path))
@@ -79,6 +84,8 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
         replies = ", replies kept for other runs" if facts["cache"] else ""
         yield "" if n else "models", f"{role}: {facts['model']}{replies}"
     yield "proposers", ", ".join(told["proposers"])
+    if len(told["proposers"]) > 1:
+        yield "", _TURNS[told["schedule"]]
     for name, labels in told["variants"].items():
         yield "", f"{name}: {_variants(labels)}"
     for name, model in told["editors"].items():

@@ -11,6 +11,7 @@ from kept.gates.repeats import Repeats
 from kept.proposers.model import ModelProposer
 from kept.proposers.variants import Variants
 from kept.recipes import Compiled
+from kept.recipes.scheduling import schedule_name
 from kept.runners.model import ModelRunner
 
 
@@ -62,6 +63,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
             "numbers": asdict(plan.gate) if is_dataclass(plan.gate) else {},
         },
         "proposers": [proposer.name for proposer in plan.proposers],
+        "schedule": schedule_name(plan.schedule),
         "variants": {
             proposer.name: [variant.label for variant in proposer.variants]
             for proposer in plan.proposers

@@ -5,10 +5,16 @@ from typing import Literal
 
 from kept.core.bandit import Bandit
 from kept.core.ports import Proposer, Schedule
-from kept.core.schedule import RoundRobin
+from kept.core.schedule import Pooling, RoundRobin
 from kept.proposers.variants import Variants
 
 ScheduleName = Literal["bandit", "in_turn"]
+
+
+def schedule_name(schedule: Schedule) -> ScheduleName:
+    """How the proposers of a run have their turns."""
+    inner = schedule.inner if isinstance(schedule, Pooling) else schedule
+    return "bandit" if isinstance(inner, Bandit) else "in_turn"
 
 
 def schedule_of(proposers: Sequence[Proposer], name: ScheduleName, seed: int) -> Schedule:
