@@ -12,6 +12,7 @@ from kept.core.artifact import Candidate
 from kept.core.budget import Budget, Spend
 from kept.core.case import Case
 from kept.core.model import ModelReply
+from kept.core.objective import TieBreaker
 from kept.core.plan import Plan
 from kept.core.ports import Scope
 from kept.core.proposal import Ask
@@ -624,3 +625,39 @@ def test_pairs_that_were_joined_and_failed_meanwhile_are_paid_for():
     desk = at_a_desk(use, failing(OUTAGE, 1), retries=0, budget=Budget(max_rollouts=9), workers=4)
     assert desk.purse.held == 0
     assert desk.purse.spent.rollouts <= 9
+
+
+class Outage(ScriptedEvaluator):
+    """Makes a dear call, fails, and when it is asked again makes a cheap one besides."""
+
+    begun = 0
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        async def reply(usd: float) -> ModelReply:
+            return ModelReply("hm", Usage(calls=1, tokens_in=10, usd=usd), seconds=2.0)
+
+        await scope.call({"prompt": case.id}, ModelReply, lambda: reply(0.25))
+        self.begun += 1
+        if self.begun == 1:
+            return Failure("server", "infrastructure", "503 at the second call")
+        found = await super().run(job, candidate, case, scope)
+        await scope.call({"prompt": f"{case.id}, then"}, ModelReply, lambda: reply(0.01))
+        return found
+
+
+def test_what_kept_measures_itself_is_that_of_the_whole_rollout():
+    """Also what an outage had it pay before, and how long a reply took that is not asked again."""
+    runner = Outage(quality=half)
+    names = tuple(TieBreaker(name) for name in ("usd", "tokens", "seconds"))
+    objective = replace(small_plan(runner).objective, tie_breakers=names)
+
+    async def twice(desk: Desk) -> None:
+        await desk.answer(ask(1))
+        await desk.answer(ask(1))
+
+    found = at_a_desk(twice, runner, retries=0, objective=objective).outcome().metrics
+    assert found["usd"] == pytest.approx(0.26)
+    assert found["tokens"] == 20
+    assert found["seconds"] >= 2.0

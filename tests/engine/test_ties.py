@@ -22,6 +22,8 @@ from kept.core.state import State
 from kept.gates import Strict
 from kept.gates.race import Race
 from kept.recipes.racing import with_race
+from kept.report.caveats import caveats
+from kept.report.summary import summary
 from kept.runs import start
 from kept.scorers.recorded import RecordedScorer
 from kept.store.home import Home
@@ -116,3 +118,19 @@ def test_a_constraint_may_speak_of_what_kept_measures_itself(tmp_path: Path):
     assert broken
     for verdict in broken:
         assert re.search(r"usd <= 0.02: it is 0.0[2-4]\d* \(0.0\d* … 0.0\d*\)", verdict.reason)
+
+
+def test_a_report_tells_what_breaks_ties_and_a_name_that_nothing_emits(tmp_path: Path):
+    named = replace(SCORE, tie_breakers=(TieBreaker("usd"), TieBreaker("token")))
+    run(tmp_path, AcceptAll(), named)
+    (folder,) = (tmp_path / "runs").iterdir()
+    told = summary(kept.read_run(folder))
+    usd, token = told.ties
+    assert usd.was is not None
+    assert usd.now is not None
+    assert usd.now < usd.was
+    assert (token.was, token.now) == (None, None)
+    assert any("No rollout emitted `token`" in words for words in caveats(told))
+    assert not any("speaks against" in words for words in caveats(told))
+    against = replace(told, claim="worse", claim_high=-0.01)
+    assert any("speaks against the best" in words for words in caveats(against))

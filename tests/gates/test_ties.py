@@ -123,3 +123,29 @@ def test_the_first_tie_breaker_that_differs_decides():
     again = heard(replace(matter, objective=same))
     assert again.verdict.outcome == heard(world(1, cheaper=0.4)).verdict.outcome
     assert INCUMBENT in {draw.owner for draw in again.draws}
+
+
+@pytest.mark.parametrize(
+    ("shorter", "cheaper", "promoted"),
+    [(True, 0.0, True), (False, 0.0, False), (False, 0.3, True), (True, -0.3, False)],
+)
+def test_what_is_as_good_is_promoted_for_less_text_or_for_less_cost(
+    shorter: bool, cheaper: float, promoted: bool
+):
+    class Proof:
+        name = "proof"
+
+        def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
+            return Race().prove(replace(view, simplifies=True, shorter=shorter))
+
+    def outcome(draw: Draw) -> Outcome:
+        number = int(draw.pair.case[1:])
+        less = cheaper if draw.owner == CHALLENGER else 0.0
+        noise = random.Random(str(draw)).uniform(0.9, 1.1)
+        return Outcome({"score": float(number % 2), "cost": (1 + number % 7) * (1 - less) * noise})
+
+    cases = tuple(f"h{n}" for n in range(200))
+    matter = Matter(outcome=outcome, train=TRAIN, holdout=cases, objective=CHEAP)
+    verdict = hear(Proof(), matter).verdict
+    assert verdict.best == promoted, verdict.reason
+    assert ("simpler" in verdict.reason) == (promoted and not cheaper)

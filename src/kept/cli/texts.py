@@ -57,6 +57,11 @@ def standing(told: Summary) -> Iterator[tuple[str, str]]:
     """What the sealed test said, and what leads without proof."""
     if told.claim:
         yield ("claim", told.claim)
+    if told.claim_high is not None and told.claim_high < 0:
+        yield ("warning", "the claim speaks against the best; the report says what to do")
+    for tie in told.ties if told.improved else ():
+        if tie.was is not None and tie.now is not None:
+            yield (tie.metric, f"{number(tie.was)} → {number(tie.now)}")
     if told.leading is not None:
         yield ("leading", f"step {told.leading}, kept and not yet proven: it is not in best/")
     for words in cannot_tell(told):

@@ -119,6 +119,8 @@ class View:
     objective: Objective
     simplifies: bool = False
     """Whether its point is less text at no loss; of a proof, whether all that leads is such."""
+    shorter: bool = True
+    """Of a proof of what is no more than that, whether it has less text than the best."""
     bars: tuple[Side, ...] = ()
     """What a simplification must not fall behind: the best, and what was kept as better since."""
     finalists: tuple[Side, ...] = ()

@@ -75,6 +75,8 @@ class Attempts:
         """One try of a rollout."""
         if work.tries == 1:
             work.started = self._clock.monotonic()
+        elif self._own:
+            work.tried = self._clock.monotonic()
         job = work.job
         id_, case_id, _, _ = job
         # most often that of the rollout before
@@ -127,12 +129,20 @@ class Attempts:
         metrics, findings = end
         if self._own:
             # what a scorer emits by such a name is what is meant
-            metrics = {**self._measured(usage, seconds), **metrics}
+            metrics = {**self._measured(work, scope, usage), **metrics}
         return make(Outcome, (metrics, None, findings, usage, seconds, tries, trace))
 
-    def _measured(self, usage: Usage, seconds: float) -> Mapping[str, float]:
-        """What the objective asks of Kept's own measures, as far as it is known."""
-        tokens = float(usage.tokens_in + usage.tokens_out)
-        found: dict[OwnMeasure, float] = {"usd": usage.usd, "seconds": seconds, "tokens": tokens}
+    def _measured(self, work: Work, scope: JournalScope, usage: Usage) -> Mapping[str, float]:
+        """What the objective asks of Kept's own measures, as far as it is known.
+
+        Of the whole rollout: also of calls that are charged for already, and of replies that came
+        in an earlier sitting. The time is that of the last try.
+        """
+        whole = usage + self.billed.get(work.job, FREE)
+        found: dict[OwnMeasure, float] = {
+            "usd": whole.usd,
+            "seconds": work.ended - (work.tried or work.started) + scope.replayed,
+            "tokens": float(whole.tokens_in + whole.tokens_out),
+        }
         # what nobody counted, or no price is known of, did not cost nothing
         return {name: found[name] for name in self._own if found[name]}

@@ -120,7 +120,9 @@ class Judge:
             sides = (ground.incumbent, ground.best)
             # where nothing was kept as better, what leads is simpler, and that is all it is to be
             what = Proposal((), simplifies=not ground.bars)
-            found = await self._talk(step, gate.prove, sides, ground, what)
+            texts = (self._known.candidate(id_) for id_ in (ground.best, ground.incumbent))
+            shorter = not not_shorter(*texts)
+            found = await self._talk(step, gate.prove, sides, ground, what, shorter=shorter)
             return Judged(ground.incumbent, (), *found)
         found = await self._talk(step, gate.claim, (ground.best, ground.seed), ground)
         return Judged(ground.best, (), *found)
@@ -203,6 +205,8 @@ class Judge:
         sides: tuple[str, str],
         ground: Ground,
         proposal: Proposal = NOTHING,
+        *,
+        shorter: bool = True,
     ) -> tuple[Verdict, tuple[Evaluation, ...]]:
         """Ask the gate, have what it asks for rolled out, ask again: until there is a verdict."""
         asked: Asked = {}
@@ -219,6 +223,7 @@ class Judge:
                 holdout=self._holdout,
                 objective=self._plan.objective,
                 simplifies=proposal.simplifies,
+                shorter=shorter,
                 bars=tuple(shown[id_] for id_ in bars),
                 finalists=tuple(shown[id_] for id_ in ground.finalists),
                 cites=proposal.cites,

@@ -38,6 +38,8 @@ class JournalScope:
     """Of the calls made here and below, in whichever sitting they were made."""
     called = False
     """Whether any call was made here or below, even a free one."""
+    replayed = 0.0
+    """Seconds that calls here and below took whose replies an earlier sitting heard."""
     _asked: dict[str, int] | None = None
     _parent: "JournalScope | None" = None
 
@@ -67,6 +69,7 @@ class JournalScope:
         asked[key] = nth + 1
         known = self._journal.calls(self.path, key, reply)
         if nth < len(known):
+            self._wait_for(known[nth])
             return self._counted(known[nth])
         answer = await self._do(do, worst_usd)
         # an outage is no reply: the next sitting asks again
@@ -103,6 +106,11 @@ class JournalScope:
         below = JournalScope(self._journal, f"{self.path}/{name}", self._pays)
         below._parent = self
         return below
+
+    def _wait_for(self, answer: object) -> None:
+        self.replayed += getattr(answer, "seconds", 0.0)
+        if self._parent is not None:
+            self._parent._wait_for(answer)
 
     def _mark(self) -> None:
         self.called = True

@@ -26,6 +26,8 @@ class Work:
     # what is the same for all of them at first stands here, not in every one: there are so many
     task: asyncio.Task[None] | None = None
     started = 0.0
+    tried = 0.0
+    """When the last try began, where it was not the first."""
     ended = 0.0
     tries = 1
     scope: JournalScope | None = None

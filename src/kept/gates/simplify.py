@@ -36,7 +36,7 @@ from kept.gates.pairing import (
 from kept.gates.screen import GLANCE, Screen
 from kept.gates.shares import chance_of, share_at_most
 from kept.gates.subsets import bounds, chance
-from kept.gates.ties import difference
+from kept.gates.ties import TIE, difference
 
 ROUNDING = 1e-9
 """A loss that is this much above the margin is the margin."""
@@ -158,6 +158,7 @@ class Simplify:
             "alpha_simplify": risk,
             "challenger_rollouts": float(shown.answers[0]),
             "bar_rollouts": float(sum(one.shown.answers[1] for one in seen)),
+            **({} if view.simplifies else {TIE: 1.0}),
         }
         if whole and (sure := self._without_noise(view, size, numbers)):
             return sure[0]
@@ -277,6 +278,10 @@ class Simplify:
             )
             return Verdict("skip", words, "not promoted", numbers=numbers)
         what = str(costs) if costs is not None else "simpler"
+        if costs is None and not view.shorter:
+            # it was kept for what it costs, and these draws do not show that it costs less
+            words = f"leading, not proven: {shown}, and what breaks ties is not shown to be better"
+            return Verdict("skip", words, "not promoted", numbers=numbers)
         if low >= -self.margin - ROUNDING:
             words = (
                 f"proven: {what}, and not worse than by {self.margin:g} for cases alike: {shown}"

@@ -17,6 +17,10 @@ SCREEN_RISK = 0.01
 """On train cases: a race for a tie costs as much as any, and few proposals are made for one."""
 
 
+TIE = "tie"
+"""Among the numbers of a verdict: it was raced for its tie-breakers."""
+
+
 class Difference(NamedTuple):
     """A tie-breaker by which two sides differ beyond chance."""
 

@@ -44,7 +44,12 @@ class ModelProposer:
     @property
     def builds(self) -> bool:
         """Unless it leaves something out: that is to be less than what leads, and no worse."""
-        return not self.form.simplifies
+        return not self.simplifies
+
+    @property
+    def simplifies(self) -> bool:
+        """Whether it is after less text at no loss."""
+        return self.form.simplifies
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """What the model would change."""

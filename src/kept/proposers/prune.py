@@ -25,6 +25,8 @@ class Prune:
     kinds: tuple[Kind, ...] = KINDS
     name: str = "prune"
     serial: bool = True
+    simplifies: bool = True
+    """Whether it is after less text at no loss."""
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """One unit less, or that all were tried."""

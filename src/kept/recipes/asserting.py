@@ -8,7 +8,7 @@ from typing import cast
 from pydantic import TypeAdapter, ValidationError
 
 from kept.core.case import Cases
-from kept.models.roles import connect_role, is_priced
+from kept.models.roles import connect_role, is_kept, is_priced
 from kept.runners.model import fields_of
 from kept.scorers.assert_python import file_of, function_of
 from kept.scorers.asserting import AssertionsScorer, pattern_of
@@ -152,6 +152,9 @@ def _check_target(source: Source, needed: set[str]) -> None:
     if "cost" in needed and not is_priced(config):
         message = f"what `{target.name}` costs is not known, and a case asserts it"
         source.report(("models", "target"), message, "give its `price`")
+    if "cost" in needed and is_kept("target", config):
+        message = "a case asserts what an answer costs, and a reply that is kept costs nothing"
+        source.report(("models", "target"), message, "set `cache: false`")
     if "latency" in needed and target.cache is not False:
         message = "a case asserts how long an answer takes, and a reply that is kept takes no time"
         source.report(("models", "target"), message, "set `cache: false`")

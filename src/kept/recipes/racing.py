@@ -16,7 +16,6 @@ from kept.gates.race import PRESETS, Race
 from kept.gates.repeats import Repeats
 from kept.proposers.measured import MEASURED
 from kept.proposers.merge import Merge
-from kept.proposers.prune import Prune
 from kept.proposers.variants import Variants
 from kept.recipes.repeating import gate_without_cases
 from kept.spec.race import RaceSpec
@@ -125,13 +124,20 @@ def _paid_by_call(gate: Race, plan: Plan) -> PaidByCall | None:
 
 def _simplifying(gate: Race, plan: Plan) -> Race:
     """The gate with levels for as many simplifications as are open at once."""
-    prunes = any(isinstance(proposer, Prune) for proposer in plan.proposers)
-    bars = 1 + MOST_BARS if prunes else 1
+    cuts = any(getattr(one, "simplifies", False) for one in plan.proposers)
+    ties = bool(plan.objective.tie_breakers)
+    # for a tie, what it would take the place of is asked as well
+    bars = 1 + MOST_BARS + ties if cuts or ties else 1
     return replace(gate, simplify=replace(gate.simplify, at_once=plan.width, bars=bars))
 
 
 def _with_final(gate: Race, plan: Plan) -> Race:
-    """The gate with a final among alternatives, where they are all there is and it can be paid."""
+    """The gate with a final among alternatives, where they are all there is and it can be paid.
+
+    A final asks which is the best, and not which of those that are as good costs the least.
+    """
+    if plan.objective.tie_breakers:
+        return gate
     among, limit = _alternatives(plan), _limit(plan)
     if _paid_by_call(gate, plan) is not None:
         return gate

@@ -12,6 +12,7 @@ from kept.recipes.agents import given_files
 from kept.recipes.confine import check_sandbox
 from kept.recipes.editing import check_proposers
 from kept.recipes.guards import check_guards
+from kept.recipes.owning import check_own_measures
 from kept.recipes.prompting import check_prompts_folder, take_prompts
 from kept.recipes.proposing import Proposing, read_proposers
 from kept.recipes.protecting import check_protected
@@ -55,6 +56,8 @@ def read_task(source: Source, *, proposes: bool = True) -> ReadTask:
     take_prompts(source)
     task = validate(source, TaskSpec)
     files = read_files(source, proposes)
+    if task is not None:
+        check_own_measures(source, task)
     source.check()
     assert task is not None, "a task without problems is a task"
     return ReadTask(source, task, files)

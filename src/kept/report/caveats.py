@@ -1,7 +1,9 @@
 """What the figures of a run do not show, said in the report that shows them."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
+from kept.core.objective import OWN
 from kept.core.words import count
 from kept.report.compared import limits
 from kept.report.length import moves_with_length
@@ -52,6 +54,17 @@ def _of_figures(summary: Summary) -> Iterator[str]:
             f"{count(judged, 'candidate')}, so it is optimistic: expect less on new cases."
         )
     test = summary.cases.get("test", 0)
+    for tie in summary.ties:
+        if tie.was is None:
+            near = get_close_matches(tie.metric, OWN, n=1)
+            meant = f" Is `{near[0]}` meant?" if near else ""
+            yield f"No rollout emitted `{tie.metric}`, so it has broken no tie.{meant}"
+    if summary.claim_high is not None and summary.claim_high < 0:
+        yield (
+            "The claim speaks against the best: on cases that nothing was tuned on it is worse "
+            "than the seed. Either the proof or these cases had bad luck: compare the two anew, "
+            "with more cases, before it is adopted."
+        )
     if summary.claim:
         cases = count(test, "case")
         yield f"The claim is from {cases}, read once; its interval is as wide as that."

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kept.core.final import ENTERED
 from kept.core.pool import MERGE
 from kept.core.words import count
+from kept.gates.ties import TIE
 from kept.report.summary import StepLine, Summary
 
 
@@ -33,6 +34,9 @@ class Raced:
     """Alternatives that were compared all together."""
     finalists: int = 0
     """Of them, those that went on after their first look."""
+    ties: int = 0
+    """Raced for their tie-breakers."""
+    ties_kept: int = 0
 
 
 def raced(told: Summary) -> Raced | None:
@@ -41,7 +45,9 @@ def raced(told: Summary) -> Raced | None:
         return None
     screened = [row for row in told.steps if "screen_gain" in row.numbers and row.proposer != MERGE]
     races = [row for row in told.steps if "alpha" in row.numbers]
-    simpler = [row for row in told.steps if "alpha_simplify" in row.numbers]
+    no_worse = [row for row in told.steps if "alpha_simplify" in row.numbers]
+    ties = [row for row in no_worse if TIE in row.numbers]
+    simpler = [row for row in no_worse if TIE not in row.numbers]
     return Raced(
         len(screened),
         sum(row.code == "near miss" for row in screened),
@@ -54,6 +60,8 @@ def raced(told: Summary) -> Raced | None:
         sum(row.kept for row in simpler),
         len(entered := [row for row in told.steps if ENTERED in row.numbers]),
         sum(row.code == "near miss" for row in entered),
+        len(ties),
+        sum(row.kept for row in ties),
     )
 
 
@@ -78,6 +86,13 @@ def questions(told: Summary) -> Iterator[tuple[str, str, str]]:
         risked = f"{found.risked:.2g} of error risked in all"
         heard = f"{count(found.raced, 'race')}: {found.won} kept, {risked}"
     yield "better on these cases, beyond noise?", f"{cases.get('holdout', 0)} holdout", heard
+    if found.ties:
+        heard = f"{count(found.ties, 'text')}: {found.ties_kept} kept"
+        yield (
+            "as good, and better by what breaks ties?",
+            f"{cases.get('holdout', 0)} holdout",
+            heard,
+        )
     if found.simpler:
         heard = f"{count(found.simpler, 'simpler text')}: {found.simpler_kept} kept"
         yield "simpler, and no worse?", f"{cases.get('holdout', 0)} holdout", heard

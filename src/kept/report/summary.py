@@ -10,9 +10,10 @@ from kept.core.budget import Spend, StopReason
 from kept.core.objective import Constraint, Objective, Operator
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
-from kept.core.verdict import IDLE, VerdictCode, VerdictKind, word_for
+from kept.core.verdict import IDLE, Verdict, VerdictCode, VerdictKind, word_for
 from kept.report.comparison import Comparison, comparison_of
 from kept.report.scoring import scoring_functions
+from kept.report.ties import Tie, ties_of
 from kept.report.turns import Turns, turns_of
 from kept.store.index import values
 from kept.store.reader import Run
@@ -97,6 +98,10 @@ class Summary:
     """The step that made the incumbent, where that is kept and not yet proven to be the best."""
     claim: str = ""
     """What the sealed test said of the best, where it was asked."""
+    claim_high: float | None = None
+    """The upper end of its interval."""
+    ties: tuple[Tie, ...] = ()
+    """What breaks ties, of the seed and of the best."""
     decided_seed: float | None = None
     """The seed's value by the draws that what was kept is told by: a race's, else a proof's."""
     unmeasured: tuple[Unmeasured, ...] = ()
@@ -143,6 +148,7 @@ def summary(run: Run) -> Summary:
     started = state.started
     assert started is not None, "a run that can be read has started"
     seed_value, best_value = values(state)
+    claim = _claim(state)
     return Summary(
         run=run.id,
         folder=run.folder,
@@ -169,7 +175,9 @@ def summary(run: Run) -> Summary:
         steps=step_lines(run),
         open=tuple(step.step for step in state.open),
         leading=_leading(state),
-        claim=_claim(state),
+        claim=claim.reason if claim else "",
+        claim_high=claim.numbers.get("high") if claim else None,
+        ties=ties_of(state),
         decided_seed=_decided_seed(state, seed_value),
         unmeasured=unmeasured(run, state),
         turns=turns_of(state),
@@ -192,11 +200,11 @@ def _decided_seed(state: State, otherwise: float | None) -> float | None:
     return otherwise if loss is None else objective_of(state).value(loss)
 
 
-def _claim(state: State) -> str:
+def _claim(state: State) -> Verdict | None:
     """The last claim, if it is about what is the best now."""
     claims = (step for step in reversed(state.closed) if step.verdict.code == "claim")
     last = next(claims, None)
-    return last.verdict.reason if last and last.candidate == state.best else ""
+    return last.verdict if last and last.candidate == state.best else None
 
 
 def step_lines(run: Run) -> tuple[StepLine, ...]:
