@@ -21,6 +21,8 @@ from kept.core.verdict import Verdict
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.prompts import Name, prompt
+from kept.proposers.agent import prompt_for
+from kept.proposers.briefing import plain_brief
 from kept.proposers.forms import FORMS
 from kept.proposers.model import ModelProposer
 from kept.proposers.reflect import ReflectProposer, minibatch
@@ -265,6 +267,13 @@ def test_a_model_that_builds_on_a_near_miss_is_told_what_it_is_given():
         ask(proposer("edit", server), on_a_near_miss(full_brief()))
         told = "\n\n".join(f"[{line.role}]\n{line.text}" for line in server.log[0].lines[1:])
     check_golden(told, "parent")
+
+
+def test_an_agent_is_told_what_was_read_and_found_good():
+    """As above: what it is to do, and what lies in `brief.json`."""
+    brief = on_a_near_miss(full_brief())
+    known = json.dumps(plain_brief(brief, ("question",)), ensure_ascii=False, indent=1, default=str)
+    check_golden(f"{prompt_for(brief)}\n\n{known}\n", "agent")
 
 
 def test_limits_count_what_is_built_on():
