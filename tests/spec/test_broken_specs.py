@@ -54,7 +54,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ('{command: "true"}\nscorer', "{command: ls, env: {KEPT_CASE: x}}\nscorer", "task.yaml:2 runner.env: `KEPT_CASE` is not yours to set: names with KEPT_ are Kept's"),
         ('{command: "true"}\nscorer', "{command: ls, env: {A-B: x}}\nscorer", "task.yaml:2 runner.env: `A-B` is not the name of a variable"),
         ('{command: "true"}\nscorer', '{command: "x\\0"}\nscorer', "task.yaml:2 runner.command: holds a NUL character"),
-        ('scorer: {', "scorer: {type: comand, ", "task.yaml:3 scorer.type: the text `comand`, where one of `command`, `python`, `rules`, `judge`, `composite` was expected (hint: did you mean `command`?)"),
+        ('scorer: {', "scorer: {type: comand, ", "task.yaml:3 scorer.type: the text `comand`, where one of `command`, `python`, `rules`, `judge`, `assertions`, `composite` was expected (hint: did you mean `command`?)"),
         ("scorer: {", "scorer: {parse: {format: csv}, ", "task.yaml:3 scorer.parse.format: the text `csv`, where `json` was expected"),
         ("scorer: {", "scorer: {parse: {score: s}, ", "task.yaml:3 scorer.parse.score: unknown key (hint: did you mean `score_field`?)"),
         ("scorer: {", "scorer: {parse: {metrics_field: 1}, ", "task.yaml:3 scorer.parse.metrics_field: the number 1, where a text was expected"),
