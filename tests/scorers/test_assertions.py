@@ -237,6 +237,25 @@ def test_a_number_beyond_one_counts_as_one_and_says_so(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("code", "score", "passed"),
+    [
+        ("0.25", 0.75, 0.0),
+        ("0", 1.0, 1.0),
+        ("7", 0.0, 0.0),
+        ("{'pass': True, 'score': 0.9}", 0.1, 0.0),
+        ("{'pass': False, 'score': 0.25, 'reason': 'cold'}", 0.75, 1.0),
+        ("{'pass': True}", 0.0, 0.0),
+    ],
+)
+def test_what_must_not_hold_scores_the_rest_of_what_a_function_gave(
+    code: str, score: float, passed: float, tmp_path: Path
+):
+    told = scored("x", {"type": "not-python", "value": code}, folder=tmp_path)
+    assert told.metrics["score"] == pytest.approx(score)
+    assert told.metrics["pass"] == passed
+
+
+@pytest.mark.parametrize(
     ("code", "why"),
     [
         ("'perhaps'", "it returned 'perhaps'"),

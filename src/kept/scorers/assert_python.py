@@ -128,9 +128,14 @@ def _grade(one: Assertion, result: dict[str, Any]) -> Grade | Failure:
 
 def _settled(one: Assertion, passed: bool, score: float | None, reason: str) -> Grade:
     held = passed != one.negated
-    value = float(held) if score is None else min(1.0, max(0.0, score))
-    if score is not None and value != score:
-        reason = f"it said {score:g}, which counts as {value:g}" + (f": {reason}" if reason else "")
+    if score is None:
+        value = float(held)
+    else:
+        value = min(1.0, max(0.0, score))
+        if value != score:
+            counts = f"it said {score:g}, which counts as {value:g}"
+            reason = f"{counts}: {reason}" if reason else counts
+        value = 1.0 - value if one.negated else value
     if not held and not reason:
         reason = f"`{one_line(str(one.value), 120)}` is {'true' if passed else 'false'}"
     return Grade(held, value, reason)
