@@ -16,8 +16,10 @@ from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
 from kept.engine.scope import JournalScope
 from kept.recipes.asserting import faults_in
+from kept.scorers.assert_python import MOST_PROCESSES
 from kept.scorers.asserting import AssertionsScorer
 from kept.scorers.comparing import within
+from kept.settings import processors
 from kept.spec.assertions import KINDS, AssertionSpec
 from kept.testing import MemoryJournal
 
@@ -271,6 +273,36 @@ def test_a_python_assertion_that_does_not_work_is_no_candidates_fault(
     assert isinstance(told, Failure)
     assert (told.kind, told.blame) == ("harness", "infrastructure")
     assert f"`python`: {why}" in told.message
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import nowhere\n", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("raise SystemExit(3)\n", "SystemExit: 3"),
+        ("x = 1\n", "AttributeError"),
+    ],
+)
+def test_a_file_of_python_that_cannot_be_loaded_is_no_candidates_fault(
+    text: str, why: str, tmp_path: Path
+):
+    (tmp_path / "check.py").write_text(text)
+    told = outcome("x", {"type": "python", "value": "file://check.py"}, folder=tmp_path)
+    assert isinstance(told, Failure), told
+    assert (told.kind, told.blame) == ("harness", "infrastructure")
+    assert f"`python`: it cannot be loaded: {why}" in told.message
+
+
+def test_no_more_processes_are_started_than_may_run_at_once(tmp_path: Path):
+    most = max(MOST_PROCESSES, processors())
+    told = (tmp_path / "told").as_posix()
+    code = f"open({told!r}, 'a').write(f'{{__import__(\"os\").getpid()}}\\n')"
+    slow = f"{code}\n__import__('time').sleep(0.05)\nreturn True"
+    asked = [{"type": "python", "value": slow} for _ in range(most + 6)]
+    assert scored("x", *asked, folder=tmp_path).metrics["score"] == 1.0
+    lines = (tmp_path / "told").read_text().split()
+    assert len(lines) == most + 6
+    assert len(set(lines)) <= most
 
 
 def test_a_rubric_with_a_threshold_is_graded_in_tenths():

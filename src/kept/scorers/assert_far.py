@@ -1,6 +1,7 @@
 """The far end of a Python assertion: runs what a user wrote, in a process of its own.
 
-What it raises is its answer: an assertion that trips over an output does not hold of it.
+What it raises is its answer: an assertion that trips over an output does not hold of it. One that
+cannot even be loaded says nothing of any output.
 """
 
 import asyncio
@@ -23,14 +24,21 @@ def grade(case: Mapping[str, Any]) -> dict[str, Any]:
         os.chdir(folder)
     try:
         function = _function(case["code"], case["file"], case["function"])
+    except BaseException as error:  # noqa: BLE001 # whatever the module of a user may raise
+        return {"unloaded": _words(error)}
+    try:
         said = function(case["output"], case["context"])
         if inspect.isawaitable(said):
             said = asyncio.run(_wait(said))
     except BaseException as error:  # noqa: BLE001 # the near end turns it into a value
-        return {"raised": f"{type(error).__name__}: {error}".splitlines()[0][:500]}
+        return {"raised": _words(error)}
     if dataclasses.is_dataclass(said) and not isinstance(said, type):
         said = dataclasses.asdict(said)
     return {"said": said}
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:500]
 
 
 @lru_cache(maxsize=1024)

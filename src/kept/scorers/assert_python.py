@@ -10,10 +10,15 @@ from kept.scorers.assertion import Assertion, Grade
 from kept.scorers.child import Child, ChildEnded
 from kept.scorers.grading import Asked
 from kept.scorers.python import Function
+from kept.scorers.turns import Turns
+from kept.settings import processors
 
 FILE = "file://"
 DEFAULT = "get_assert"
 """The function of a file that names none."""
+
+MOST_PROCESSES = 8
+"""At once; more only where there are as many processors. Functions may wait for a service."""
 
 _SHOWN = 500
 _TARGET = "kept.scorers.assert_far:grade"
@@ -26,12 +31,15 @@ class PythonAssertions:
         self._folder = folder.resolve()
         self._far = Function(_TARGET, Path(__file__).parents[2], timeout, passed_on)
         self._idle: list[Child] = []
+        self._turns = Turns(max(MOST_PROCESSES, processors()))
 
     async def grade(self, one: Assertion, asked: Asked) -> Grade | Failure:
         """What it says of an output."""
         try:
-            child = self._idle.pop() if self._idle else await self._start()
-            reply = json.loads(await child.ask(self._request(one, asked), self._far.timeout))
+            async with self._turns.take():
+                child = self._idle.pop() if self._idle else await self._start()
+                reply = json.loads(await child.ask(self._request(one, asked), self._far.timeout))
+                self._idle.append(child)
         except ChildEnded as error:
             return Failure("harness", "infrastructure", f"its process {error}", error.detail)
         except TimeoutError:
@@ -40,7 +48,6 @@ class PythonAssertions:
         except OSError as error:
             message = f"cannot start a process for it: {error.strerror}"
             return Failure("limit", "infrastructure", message)
-        self._idle.append(child)
         if "error" in reply:
             message = f"what it returned cannot be read: {reply['error']}"
             return Failure("harness", "infrastructure", message, reply["detail"])
@@ -99,6 +106,9 @@ def function_of(code: str) -> str:
 
 
 def _grade(one: Assertion, result: dict[str, Any]) -> Grade | Failure:
+    if "unloaded" in result:
+        message = f"it cannot be loaded: {result['unloaded']}"
+        return Failure("harness", "infrastructure", message)
     if "raised" in result:
         # as promptfoo has it: what trips over an output does not hold of it
         return Grade(False, 0.0, f"it raised {result['raised']}")

@@ -5,9 +5,7 @@ unfold to more than there is memory for. A process that takes too long is ended,
 gets another.
 """
 
-import asyncio
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import astuple
@@ -19,6 +17,8 @@ from kept.scorers.bounded_far import MEMORY
 from kept.scorers.checks import Matches, Measured, Parses
 from kept.scorers.child import Child, ChildEnded
 from kept.scorers.python import Function
+from kept.scorers.turns import Turns
+from kept.settings import processors
 
 BOUNDED = (Matches, Parses)
 """The checks that may take long; all others go through the text once."""
@@ -41,7 +41,8 @@ class Bounded:
 
     def __init__(self) -> None:
         self._idle: list[Child] = []
-        self._turns: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+        # no more at once than there are processors, however many rollouts are in flight
+        self._turns = Turns(processors())
 
     async def measure(
         self, name: str, check: Matches | Parses, text: str, patience: Patience
@@ -49,7 +50,7 @@ class Bounded:
         """What a check says of a text, or that it took too much of time or memory."""
         given = {"kind": type(check).__name__, "of": astuple(check), "text": text}
         try:
-            async with self._turn():
+            async with self._turns.take():
                 reply = await self._ask(given, patience)
         except TimeoutError:
             message = f"the rule `{name}` took too long on this candidate"
@@ -95,10 +96,3 @@ class Bounded:
             child.end()
             raise ChildEnded(f"cannot begin: {hello['problem']}")
         return child
-
-    def _turn(self) -> asyncio.Semaphore:
-        """No more at once than there are processors, however many rollouts are in flight."""
-        loop = asyncio.get_running_loop()
-        if self._turns is None or self._turns[0] is not loop:
-            self._turns = (loop, asyncio.Semaphore(os.cpu_count() or 1))
-        return self._turns[1]
