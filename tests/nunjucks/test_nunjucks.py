@@ -121,3 +121,43 @@ def test_a_value_of_python_is_out_of_reach():
 def test_the_values_that_a_template_asks_for_are_known_without_filling_it_in():
     template = "{{a.b}}{% for x in c %}{{x}}{{d}}{% endfor %}{% set q = e %}{{q | default(f)}}"
     assert names_of(template) == ("a", "c", "d", "e", "f")
+
+
+DEEPER = "{% for i in '" + "x" * 2000 + "' %}{% set a = [a] %}{% endfor %}"
+TWICE = "{% for i in '" + "x" * 60 + "' %}{% set a = [a, a] %}{% set b = [b, b] %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{{ " + "not " * 3000 + "n }}", "an expression is too long"),
+        ("{{ " + "- " * 3000 + "n }}", "an expression is too long"),
+        ("{{ n" + " + n" * 3000 + " }}", "an expression is too long"),
+        ("{{ user" + ".b" * 3000 + " }}", "an expression is too long"),
+        ("{{ n" + "|trim" * 3000 + " }}", "an expression is too long"),
+        ("{{ " + "[" * 3000 + "]" * 3000 + " }}", "nested too deeply"),
+        ("{{ " + "9" * 5000 + " }}", "a number is too long"),
+        (DEEPER + "{{ a }}", "nested too deeply"),
+        (TWICE + "{{ a }}", "too much"),
+        (TWICE + "{{ a == b }}", "too much"),
+        (TWICE + "{{ a | sort | length }}", "too much"),
+        ("{{ '\"'" + "|dump" * 24 + " }}", "`dump` would make too much text"),
+        ("{% set b = '" + "b" * 20_000 + "' %}{{ b|list|join(b)|length }}", "`join` would make"),
+        ("{% set b = '" + "b\\n" * 90_000 + "' %}{{ b|indent(99)|length }}", "`indent` would"),
+        (
+            "{% set b = '" + "b" * 90_000 + "' %}"
+            "{% for i in b %}{% if b|upper|lower %}{% endif %}{% endfor %}",
+            "the filters of the template make too much",
+        ),
+    ],
+)
+def test_a_template_that_is_too_deep_or_makes_too_much_is_at_fault_itself(template: str, told: str):
+    with pytest.raises(TemplateFault, match=told):
+        render(template, VALUES)
+
+
+def test_an_expression_of_many_parts_is_still_filled_in():
+    assert render("{{ " + " ~ ".join(["n"] * 90) + " }}", VALUES) == "3" * 90
+    assert render("{{ " + "(" * 25 + "n" + ")" * 25 + " }}", VALUES) == "3"
+    written = ", ".join(f"'{n}'" for n in range(2000))
+    assert render("{{ [" + written + "] | length }}", VALUES) == "2000"

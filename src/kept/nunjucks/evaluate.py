@@ -27,6 +27,9 @@ from kept.nunjucks.tree import (
 MOST_STEPS = 50_000
 """Parts that one filling may go through; nobody's prompt needs so many."""
 
+MOST_MADE = 10 * MOST
+"""Characters and items that the filters of one filling may be given and make."""
+
 EXACT = 2**53
 """Up to which JavaScript tells whole numbers apart."""
 
@@ -53,6 +56,7 @@ class Page:
         self._values = values
         self._steps = 0
         self._size = 0
+        self._made = 0
 
     def write(self, nodes: tuple[Node, ...]) -> str:
         """The text of these parts."""
@@ -135,16 +139,27 @@ class Page:
                 chosen = _true(self.value(expression.test))
                 return self.value(expression.then if chosen else expression.otherwise)
             case Filtered():
-                given = [self.value(one) for one in expression.given]
-                try:
-                    return FILTERS[expression.filter](self.value(expression.value), *given)
-                except (TypeError, ValueError, OverflowError) as error:
-                    if isinstance(error, TemplateFault):
-                        raise
-                    message = f"the filter `{expression.filter}` was not given what it takes"
-                    raise TemplateFault(message) from error
+                return self._filtered(expression)
             case Joined():
                 return self._joined(expression)
+
+    def _filtered(self, expression: Filtered) -> object:
+        given = [self.value(one) for one in expression.given]
+        value = self._handled(self.value(expression.value))
+        try:
+            return self._handled(FILTERS[expression.filter](value, *given))
+        except TemplateFault:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            message = f"the filter `{expression.filter}` was not given what it takes"
+            raise TemplateFault(message) from error
+
+    def _handled(self, value: object) -> object:
+        """A value that a filter is given or has made; all of them together are bounded."""
+        self._made += cast("int", FILTERS["length"](value)) or 1
+        if self._made > MOST_MADE:
+            raise TemplateFault("the filters of the template make too much")
+        return value
 
     def _joined(self, expression: Joined) -> object:
         left = self.value(expression.left)
@@ -206,6 +221,9 @@ def _same(left: object, right: object) -> bool:
         return left == shown(right)
     if isinstance(right, str) and _is_number(left):
         return right == shown(left)
+    for side in (left, right):
+        # a list may hold another many times over: one whose text is too long is not compared
+        shown(side)
     return left == right
 
 

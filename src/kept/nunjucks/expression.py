@@ -33,7 +33,11 @@ _COMPARED = ("==", "!=", "===", "!==", "<", ">", "<=", ">=")
 _LEVELS: tuple[tuple[str, ...], ...] = (("~",), ("+", "-"), ("*", "/", "//", "%"))
 """Signs that bind, the loosest first."""
 
-MOST_NESTED = 50
+MOST_NESTED = 30
+MOST_LINKS = 100
+"""Signs, members and filters of one expression: each may put what is before it a level deeper."""
+
+MOST_DIGITS = 300
 
 
 class Token(NamedTuple):
@@ -51,6 +55,7 @@ class Reader:
         self._tokens = list(self._split(text))
         self._at = 0
         self._deep = 0
+        self._links = 0
 
     def whole(self) -> Expression:
         """The expression, with nothing behind it."""
@@ -108,27 +113,36 @@ class Reader:
             at = token.end()
         return found
 
+    def _link(self, *texts: str) -> str | None:
+        """As `takes`, of what makes an expression deeper."""
+        taken = self.takes(*texts)
+        if taken is not None:
+            self._links += 1
+            if self._links > MOST_LINKS:
+                raise self.fault("an expression is too long")
+        return taken
+
     def _either(self) -> Expression:
         left = self._both()
-        while self.takes("or"):
+        while self._link("or"):
             left = Joined("or", left, self._both())
         return left
 
     def _both(self) -> Expression:
         left = self._opposite()
-        while self.takes("and"):
+        while self._link("and"):
             left = Joined("and", left, self._opposite())
         return left
 
     def _opposite(self) -> Expression:
-        if self.takes("not"):
+        if self._link("not"):
             return Not(self._opposite())
         return self._compared()
 
     def _compared(self) -> Expression:
         left = self._joined(0)
         while True:
-            sign = self.takes(*_COMPARED, "in", "not")
+            sign = self._link(*_COMPARED, "in", "not")
             if sign is None:
                 return left
             if sign == "not":
@@ -143,13 +157,13 @@ class Reader:
         if level == len(_LEVELS):
             return self._filtered()
         left = self._joined(level + 1)
-        while sign := self.takes(*_LEVELS[level]):
+        while sign := self._link(*_LEVELS[level]):
             left = Joined(sign, left, self._joined(level + 1))
         return left
 
     def _filtered(self) -> Expression:
         value = self._member()
-        while self.takes("|"):
+        while self._link("|"):
             name = self.name()
             if name not in FILTERS:
                 raise self.fault(f"there is no filter `{name}` here; there are {_listed()}")
@@ -161,7 +175,7 @@ class Reader:
 
     def _member(self) -> Expression:
         value = self._single()
-        while sign := self.takes(".", "[", "("):
+        while sign := self._link(".", "[", "("):
             if sign == "(":
                 raise self.fault("functions and methods cannot be called here; use a filter")
             if sign == ".":
@@ -180,11 +194,13 @@ class Reader:
             return value
         if self.takes("["):
             return Items(tuple(self._until("]")))
-        if self.takes("-"):
+        if self._link("-"):
             return Joined("-", Literal(0), self._member())
         token = self._tokens[self._at]
         self._at += 1
         if token.kind == "number":
+            if len(token.text) > MOST_DIGITS:
+                raise self.fault("a number is too long")
             return Literal(float(token.text) if "." in token.text else int(token.text))
         if token.kind == "text":
             plain = _ESCAPED.sub(lambda m: _ESCAPES.get(m[1], m[1]), token.text[1:-1])

@@ -1,7 +1,7 @@
 """What may be done to a value: filters of nunjucks that prompts use, and `load` of promptfoo."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any, cast
 
@@ -36,7 +36,18 @@ def dumped(value: object, indent: object = None) -> str:
     wide = cast("int | str | None", indent)
     if isinstance(wide, int):
         wide = min(wide, 10)
-    return json.dumps(value, ensure_ascii=False, indent=wide, separators=between)
+    encoder = json.JSONEncoder(ensure_ascii=False, indent=wide, separators=between)
+    return "".join(_bounded("dump", encoder.iterencode(value)))
+
+
+def _bounded(filter: str, parts: Iterable[str], between: int = 0) -> Iterator[str]:
+    """Texts that are put together, as long as that does not come to too much."""
+    size = 0
+    for part in parts:
+        size += len(part) + between
+        if size > MOST:
+            raise TemplateFault(f"`{filter}` would make too much text")
+        yield part
 
 
 def _length(value: object) -> object:
@@ -55,7 +66,8 @@ def _join(value: object, between: object = "", key: object = None) -> object:
     items = _items(value)
     if key is not None:
         items = [cast("dict[str, object]", i).get(shown(key)) for i in items if isinstance(i, dict)]
-    return shown(between).join(shown(item) for item in items)
+    mark = shown(between)
+    return mark.join(_bounded("join", map(shown, items), len(mark)))
 
 
 def _default(value: object, other: object = "", empty: object = False) -> object:
@@ -65,7 +77,7 @@ def _default(value: object, other: object = "", empty: object = False) -> object
 def _replaced(value: object, old: object, new: object = "", most: object = -1) -> object:
     times = most if isinstance(most, int) else -1
     text = shown(value)
-    if text.count(shown(old)) * len(shown(new)) > MOST:
+    if text.count(shown(old)) * len(shown(new)) + len(text) > MOST:
         raise TemplateFault("`replace` would make too much text")
     return text.replace(shown(old), shown(new), times)
 
@@ -106,6 +118,7 @@ def _truncated(value: object, most: object = 255, cut: object = False, end: obje
 def _indented(value: object, wide: object = 4, first: object = False) -> str:
     by = " " * min(wide if isinstance(wide, int) else 4, 100)
     lines = shown(value).split("\n")
+    lines = list(_bounded("indent", lines, len(by) + 1))
     return "\n".join(by + line if n or first else line for n, line in enumerate(lines))
 
 
@@ -120,7 +133,9 @@ def _sorted(value: object, backwards: object = False) -> object:
     items: list[Any] = _items(value)
     if all(isinstance(item, int | float) for item in items):
         return sorted(items, reverse=bool(backwards))
-    return sorted(items, key=shown, reverse=bool(backwards))
+    keys = list(_bounded("sort", map(shown, items)))
+    order = sorted(range(len(items)), key=keys.__getitem__, reverse=bool(backwards))
+    return [items[at] for at in order]
 
 
 def _reversed(value: object) -> object:

@@ -29,20 +29,24 @@ def chat_of(name: str, text: str, given: Mapping[str, object]) -> tuple[Message,
     A value that is not there is a slip of whoever wrote the prompt, and not nothing.
     """
     try:
-        unknown = [one for one in names_of(text) if one not in given]
-        if unknown:
-            raise NoChat(
-                f"the prompt asks for `{{{{{unknown[0]}}}}}`, which the model is not given"
-            )
-        parsed = _json(text)
-        if _is_chat(parsed):
-            return _messages(_filled(parsed, given))
-        if name.endswith(".json"):
-            raise NoChat(f"{name} is no list of messages in JSON")
-        said = render(text, given).strip()
+        return _chat(name, text, given)
     except TemplateFault as fault:
         where = f" (line {fault.line})" if fault.line else ""
         raise NoChat(f"the prompt is no template: {fault}{where}") from fault
+    except RecursionError as error:
+        raise NoChat("the prompt is nested too deeply") from error
+
+
+def _chat(name: str, text: str, given: Mapping[str, object]) -> tuple[Message, ...]:
+    unknown = [one for one in names_of(text) if one not in given]
+    if unknown:
+        raise NoChat(f"the prompt asks for `{{{{{unknown[0]}}}}}`, which the model is not given")
+    parsed = _json(text)
+    if _is_chat(parsed):
+        return _messages(_filled(parsed, given))
+    if name.endswith(".json"):
+        raise NoChat(f"{name} is no list of messages in JSON")
+    said = render(text, given).strip()
     made = _json(said)
     return _messages(made) if _is_chat(made) else (Message("user", said),)
 
