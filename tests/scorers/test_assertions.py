@@ -145,7 +145,7 @@ def test_an_assertion_holds_of_one_output_and_not_of_another_and_its_opposite_th
     for (one, output, holds), told in zip(tried, asyncio.run(graded(scorer, *asked)), strict=True):
         assert isinstance(told, Score), told
         raised = one["type"] == "not-python" and "no json" in output
-        # what raises does not hold, and neither does its opposite; a number is kept as the score
+        # what raises does not hold, and neither does its opposite
         assert told.metrics["pass"] == float(holds and not raised), (one, output)
         if not numbered:
             assert told.metrics["score"] == float(holds and not raised)
@@ -178,6 +178,55 @@ def test_what_an_answer_took_and_cost_is_compared_with_its_limit(
 
 A = {"type": "contains", "value": "a"}
 B = {"type": "contains", "value": "b"}
+
+
+GOLD = "Zanzibar"
+
+
+@pytest.mark.parametrize(
+    "assertion",
+    [
+        {"type": "equals", "value": GOLD},
+        {"type": "equals", "value": {"city": GOLD}},
+        {"type": "contains", "value": GOLD},
+        {"type": "icontains", "value": GOLD},
+        {"type": "contains-any", "value": [GOLD, "Rome"]},
+        {"type": "contains-all", "value": [GOLD, "Rome"]},
+        {"type": "icontains-all", "value": f"{GOLD}, Rome"},
+        {"type": "starts-with", "value": GOLD},
+        {"type": "regex", "value": f"^{GOLD}$"},
+        {"type": "is-json", "value": {"const": GOLD}},
+        {"type": "is-json", "value": {"properties": {"city": {"enum": [GOLD]}}}},
+        {"type": "contains-json", "value": {"properties": {"city": {"pattern": GOLD}}}},
+        {"type": "levenshtein", "value": GOLD, "threshold": 2},
+        {"type": "python", "value": f"output == '{GOLD}'"},
+        {"type": "python", "value": f"x = '{GOLD}'\nreturn float(x in output)"},
+    ],
+)
+def test_a_finding_tells_what_the_output_is_and_never_what_was_expected(
+    assertion: dict[str, Any], tmp_path: Path
+):
+    output = '{"city": "Oslo"}'
+    told = scored(output, assertion, folder=tmp_path)
+    assert told.metrics["pass"] == 0.0
+    (finding,) = told.findings
+    assert finding.text.startswith(f"{assertion['type']} does not hold: ")
+    assert GOLD.lower() not in finding.text.lower()
+    assert "Rome" not in finding.text
+    assert output in finding.text or "JSON that does not fit" in finding.text
+
+
+def test_a_finding_tells_what_must_not_be_in_an_output_by_the_output_alone():
+    told = scored("a" * 300 + GOLD, {"type": "not-contains", "value": GOLD})
+    assert told.findings and GOLD not in told.findings[0].text
+
+
+@pytest.mark.parametrize(
+    ("output", "told"), [("a", "1 word, too few"), ("a b c d", "4 words, too")]
+)
+def test_a_number_of_words_is_told_by_which_side_it_is_on(output: str, told: str):
+    found = scored(output, {"type": "word-count", "value": {"min": 2, "max": 3}})
+    assert told in found.findings[0].text
 
 
 @pytest.mark.parametrize(

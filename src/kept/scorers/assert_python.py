@@ -8,6 +8,7 @@ from kept.core.rollout import Failure
 from kept.core.words import count, one_line
 from kept.scorers.assertion import Assertion, Grade
 from kept.scorers.child import Child, ChildEnded
+from kept.scorers.comparing import quoted
 from kept.scorers.grading import Asked
 from kept.scorers.python import Function
 from kept.scorers.turns import Turns
@@ -51,7 +52,7 @@ class PythonAssertions:
         if "error" in reply:
             message = f"what it returned cannot be read: {reply['error']}"
             return Failure("harness", "infrastructure", message, reply["detail"])
-        return _grade(one, reply["result"])
+        return _grade(one, asked.rollout.output, reply["result"])
 
     def close(self) -> None:
         """End the processes."""
@@ -105,7 +106,7 @@ def function_of(code: str) -> str:
     return f"def main(output, context):\n{body}\n"
 
 
-def _grade(one: Assertion, result: dict[str, Any]) -> Grade | Failure:
+def _grade(one: Assertion, output: str, result: dict[str, Any]) -> Grade | Failure:
     if "unloaded" in result:
         message = f"it cannot be loaded: {result['unloaded']}"
         return Failure("harness", "infrastructure", message)
@@ -127,16 +128,18 @@ def _grade(one: Assertion, result: dict[str, Any]) -> Grade | Failure:
         if one.threshold is not None and score < one.threshold:
             passed = False
             reason = reason or f"{score:g}, {one.threshold:g} needed"
-        return _settled(one, bool(passed), float(score), reason)
+        return _settled(one, output, bool(passed), float(score), reason)
     if isinstance(said, bool):
-        return _settled(one, said, None, "")
+        return _settled(one, output, said, None)
     if isinstance(said, int | float) and _finite(said):
         passed = said > 0 if one.threshold is None else said >= one.threshold
-        return _settled(one, passed, float(said), "")
+        return _settled(one, output, passed, float(said))
     return _odd(said)
 
 
-def _settled(one: Assertion, passed: bool, score: float | None, reason: str) -> Grade:
+def _settled(
+    one: Assertion, output: str, passed: bool, score: float | None, reason: str = ""
+) -> Grade:
     held = passed != one.negated
     if score is None:
         value = float(held)
@@ -147,7 +150,8 @@ def _settled(one: Assertion, passed: bool, score: float | None, reason: str) -> 
             reason = f"{counts}: {reason}" if reason else counts
         value = 1.0 - value if one.negated else value
     if not held and not reason:
-        reason = f"`{one_line(str(one.value), 120)}` is {'true' if passed else 'false'}"
+        # not the code, which may hold the answer
+        reason = f"it is {'true' if passed else 'false'} of the output {quoted(output)}"
     return Grade(held, value, reason)
 
 

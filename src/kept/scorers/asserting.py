@@ -19,7 +19,7 @@ from kept.scorers.assert_python import PythonAssertions
 from kept.scorers.assertion import Assertion, Grade, read_assertions, single, total
 from kept.scorers.bounded import Bounded, Patience
 from kept.scorers.checks import Matches
-from kept.scorers.comparing import compared
+from kept.scorers.comparing import compared, quoted
 from kept.scorers.grading import GRADED, Asked, graded
 
 PASS = "pass"
@@ -93,8 +93,10 @@ class AssertionsScorer:
             measured = await self._bounded.measure("regex", check, output, patience)
         if isinstance(measured, Failure):
             return measured
-        held = measured.broken is None
-        return Grade(held, float(held), measured.broken or "")
+        if measured.broken is None:
+            return Grade(True, 1.0)
+        how = "matches, and must not" if one.negated else "does not match"
+        return Grade(False, 0.0, f"the output {quoted(output)} {how}")
 
 
 def pattern_of(text: str) -> str:

@@ -1,4 +1,8 @@
-"""Assertions that only look: no process, no model, the same answer every time."""
+"""Assertions that only look: no process, no model, the same answer every time.
+
+A reason tells what the output is and never what was expected: proposers read it, and answers are
+shown to them only where a task says so.
+"""
 
 import json
 import math
@@ -17,7 +21,10 @@ MOST_TRIES = 1000
 """Places of a text where JSON may begin."""
 
 LONGEST = 200
-"""Characters of an output, or of what was expected, that a reason quotes."""
+"""Characters of an output that a reason quotes."""
+
+SHAPE = ("type", "required", "additionalProperties", "minItems", "maxItems")
+"""Of a schema, what may be told: others may hold the answer."""
 
 NEAR = 5
 """Edits that `levenshtein` allows unless it says."""
@@ -29,25 +36,26 @@ def compared(one: Assertion, output: str, metrics: Mapping[str, float]) -> Grade
     passed = (missing is None) != one.negated
     if passed:
         return Grade(True, 1.0)
-    return Grade(False, 0.0, missing or f"it holds, and must not: {_quoted(one.value)}")
+    return Grade(False, 0.0, missing or f"it holds, and must not: the output is {quoted(output)}")
 
 
 def _missing(one: Assertion, output: str, metrics: Mapping[str, float]) -> str | None:
     """Why it does not hold; None where it does."""
     value = one.value
+    shown = f"the output {quoted(output)}"
     match one.type:
         case "equals":
             return _equals(value, output)
         case "contains":
-            return None if _said(value) in output else f"{_quoted(value)} is not in the output"
+            return None if _said(value) in output else f"what must be in it is not in {shown}"
         case "icontains":
             found = _said(value).lower() in output.lower()
-            return None if found else f"{_quoted(value)} is not in the output, in any case"
+            return None if found else f"what must be in it is not, in any case, in {shown}"
         case "contains-any" | "icontains-any" | "contains-all" | "icontains-all":
             return _contains_some(one, output)
         case "starts-with":
             begins = output.startswith(_said(value))
-            return None if begins else f"the output does not begin with {_quoted(value)}"
+            return None if begins else f"{shown} does not begin as it must"
         case "is-json":
             return _is_json(value, output)
         case "contains-json":
@@ -55,7 +63,8 @@ def _missing(one: Assertion, output: str, metrics: Mapping[str, float]) -> str |
         case "levenshtein":
             most = int(one.threshold or NEAR)
             near = within(output, _said(value), most)
-            return None if near else f"more than {count(most, 'edit')} away from {_quoted(value)}"
+            far = f"{shown} is more than {count(most, 'edit')} away from what was expected"
+            return None if near else far
         case "word-count":
             return _words(value, output)
         case "latency":
@@ -78,8 +87,9 @@ def _said(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _quoted(value: object) -> str:
-    return f"`{one_line(_said(value), LONGEST)}`"
+def quoted(output: str) -> str:
+    """An output as a reason quotes it."""
+    return f"`{one_line(output, LONGEST)}`"
 
 
 def _equals(value: object, output: str) -> str | None:
@@ -87,10 +97,10 @@ def _equals(value: object, output: str) -> str | None:
         try:
             same = _plain(json.loads(output)) == _plain(value)
         except (ValueError, RecursionError):
-            return f"the output is no JSON, and {_quoted(value)} was expected"
+            return f"JSON was expected, and the output is {quoted(output)}"
     else:
         same = _said(value) == output
-    return None if same else f"the output is {_quoted(output)}, not {_quoted(value)}"
+    return None if same else f"the output is {quoted(output)}, which is not what was expected"
 
 
 def _plain(value: object) -> str:
@@ -113,8 +123,9 @@ def _contains_some(one: Assertion, output: str) -> str | None:
     if one.type.endswith("any"):
         if len(lack) < len(wanted):
             return None
-        return f"none of {', '.join(_quoted(part) for part in wanted)} is in the output"
-    return f"missing: {', '.join(_quoted(part) for part in lack)}" if lack else None
+        return f"none of {len(wanted)} that may be in it is in the output {quoted(output)}"
+    told = f"{len(lack)} of {len(wanted)} that must be in it are not in the output {quoted(output)}"
+    return told if lack else None
 
 
 def _is_json(schema: object, output: str) -> str | None:
@@ -161,7 +172,9 @@ def _unfit(schema: object, value: object) -> str | None:
     if error is None:
         return None
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
-    return f"JSON that does not fit, at `{where.lstrip('.') or 'the top'}`: {error.message}"[:500]
+    rule = str(error.schema_path[-1]) if error.schema_path else "schema"
+    why = error.message if rule in SHAPE else f"`{rule}` does not hold"
+    return f"JSON that does not fit, at `{where.lstrip('.') or 'the top'}`: {why}"[:500]
 
 
 @lru_cache(maxsize=64)
@@ -176,8 +189,9 @@ def _words(value: object, output: str) -> str | None:
     exactly = {"min": value, "max": value}
     bounds = cast("dict[str, int]", value if isinstance(value, dict) else exactly)
     least, most = bounds.get("min", 0), bounds.get("max", words)
-    wanted = f"{least}" if least == most else f"{least} to {bounds.get('max', 'any number')}"
-    return None if least <= words <= most else f"{count(words, 'word')}, {wanted} wanted"
+    if least <= words <= most:
+        return None
+    return f"{count(words, 'word')}, too {'few' if words < least else 'many'}"
 
 
 def within(one: str, other: str, most: int) -> bool:
