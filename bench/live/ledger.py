@@ -1,8 +1,9 @@
 """What every call cost, on disk before anybody depends on it, and how much is left.
 
 A call is written down twice: with the most that it can cost before it is sent, and with its reply.
-Whatever happens between the two, the money counts as spent, so that no number of restarts goes over
-the cap; and a reply that was paid for is not paid for again.
+Whatever happens between the two, the money counts as spent, for good: a call that was lost is made
+again at its own cost, so that no number of restarts goes over the cap. A reply that was paid for is
+not paid for again.
 """
 
 import asyncio
@@ -58,8 +59,10 @@ class Ledger:
     def __init__(self, file: Path, cap: float) -> None:
         self.cap = cap
         self._replies: dict[str, ModelReply | Failure] = {}
-        self._usd: dict[str, float] = {}
-        """By call: the most that it can cost, until its reply is in."""
+        self._open: dict[str, float] = {}
+        """By call: the most that it can cost, until it is over."""
+        self._paid: dict[str, float] = {}
+        """By call: what it cost each time that it was made."""
         self._under_way: set[str] = set()
         self._clock: dict[tuple[str, str], list[float]] = {}
         self._ended = asyncio.Event()
@@ -79,7 +82,14 @@ class Ledger:
             self._take(json.loads(line))
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        self._usd[line["call"]] = line["usd"]
+        name = line["call"]
+        # one that is begun again was lost with its sitting; what it came to nobody knows
+        over = self._open.pop(name, 0.0)
+        if line["over"]:
+            over = line["usd"]
+        else:
+            self._open[name] = line["usd"]
+        self._paid[name] = self._paid.get(name, 0.0) + over
         scope = line["call"].partition(" ")[0]
         span = self._clock.setdefault((line["sitting"], scope), [line["at"], line["at"]])
         span[1] = line["at"]
@@ -94,15 +104,14 @@ class Ledger:
 
     def usd(self, scope: str = "") -> float:
         """Spent by a scope, or by all; what is under way counts with the most it can cost."""
-        return sum(usd for name, usd in self._usd.items() if name.startswith(scope))
+        sums = (*self._paid.items(), *self._open.items())
+        return sum(usd for name, usd in sums if name.startswith(scope))
 
     async def begin(self, call: Call, worst: float, allowance: float) -> None:
         """Set money aside; waits while calls under way may still leave some over."""
         while True:
-            # a call that a killed sitting left open is tried again, in its own place
-            known = self._usd.get(call.name, 0.0)
-            fits = self.usd() - known + worst <= self.cap + HAIR
-            if fits and self.usd(f"{call.scope} ") - known + worst <= allowance + HAIR:
+            fits = self.usd() + worst <= self.cap + HAIR
+            if fits and self.usd(f"{call.scope} ") + worst <= allowance + HAIR:
                 break
             if not self._under_way:
                 left = min(self.cap - self.usd(), allowance - self.usd(f"{call.scope} "))
@@ -111,16 +120,15 @@ class Ledger:
             self._ended.clear()
             await self._ended.wait()
         self._under_way.add(call.name)
-        self._write(call, worst)
+        self._write(call, worst, over=False)
 
     def end(self, call: Call, usd: float, reply: ModelReply | Failure | None) -> None:
-        """A call is over; without a reply to keep, it may be made again."""
+        """A call is over; without a reply to keep, it may be made again, and paid for again."""
         self._under_way.discard(call.name)
-        told: dict[str, Any] = {}
+        told: dict[str, Any] = {"over": True}
         if reply is not None:
-            told = {
-                "failure" if isinstance(reply, Failure) else "reply": msgspec.to_builtins(reply)
-            }
+            kind = "failure" if isinstance(reply, Failure) else "reply"
+            told[kind] = msgspec.to_builtins(reply)
         self._write(call, usd, **told)
         self._ended.set()
 
@@ -131,9 +139,9 @@ class Ledger:
 
     def spent(self, scope: str) -> Spent:
         """By a scope, in all sittings."""
-        names = [name for name in self._usd if name.startswith(f"{scope} ")]
+        names = [name for name in self._paid if name.startswith(f"{scope} ")]
         spans = [last - first for (_, of), (first, last) in self._clock.items() if of == scope]
-        return Spent(len(names), sum(self._usd[name] for name in names), sum(spans) / 60)
+        return Spent(len(names), self.usd(f"{scope} "), sum(spans) / 60)
 
     def __enter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -206,11 +207,44 @@ def test_a_reply_is_paid_for_once_and_a_lost_one_counts_with_its_worst_case(tmp_
         assert again.reply(one) == REPLY and again.reply(lost) is None
         assert again.usd() == 1.25 and again.spent("gsm8k/kept").calls == 2
         assert again.usd("gsm8k/best ") == 0.0
-        # the lost one is asked again in its own place; a third does not fit beside it
-        asyncio.run(again.begin(lost, 1.0, 2.0))
-        again.end(lost, 0.9, REPLY)
-        with pytest.raises(OutOfMoney, match=r"of up to \$1.0000 does not fit: \$0.8500 is left"):
+        # the lost one may have been charged for: asked again, it is paid for besides
+        asyncio.run(again.begin(lost, 0.5, 2.0))
+        again.end(lost, 0.4, REPLY)
+        assert again.usd() == pytest.approx(1.65) and again.spent("gsm8k/kept").calls == 2
+        with pytest.raises(OutOfMoney, match=r"of up to \$1.0000 does not fit: \$0.3500 is left"):
             asyncio.run(again.begin(Call("gsm8k/best", "a", 0), 1.0, 2.0))
+
+
+def test_no_number_of_sittings_that_were_killed_sends_more_than_the_cap_pays_for(tmp_path: Path):
+    file = tmp_path / "ledger.jsonl"
+
+    async def sitting() -> int:
+        sent = 0
+        with Ledger(file, 1.0) as ledger, suppress(OutOfMoney):
+            for key in ("a", "b"):
+                await ledger.begin(Call("gsm8k/kept", key, 0), 0.4, 1.0)
+                sent += 1
+        return sent  # killed here: the provider has what was begun
+
+    sent = sum(asyncio.run(sitting()) for _ in range(10))
+    with Ledger(file, 1.0) as ledger:
+        assert (sent, ledger.usd()) == (2, pytest.approx(0.8))
+
+
+def test_a_call_that_broke_off_is_paid_for_and_so_is_the_next_try(tmp_path: Path):
+    one = Call("gsm8k/kept", "a", 0)
+
+    async def scene(ledger: Ledger) -> None:
+        for _ in range(2):
+            await ledger.begin(one, 0.4, 1.0)
+            ledger.end(one, 0.4, None)
+        with pytest.raises(OutOfMoney):
+            await ledger.begin(one, 0.4, 1.0)
+
+    with Ledger(tmp_path / "ledger.jsonl", 1.0) as ledger:
+        asyncio.run(scene(ledger))
+    with Ledger(tmp_path / "ledger.jsonl", 1.0) as again:
+        assert again.usd() == pytest.approx(0.8)
 
 
 def test_a_call_waits_for_those_under_way_and_no_scope_has_more_than_its_allowance(tmp_path: Path):
