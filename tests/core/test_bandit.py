@@ -6,19 +6,21 @@ from dataclasses import replace
 import pytest
 
 from kept.core.bandit import FIRST, FLOOR, Bandit, shares
-from kept.core.brought import DISCOUNT, NOTHING, Brought
+from kept.core.brought import DISCOUNT, MOST_FAILED, NOTHING, Brought
 from kept.core.edit import Append
 from kept.core.event import Proposed, StepClosed, StepOpened
 from kept.core.objective import Objective
 from kept.core.pool import MERGE
 from kept.core.proposal import Proposal, Turn
 from kept.core.rollout import Pair, Usage
+from kept.core.schedule import RoundRobin
 from kept.core.score import Evaluation, Outcome, summarize
 from kept.core.state import State, advance
 from kept.core.verdict import Verdict
 from kept.testing.suites.schedule import ScheduleSuite, take
 
 EDIT = Proposal((Append("text", "more\n"),))
+FAILED = Verdict("crash", "the proposer failed", code="proposer failed")
 DULL = Verdict("discard", "no better", numbers={"gain": -0.1})
 
 
@@ -148,6 +150,49 @@ def test_one_that_has_run_dry_is_left_out_and_the_last_has_all_turns():
         turn = drawn(Bandit(("good", "bad"), 5), dry)
         assert (turn.proposer, dict(turn.shares)) == ("bad", {})
         dry = take(dry, turn)
+
+
+def test_turns_that_failed_cost_what_a_turn_costs_and_brought_nothing():
+    fine = Brought(turns=6, wins=2, gain=0.4, rollouts=60)
+    dull = Brought(turns=6, wins=1, gain=0.2, rollouts=60)
+    before = shares({"fine": fine, "dull": dull})
+    failed = fine._replace(turns=14, failed=8)
+    after = shares({"fine": failed, "dull": dull})
+    assert before["fine"] > 0.6
+    assert after["fine"] < 0.5
+    # as if they had been run and come to nothing
+    told = shares({"fine": fine._replace(turns=14, rollouts=140), "dull": dull})
+    assert after["fine"] == pytest.approx(told["fine"], abs=0.01)
+
+
+@pytest.mark.parametrize("schedule", [Bandit(("a", "b"), 5), RoundRobin(("a", "b"))])
+def test_who_fails_three_times_in_a_row_has_no_more_turns(schedule: Bandit | RoundRobin):
+    state = begun()
+    for at in range(20):
+        turn = schedule.next(state)
+        assert isinstance(turn, Turn)
+        fine = turn.proposer == "b" or at < 2
+        state = close(state, turn, DULL if fine else FAILED)
+    assert (state.turns["a"], state.brought["a"].failed) == (1 + MOST_FAILED, MOST_FAILED)
+    assert state.brought["a"].out and not state.brought["b"].out
+
+
+def test_one_that_failed_twice_and_then_proposed_is_asked_on():
+    state = begun()
+    for verdict in (FAILED, FAILED, DULL, FAILED, FAILED):
+        state = close(state, Turn("a"), verdict)
+    assert (state.brought["a"].failed, state.brought["a"].in_a_row) == (4, 2)
+    assert not state.brought["a"].out
+
+
+def test_where_all_have_failed_too_often_all_are_asked_again():
+    """As after an outage: a resume has somebody to ask."""
+    state = begun()
+    for name in ("a", "b") * MOST_FAILED:
+        state = close(state, Turn(name), FAILED)
+    assert drawn(Bandit(("a", "b")), state).proposer in ("a", "b")
+    state = close(state, Turn("a"), DULL)
+    assert drawn(Bandit(("a", "b")), state).proposer == "a"
 
 
 def test_another_seed_draws_otherwise_and_the_same_one_alike():

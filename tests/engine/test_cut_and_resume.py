@@ -20,6 +20,7 @@ from tests.engine.worlds import (
     make_building,
     make_comparison,
     make_drawn,
+    make_failing,
     make_final,
     make_plan,
     make_proof,
@@ -97,6 +98,18 @@ def test_turns_by_what_proposers_have_brought_are_the_same_after_any_cut(
     for sizes in events[:: 1 if width == 1 else 3]:
         part = cut(folder, sizes, tmp_path / "part")
         check_resume(part, width, steps, seed, whole, make_drawn)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_turns_end_alike_after_any_cut_for_one_that_keeps_failing(width: int, tmp_path: Path):
+    steps, seed = 10, 2
+    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_failing)
+    assert 3 <= whole.brought["broken"].failed < 3 + width
+    assert whole.closed[-1].turn.proposer != "broken", "it has no more turns"
+    events = [now for before, now in pairwise(moments.sizes) if now[0] > before[0]]
+    for sizes in events[:: 1 if width == 1 else 3]:
+        part = cut(folder, sizes, tmp_path / "part")
+        check_resume(part, width, steps, seed, whole, make_failing)
 
 
 @pytest.mark.parametrize("width", [1, 4])

@@ -26,6 +26,7 @@ from kept.core.rollout import Failure, Job, Pair, Purpose, Usage
 from kept.core.state import State
 from kept.errors import RunError
 from kept.proposers.function import FunctionProposer
+from kept.recipes.scheduling import schedule_of
 from kept.testing import (
     MemoryJournal,
     Pool,
@@ -200,6 +201,33 @@ def test_a_model_that_was_away_is_asked_again_by_the_next_step():
     model.fail(AWAY)
     state = run(plan_of(ScriptedProposer(lines=POOL.lines, model=model), steps=2))
     assert [code for _, code in verdicts(state)] == ["proposer failed", "judged"]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_proposer_that_keeps_failing_is_left_out_and_the_other_goes_on(width: int):
+    def broken(brief: Brief) -> str:
+        raise KeyError("temperature")
+
+    other = ScriptedProposer(lines=POOL.lines)
+    plan = plan_of(FunctionProposer(broken), other, steps=14, width=width)
+    schedule = schedule_of(plan.proposers, "bandit", 1)
+    state = run(replace(plan, schedule=schedule))
+    assert state.brought["broken"].failed < 3 + width
+    assert state.next_step == 14, "the run goes on with the other"
+    assert state.stopped is not None and state.stopped.kind == "iterations"
+
+
+def test_a_run_ends_when_everybody_keeps_failing():
+    def broken(brief: Brief) -> str:
+        raise KeyError("temperature")
+
+    def torn(brief: Brief) -> str:
+        raise ValueError("torn")
+
+    state = run(plan_of(FunctionProposer(broken), FunctionProposer(torn), steps=20))
+    assert dict(state.turns) == {"broken": 3, "torn": 3}
+    assert state.stopped is not None
+    assert (state.stopped.kind, "ValueError: torn" in state.stopped.message) == ("error", True)
 
 
 @pytest.mark.parametrize("answer", [7, ["a"], object(), b"bytes"])

@@ -192,6 +192,28 @@ def make_drawn(
 
 
 @dataclass(frozen=True)
+class Broken:
+    """Never has anything to propose but a failure."""
+
+    name: str = "broken"
+    serial: bool = False
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        raise KeyError("temperature")
+
+
+def make_failing(
+    width: int, steps: int = 14, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """The same, with one more proposer, which fails."""
+    plan, runner, model = make_drawn(width, steps, seed)
+    assert isinstance(plan.schedule, Pooling)
+    drawn = Bandit(("editor", "broken"), seed)
+    schedule = replace(plan.schedule, inner=drawn)
+    return replace(plan, proposers=(*plan.proposers, Broken()), schedule=schedule), runner, model
+
+
+@dataclass(frozen=True)
 class Builder(Editor):
     """May be given a near miss to edit."""
 

@@ -2,10 +2,12 @@
 
 Every proposer has a few turns first. Then the share of each is the chance that it brings the most
 for its cost, by what is known of it, and never less than a floor: what brought nothing so far may
-yet do, and what did so may have no more. The turn is drawn by these shares and the run's seed, and
-they are journalled with it. Only closed steps count, so that nothing depends on timing. Texts that
-people wrote, and who is after less text at no loss, have an equal part whatever they bring: the
-first are there to be tried, and no gain shows what the second are worth.
+yet do, and what did so may have no more. A turn in which nothing could be proposed counts as one
+that cost as much as others and brought nothing; who fails time and again is left out. The turn is
+drawn by these shares and the run's seed, and they are journalled with it. Only closed steps count,
+so that nothing depends on timing. Texts that people wrote, and who is after less text at no loss,
+have an equal part whatever they bring: the first are there to be tried, and no gain shows what the
+second are worth.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +18,7 @@ from typing import NamedTuple
 from kept.core.brought import NOTHING, Brought
 from kept.core.budget import StopReason
 from kept.core.proposal import Turn, derive_seed
-from kept.core.schedule import RoundRobin
+from kept.core.schedule import RoundRobin, able_of
 from kept.core.state import State
 
 FIRST = 2
@@ -44,7 +46,7 @@ class Bandit:
 
     def next(self, state: State) -> Turn | StopReason:
         """Who is behind its first turns or its equal part; else one drawn by the shares."""
-        able = [name for name in self.proposers if name not in state.exhausted]
+        able = able_of(self.proposers, state)
         brought = {name: state.brought.get(name, NOTHING) for name in able}
         rivals = {n: own for n, own in brought.items() if not (own.simplifies or n in self.even)}
         due = self._due(state, able, [name for name in able if name not in rivals])
@@ -125,10 +127,11 @@ def _rates(rows: Sequence[Brought]) -> list[_Rate]:
     """What is known of each; to begin with, all are as they are on average."""
     by_money = any(row.usd for row in rows)
     own = [row.usd if by_money else float(row.rollouts) for row in rows]
-    turns = sum(row.turns for row in rows) or 1
-    each = sum(own) / turns or 1.0
+    told = sum(row.turns - row.failed for row in rows) or 1
+    each = sum(own) / told or 1.0
+    # a turn that failed cost little, and is still one that somebody else did not have
     costs = [
-        BY_ITSELF * each * row.turns + (1 - BY_ITSELF) * cost
+        BY_ITSELF * each * row.turns + (1 - BY_ITSELF) * (cost + each * row.failed)
         for row, cost in zip(rows, own, strict=True)
     ]
     wins, gain = sum(row.wins for row in rows), sum(row.gain for row in rows)

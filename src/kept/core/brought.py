@@ -15,6 +15,9 @@ from kept.core.proposal import ClosedStep
 DISCOUNT = 0.5
 """What a gain on train cases counts while its near miss waits; nearly half of such is luck."""
 
+MOST_FAILED = 3
+"""Proposals in a row that failed, after which whoever made them is asked no more."""
+
 
 class Brought(NamedTuple):
     """Of one proposer, in closed steps."""
@@ -32,6 +35,15 @@ class Brought(NamedTuple):
     usd: float = 0.0
     simplifies: bool = False
     """Whether it is after less text at no loss, which no gain would show."""
+    failed: int = 0
+    """Turns in which nothing could be proposed."""
+    in_a_row: int = 0
+    """Of these, those since anything was."""
+
+    @property
+    def out(self) -> bool:
+        """Whether it has failed too often in a row to be asked again."""
+        return self.in_a_row >= MOST_FAILED
 
 
 NOTHING = Brought()
@@ -48,8 +60,11 @@ def with_step(
     name, gain = step.turn.proposer, max(0.0, step.verdict.numbers.get("gain", 0.0))
     mine = found.get(name, NOTHING)
     simplifies = step.proposal is not None and step.proposal.simplifies
+    failed = step.verdict.code == "proposer failed"
     found[name] = mine._replace(
         turns=mine.turns + 1,
+        failed=mine.failed + failed,
+        in_a_row=mine.in_a_row + 1 if failed else 0,
         rollouts=mine.rollouts + step.rollouts,
         usd=mine.usd + step.usd,
         simplifies=mine.simplifies or simplifies,

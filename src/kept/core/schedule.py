@@ -1,7 +1,9 @@
 """Schedules: every proposer in turn until the budget is used up; so many turns; a race."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from kept.core.brought import NOTHING
 from kept.core.budget import Budget, EndMoney, Spend, StopReason, out_of_time
 from kept.core.parents import WAITED, choose_parent
 from kept.core.pool import MERGE, ripe
@@ -23,8 +25,17 @@ PROVE, CLAIM = "prove", "claim"
 MEASURE = "measure"
 """The one that has the seed measured."""
 
+OF_THE_RUN = (MERGE, PROVE, CLAIM, MEASURE)
+"""Proposers that nobody named."""
+
 LEAST_PASSES = 2
 """Over the deciding cases, for a proof."""
+
+
+def able_of(proposers: Iterable[str], state: State) -> list[str]:
+    """Those that have more to give; not who fails time and again, while there is anybody else."""
+    able = [name for name in proposers if name not in state.exhausted]
+    return [name for name in able if not state.brought.get(name, NOTHING).out] or able
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +47,7 @@ class RoundRobin:
 
     def next(self, state: State) -> Turn | StopReason:
         """The proposer with the fewest turns, the earliest of equals."""
-        able = [name for name in self.proposers if name not in state.exhausted]
+        able = able_of(self.proposers, state)
         if not able:
             return StopReason("nothing left to propose", "every proposer has run dry")
         name = min(able, key=lambda name: state.turns.get(name, 0))

@@ -1,7 +1,9 @@
 """Reasons to stop that no budget names: nothing answers, nothing runs, nothing new comes."""
 
+from kept.core.brought import MOST_FAILED, NOTHING
 from kept.core.budget import StopReason
 from kept.core.objective import unusable
+from kept.core.schedule import OF_THE_RUN
 from kept.core.score import Evaluation
 from kept.core.state import State
 from kept.core.verdict import Verdict
@@ -16,7 +18,7 @@ _UNMEASURED = (*NOTHING_NEW, "note", "stale", "over limit", "guard", "proposer f
 """Codes of steps that no rollout was made for."""
 
 OUTAGE = 3
-"""Steps in a row that mean that nothing else will come: undecided, failed or crashed ones."""
+"""Steps in a row that mean that nothing else will come: undecided or crashed ones."""
 
 
 def dead_end(state: State, verdict: Verdict) -> StopReason | None:
@@ -42,14 +44,20 @@ def dead_end(state: State, verdict: Verdict) -> StopReason | None:
     if len(idle) == IDLE and all(step.verdict.code in NOTHING_NEW for step in idle):
         message = f"{IDLE} steps in a row proposed nothing new: {idle[-1].verdict.reason}"
         return StopReason("nothing left to propose", message)
-    if len(last) == OUTAGE and all(step.verdict.code == "proposer failed" for step in last):
-        return StopReason("error", f"{OUTAGE} times in a row, {last[-1].verdict.reason}")
+    if verdict.code == "proposer failed" and _all_fail(state):
+        return StopReason("error", f"{MOST_FAILED} times in a row, {verdict.reason}")
     broken = next((e for e in seed if e.failed == e.asked), None)
     if broken is not None and _crash(verdict) and _only_crashed(state):
         # when neither the seed nor anything else runs, it is hardly the candidates' doing
         message = f"neither the seed nor any candidate runs: {broken.first_failure}"
         return StopReason("error", message)
     return None
+
+
+def _all_fail(state: State) -> bool:
+    """Whether everybody who could still propose has failed too often in a row."""
+    able = state.turns.keys() - state.exhausted - {*OF_THE_RUN}
+    return bool(able) and all(state.brought.get(name, NOTHING).out for name in able)
 
 
 def _crash(verdict: Verdict) -> bool:

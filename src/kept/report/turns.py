@@ -4,12 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kept.core.brought import NOTHING
-from kept.core.pool import MERGE
-from kept.core.schedule import CLAIM, MEASURE, PROVE
+from kept.core.schedule import OF_THE_RUN
 from kept.core.state import State
-
-OF_THE_RUN = (MERGE, PROVE, CLAIM, MEASURE)
-"""Proposers that nobody named."""
 
 
 @dataclass(frozen=True, slots=True)
