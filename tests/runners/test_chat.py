@@ -27,3 +27,10 @@ def test_a_prompt_that_nobody_could_fill_in_is_told_and_not_a_crash_of_ours(name
 def test_a_chat_in_json_is_filled_in_text_by_text():
     text = json.dumps([{"role": "user", "content": "say {{ q }}"}])
     assert [m.text for m in chat_of("p.json", text, {"q": 'a "b"'})] == ['say a "b"']
+
+
+def test_the_messages_of_a_chat_are_bounded_together():
+    text = json.dumps([{"role": "user", "content": "{{ q }}"}] * 5)
+    assert len(chat_of("p.json", text, {"q": "x" * 100_000})) == 5
+    with pytest.raises(NoChat, match="too much text together"):
+        chat_of("p.json", text, {"q": "x" * 300_000})

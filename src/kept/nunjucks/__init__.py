@@ -10,10 +10,11 @@ from contextlib import contextmanager
 
 from kept.nunjucks.evaluate import Page
 from kept.nunjucks.fault import TemplateFault
+from kept.nunjucks.filters import MOST
 from kept.nunjucks.names import names_in
 from kept.nunjucks.parse import parse
 
-__all__ = ["TemplateFault", "is_template", "names_of", "render"]
+__all__ = ["MOST", "TemplateFault", "is_template", "names_of", "render"]
 
 
 def render(text: str, values: Mapping[str, object]) -> str:

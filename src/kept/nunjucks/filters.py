@@ -8,7 +8,7 @@ from typing import Any, cast
 from kept.nunjucks.fault import TemplateFault
 
 MOST = 1_000_000
-"""Characters that a filter may make."""
+"""Characters that a filter, or a whole template, may make."""
 
 
 def shown(value: object) -> str:

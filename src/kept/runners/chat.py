@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from kept.core.model import Message, Role
-from kept.nunjucks import TemplateFault, names_of, render
+from kept.nunjucks import MOST, TemplateFault, names_of, render
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -43,7 +43,7 @@ def _chat(name: str, text: str, given: Mapping[str, object]) -> tuple[Message, .
         raise NoChat(f"the prompt asks for `{{{{{unknown[0]}}}}}`, which the model is not given")
     parsed = _json(text)
     if _is_chat(parsed):
-        return _messages(_filled(parsed, given))
+        return _messages(_Filling(given).of(parsed))
     if name.endswith(".json"):
         raise NoChat(f"{name} is no list of messages in JSON")
     said = render(text, given).strip()
@@ -65,14 +65,26 @@ def _is_chat(value: object) -> bool:
     return bool(rows) and all(isinstance(row, dict) and "role" in row for row in rows)
 
 
-def _filled(value: object, given: Mapping[str, object]) -> object:
-    if isinstance(value, str):
-        return render(value, given)
-    if isinstance(value, list):
-        return [_filled(item, given) for item in cast("list[object]", value)]
-    if isinstance(value, dict):
-        return {key: _filled(one, given) for key, one in cast("dict[str, object]", value).items()}
-    return value
+class _Filling:
+    """Texts that are filled in one by one, and bounded together."""
+
+    def __init__(self, given: Mapping[str, object]) -> None:
+        self._given = given
+        self._size = 0
+
+    def of(self, value: object) -> object:
+        """The value with every text in it filled in."""
+        if isinstance(value, str):
+            text = render(value, self._given)
+            self._size += len(text)
+            if self._size > MOST:
+                raise NoChat("the messages of the prompt are too much text together")
+            return text
+        if isinstance(value, list):
+            return [self.of(item) for item in cast("list[object]", value)]
+        if isinstance(value, dict):
+            return {key: self.of(one) for key, one in cast("dict[str, object]", value).items()}
+        return value
 
 
 def _messages(value: object) -> tuple[Message, ...]:
