@@ -89,8 +89,8 @@ def test_why_an_answer_failed_is_told_assertion_by_assertion(config: Path, tmp_p
     folder, _ = asyncio.run(start(plan, Home(tmp_path / "home")))
     with Run(folder) as run:
         told = (run.folder / "rollouts.jsonl").read_text()
-    assert "python does not hold: `json.loads(output)" in told
-    assert "contains does not hold: `billing` is not in the output" in told
+    assert "python does not hold: it is false of the output `" in told
+    assert "contains does not hold: what must be in it is not in the output `" in told
 
 
 @pytest.mark.kill
