@@ -203,6 +203,23 @@ def test_what_a_call_cannot_mean_is_refused(
     assert error.value.message == told
 
 
+def test_a_candidate_that_asks_for_the_answer_fails_by_its_own_fault(
+    config: Path, tmp_path: Path, server: ModelServer
+):
+    promptfoo.task(config, tmp_path / "ours")
+    told = "The category is {{ category }}. {{ ticket }}\n"
+    (tmp_path / "ours" / "prompts" / "00-told.txt").write_text(told)
+    settings = ["gate=strict", "budget={max_iterations: 1}"]
+    plan = compile_task(tmp_path / "ours" / "task.yaml", settings).plan
+    folder, state = asyncio.run(start(plan, Home(tmp_path / "home")))
+    (step,) = state.closed
+    assert step.verdict.outcome != "keep"
+    assert "The category is" not in str([seen.body for seen in server.log]), "nothing was asked"
+    rows = list(map(json.loads, (folder / "rollouts.jsonl").read_text().splitlines()))
+    accuracy = [row["metrics"]["accuracy"] for row in rows if row.get("metrics")]
+    assert 0 < sum(accuracy) < len(accuracy), "assertions in Python see the answer"
+
+
 def test_a_candidate_that_breaks_the_template_fails_by_its_own_fault(
     config: Path, tmp_path: Path, server: ModelServer
 ):

@@ -44,7 +44,9 @@ def test_a_promptfoo_config_becomes_a_task_that_checks_and_runs(
         assert "next: cd mine" in called.stderr
         checked = kept("check", "mine")
         assert checked.code == 0, checked.stderr
-        assert "asked with prompt.txt about ticket, category" in checked.stdout
+        assert "asked with prompt.txt about ticket\n" in checked.stdout, (
+            "the category is the answer"
+        )
         assert not server.log, "a check asks nobody"
         told = kept("optimize", "mine", "--json", "--set", "budget={max_rollouts: 1500}").json
     assert told["improved"]

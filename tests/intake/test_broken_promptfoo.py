@@ -158,6 +158,7 @@ BROKEN: list[tuple[str, str, str]] = [
     ("tests:", "defaultTest: file://d.yaml\ntests:", "3 defaultTest: there is no file `d.yaml`"),
     ("[{type: contains, value: one}]", "[]", "3 tests: no test asserts anything"),
     ("vars: {x: one}", "description: d", "tests: no test has variables"),
+    ("Say {{x}}", "Say it", "tests: no prompt asks for a variable, so all of them ask the same"),
     (
         "[{type: contains, value: one}]",
         "[{$ref: '#/no/where'}]",

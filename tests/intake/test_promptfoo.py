@@ -286,6 +286,31 @@ def test_a_variable_that_no_test_has_is_empty_and_said_so(tmp_path: Path):
     assert made.notes == ("a prompt asks for `{{hint}}`, which no test has: it is empty",)
 
 
+LABELLED = """\
+prompts: ["{{x}}", "b {{x}}"]
+tests:
+  - vars: {x: Bo, label: kind}
+    assert: [{type: equals, value: "{{label}}"}]
+"""
+
+
+def test_the_model_is_not_given_what_assertions_alone_use(tmp_path: Path):
+    made = draft(tmp_path, HEAD + LABELLED)
+    assert task_of(made)["runner"]["input"] == ["x"]
+    assert "input" not in task_of(made)["scorer"], "a judge sees what the model was given"
+    (row,) = cases_of(made)
+    assert row["assert"] == [{"type": "equals", "value": "kind"}]
+
+
+def test_assertions_in_python_see_all_variables(tmp_path: Path):
+    code = LABELLED.replace(
+        'equals, value: "{{label}}"', 'python, value: \'output == context["vars"]["label"]\''
+    )
+    task = task_of(draft(tmp_path, HEAD + code))
+    assert task["runner"]["input"] == ["x"]
+    assert task["scorer"]["input"] == ["x", "label"]
+
+
 def test_a_grader_becomes_the_judge_and_latency_leaves_no_reply_in_the_cache(tmp_path: Path):
     text = (
         HEAD

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from kept.core.case import Cases
 from kept.models.roles import connect_role, is_kept, is_priced
+from kept.recipes.fields import check_field
 from kept.runners.model import fields_of
 from kept.scorers.assert_python import file_of, function_of
 from kept.scorers.asserting import AssertionsScorer, pattern_of
@@ -43,6 +44,7 @@ def make_asserting(
 ) -> AssertionsScorer:
     """The scorer that a task describes."""
     model = connect_role("judge", judge.config(folder)) if judge is not None else None
+    seen = seen if spec.input is None else spec.input
     return AssertionsScorer(
         spec.field, model, spec.timeout_seconds, folder=folder, seen=seen, passed_on=passed_on
     )
@@ -115,6 +117,8 @@ def check_asserting(
         source.report((*loc, "field"), "there are no cases to have such a field")
     if cases is None:
         return
+    for name in spec.input or ():
+        check_field(source, (*loc, "input"), name, cases)
     told = list(_wrong(source, spec, cases))
     for case, fault in told[:MOST_TOLD]:
         where = dotted((spec.field, *fault.loc))

@@ -83,6 +83,8 @@ class AssertionsScorerSpec(Model):
     type: Literal["assertions"]
     field: Text = "assert"
     """Of a case: its assertions."""
+    input: Texts | None = None
+    """Fields that judges and Python assertions see; those that the model is given by default."""
     files: Texts = ()
     """Of Python, that assertions name: what decides is hidden from commands and compared by a
     resume."""

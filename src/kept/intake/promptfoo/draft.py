@@ -52,6 +52,9 @@ class _Parts:
     cases: list[Made]
     names: list[str]
     """Variables."""
+    asked: list[str]
+    """Those that some prompt of the config asks for. The others may be the answer: who is asked
+    and who proposes do not see them."""
     first: Prompt
     others: list[Prompt]
     target: dict[str, Any]
@@ -97,13 +100,18 @@ def draft_of(path: Path, chosen: Chosen | None = None) -> Draft:
     if len(cases) > MOST_CASES:
         raise _wrong(read, f"they make more than {MOST_CASES:,} cases")
     names = list(dict.fromkeys(name for one in cases for name in one.vars))
-    asked = dict.fromkeys(name for prompt in chosen_ones for name in names_of(prompt.text))
-    for name in [name for name in asked if name not in names]:
+    wanted = dict.fromkeys(name for prompt in chosen_ones for name in names_of(prompt.text))
+    for name in [name for name in wanted if name not in names]:
         notes.append(f"a prompt asks for `{{{{{name}}}}}`, which no test has: it is empty")
         names.append(name)
     if not names:
         raise _wrong(read, "no test has variables, so all of them ask the same")
-    parts = _Parts(read, cases, names, first, others, target, judge)
+    used = {name for prompt in prompts for name in names_of(prompt.text)}
+    asked = [name for name in names if name in used]
+    if not asked:
+        hint = f"name one in the prompt, as in {{{{{names[0]}}}}}"
+        raise _wrong(read, "no prompt asks for a variable, so all of them ask the same", hint)
+    parts = _Parts(read, cases, names, asked, first, others, target, judge)
     task, more = _task(parts, chosen)
     head = f"# From {path.name}, by `kept init --from`.\n"
     return Draft({"task.yaml": task_text(head, task), **_files(parts)}, (*notes, *more))
@@ -140,6 +148,9 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
     scorer |= {"field": parts.field} if parts.field != "assert" else {}
     scripts = python_files(parts.cases)
     scorer |= {"files": scripts} if scripts else {}
+    by_code = any('"python"' in _types(one.asserts) for one in parts.cases)
+    # all other assertions are filled in already
+    scorer |= {"input": parts.names} if by_code and parts.asked != parts.names else {}
     target = dict(parts.target)
     if any('"latency"' in _types(one.asserts) for one in parts.cases):
         target["cache"] = False  # a reply that is kept takes no time
@@ -163,7 +174,7 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
         **about,
         "artifacts": {"include": [parts.prompt]},
         "models": models,
-        "runner": {"prompt": parts.prompt, "input": parts.names, "template": "nunjucks"},
+        "runner": {"prompt": parts.prompt, "input": parts.asked, "template": "nunjucks"},
         "scorer": scorer,
         "objective": {"primary_metric": "score", "direction": "maximize", "bounds": [0, 1]},
         "proposers": proposers,
@@ -185,5 +196,5 @@ def _slug(label: str) -> str:
     return _ODD.sub("-", label).strip("-").lower()[:40].strip("-") or "prompt"
 
 
-def _wrong(read: ReadConfig, message: str) -> SpecError:
-    return SpecError([Problem(read.source.where(("tests",)), "tests", message)])
+def _wrong(read: ReadConfig, message: str, hint: str | None = None) -> SpecError:
+    return SpecError([Problem(read.source.where(("tests",)), "tests", message, hint)])
