@@ -217,6 +217,41 @@ def test_a_line_that_is_no_json_is_named(tmp_path: Path):
     assert found.startswith("t.jsonl:2 not JSON")
 
 
+OUTSIDE = [
+    ('["Say {{x}}"]', "[file://../secret.txt]", "prompts[0]: `../secret.txt`"),
+    ('["Say {{x}}"]', "['file://links/*.txt']", "prompts[0]: `links/secret.txt`"),
+    ("{x: one}", "{x: file:///etc/hostname}", "tests[0].vars.x: `/etc/hostname`"),
+    ("{x: one}", "{x: file://../secret.txt}", "tests[0].vars.x: `../secret.txt`"),
+    ("{x: one}", "{x: file://links/secret.txt}", "tests[0].vars.x: `links/secret.txt`"),
+    ("value: one", "value: file://../secret.txt", "tests[0].assert[0].value: `../secret.txt`"),
+    (
+        "contains, value: one",
+        "python, value: file://../check.py",
+        "tests[0].assert[0].value: `file://../check.py`",
+    ),
+    ("tests:\n" + A_TEST, "tests: file://../t.csv\n", "tests: `../t.csv`"),
+    ("tests:", "defaultTest: file://../d.yaml\ntests:", "defaultTest: `../d.yaml`"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "told"), OUTSIDE)
+def test_a_file_that_is_not_below_the_config_is_not_read(
+    old: str, new: str, told: str, tmp_path: Path
+):
+    (tmp_path / "secret.txt").write_text("SECRET {{x}}")
+    (tmp_path / "t.csv").write_text("x,__expected\nSECRET,contains: a\n")
+    (tmp_path / "d.yaml").write_text("vars: {x: SECRET}\n")
+    (tmp_path / "check.py").write_text("def get_assert(output, context):\n    return True\n")
+    folder = tmp_path / "theirs"
+    (folder / "links").mkdir(parents=True)
+    (folder / "links" / "secret.txt").symlink_to(tmp_path / "secret.txt")
+    text = WHOLE.replace(old, new)
+    assert text != WHOLE
+    found = problems(folder, text)
+    assert f"{told} is not below the folder of the config" in str(found)
+    assert "SECRET" not in str(found)
+
+
 def test_two_graders_are_one_too_many(tmp_path: Path):
     rubric = "{type: llm-rubric, value: kind, provider: openai:chat:a}"
     text = WHOLE.replace(

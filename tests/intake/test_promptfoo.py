@@ -10,6 +10,7 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.model import Message
 from kept.core.rollout import Failure
+from kept.errors import SetupError
 from kept.intake import Draft, write
 from kept.intake.promptfoo import Chosen, draft_of
 from kept.intake.promptfoo.tests import assertion_of
@@ -350,3 +351,46 @@ tests:
     compiled = compile_task(tmp_path / "ours" / "task.yaml")
     assert compiled.plan.facts["description"] == "A bot: kind, quick # and more"
     assert "`checks/check.py`" in compiled.plan.inputs, "a resume notices when it changes"
+
+
+def test_files_of_python_are_copied_under_names_that_stay_in_the_task(tmp_path: Path):
+    text = (
+        HEAD
+        + """\
+prompts: ["{{x}}", "b {{x}}"]
+tests:
+  - vars: {x: Bo}
+    assert:
+      - {type: python, value: "file://./check.py:kind"}
+      - type: assert-set
+        assert: [{type: not-python, value: "file://a/b/../check.py"}]
+      - {type: python, value: "file://a/check.py"}
+      - {type: python, value: "len(output) > 1"}
+"""
+    )
+    kind = "def kind(output, context):\n    return True\n"
+    rude = "def get_assert(output, context):\n    return False\n"
+    made = draft(tmp_path, text, check__py=kind, a_IN_check__py=rude, a_IN_b_IN_c__txt="")
+    (row,) = cases_of(made)
+    assert [one.get("value") for one in row["assert"]] == [
+        *("file://checks/check.py:kind", None, "file://checks/check_3.py", "len(output) > 1"),
+    ]
+    assert row["assert"][1]["assert"][0]["value"] == "file://checks/check_2.py"
+    assert made.files["checks/check.py"] == kind
+    assert made.files["checks/check_2.py"] == made.files["checks/check_3.py"] == rude
+    files = ["checks/check.py", "checks/check_2.py", "checks/check_3.py"]
+    assert task_of(made)["scorer"]["files"] == files
+
+
+@pytest.mark.parametrize("name", ["../there.py", "link/there.py", "{}/there.py", "dangling.py"])
+def test_a_task_is_written_into_its_folder_and_over_nothing(name: str, tmp_path: Path):
+    (tmp_path / "there.py").write_text("mine")
+    folder = tmp_path / "ours"
+    if "/" not in name or name.startswith("link"):
+        folder.mkdir()
+        (folder / "link").symlink_to(tmp_path)
+        (folder / "dangling.py").symlink_to(tmp_path / "new.py")
+    with pytest.raises(SetupError):
+        write({name.format(tmp_path): "theirs"}, folder)
+    assert (tmp_path / "there.py").read_text() == "mine"
+    assert not (tmp_path / "new.py").exists()

@@ -3,10 +3,12 @@
 What is read is never changed; the folder holds copies.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kept.core.artifact import is_safe_path
 from kept.errors import SetupError
 
 
@@ -22,8 +24,12 @@ class Draft:
 
 
 def write(files: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write texts into a folder, which is made; refuses to overwrite any file."""
-    there = [name for name in files if (folder / name).exists()]
+    """Write texts into a folder, which is made; refuses to overwrite any file, or to leave it."""
+    for name in files:
+        inside = is_safe_path(name) and (folder / name).resolve().is_relative_to(folder.resolve())
+        if not inside:
+            raise SetupError(f"`{name}` is not a path below {folder}")
+    there = [name for name in files if os.path.lexists(folder / name)]
     if there:
         raise SetupError(
             f"{folder} already has {', '.join(there)}", hint="name a folder that is new or empty"
@@ -31,7 +37,7 @@ def write(files: Mapping[str, str], folder: Path) -> list[Path]:
     try:
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            with (folder / name).open("w", encoding="utf-8", newline="") as file:
+            with (folder / name).open("x", encoding="utf-8", newline="") as file:
                 file.write(text)
     except OSError as error:
         raise SetupError(f"cannot write to {folder}: {error}") from error

@@ -7,7 +7,13 @@ from itertools import product
 from typing import Any, NamedTuple, cast
 
 from kept.intake.promptfoo.config import TestSpec
-from kept.intake.promptfoo.files import FILE, found_files, read_file
+from kept.intake.promptfoo.files import (
+    FILE,
+    found_files,
+    is_below,
+    read_file,
+    refuse_outside,
+)
 from kept.intake.promptfoo.tests import Placed
 from kept.nunjucks import TemplateFault, is_template, render
 from kept.recipes.asserting import faults_in
@@ -90,7 +96,11 @@ def _loaded(placed: Placed, loc: Loc, one: AssertionSpec, root: Source) -> objec
     if isinstance(value, str) and value.startswith(FILE) and one.base != "python":
         return _file_value(placed.source, loc, value, root)
     if one.base == "python" and isinstance(value, str) and value.startswith(FILE):
-        return FILE + value.removeprefix(FILE).removeprefix("./")
+        named = FILE + value.removeprefix(FILE).removeprefix("./")
+        if is_below(root, root.folder / file_of(named)[0]):
+            return named
+        refuse_outside(placed.source, loc, value)
+        return "True"  # told: what it holds is not looked at
     return value
 
 
@@ -195,18 +205,6 @@ def _definite(
         )
         made["assert"] = [part for part in inner if part]
     return made
-
-
-def python_files(cases: list[Made]) -> list[str]:
-    """The files of Python that assertions of these cases name."""
-
-    def inside(rows: list[dict[str, Any]]) -> Iterator[str]:
-        for row in rows:
-            yield from inside(row.get("assert") or [])
-            if str(row["type"]).removeprefix("not-") == "python":
-                yield file_of(str(row.get("value")))[0]
-
-    return list(dict.fromkeys(name for made in cases for name in inside(made.asserts) if name))
 
 
 def as_lines(cases: list[Made], names: list[str], field: str) -> str:

@@ -15,7 +15,6 @@ from kept.intake.promptfoo.cases import (
     check_assertions,
     common_test,
     made_of,
-    python_files,
 )
 from kept.intake.promptfoo.choosing import (
     Chosen,
@@ -29,6 +28,7 @@ from kept.intake.promptfoo.config import as_list
 from kept.intake.promptfoo.prompts import Prompt, read_prompts
 from kept.intake.promptfoo.providers import model_block
 from kept.intake.promptfoo.reading import ReadConfig, read_config
+from kept.intake.promptfoo.scripts import take_scripts
 from kept.intake.yaml import task_text
 from kept.nunjucks import names_of
 from kept.spec.load import said
@@ -59,6 +59,8 @@ class _Parts:
     others: list[Prompt]
     target: dict[str, Any]
     judge: dict[str, Any] | None
+    scripts: dict[str, str]
+    """Copies of Python files, and what each is of."""
 
     @property
     def prompt(self) -> str:
@@ -111,7 +113,7 @@ def draft_of(path: Path, chosen: Chosen | None = None) -> Draft:
     if not asked:
         hint = f"name one in the prompt, as in {{{{{names[0]}}}}}"
         raise _wrong(read, "no prompt asks for a variable, so all of them ask the same", hint)
-    parts = _Parts(read, cases, names, asked, first, others, target, judge)
+    parts = _Parts(read, cases, names, asked, first, others, target, judge, take_scripts(cases))
     task, more = _task(parts, chosen)
     head = f"# From {path.name}, by `kept init --from`.\n"
     return Draft({"task.yaml": task_text(head, task), **_files(parts)}, (*notes, *more))
@@ -133,12 +135,14 @@ def _files(parts: _Parts) -> dict[str, str]:
         f"prompts/{number:02}-{_slug(prompt.label)}.{suffix}": prompt.text + "\n"
         for number, prompt in enumerate(parts.others, 1)
     }
-    scripts = python_files(parts.cases)
     return {
         parts.prompt: parts.first.text + "\n",
         **variants,
         "cases.jsonl": as_lines(parts.cases, parts.names, parts.field),
-        **{name: (folder / name).read_text(encoding="utf-8") for name in scripts},
+        **{
+            copy: (folder / name).read_text(encoding="utf-8")
+            for copy, name in parts.scripts.items()
+        },
     }
 
 
@@ -146,8 +150,7 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
     config = parts.read.config
     scorer: dict[str, Any] = {"type": "assertions"}
     scorer |= {"field": parts.field} if parts.field != "assert" else {}
-    scripts = python_files(parts.cases)
-    scorer |= {"files": scripts} if scripts else {}
+    scorer |= {"files": list(parts.scripts)} if parts.scripts else {}
     by_code = any('"python"' in _types(one.asserts) for one in parts.cases)
     # all other assertions are filled in already
     scorer |= {"input": parts.names} if by_code and parts.asked != parts.names else {}

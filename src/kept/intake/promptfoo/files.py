@@ -14,6 +14,9 @@ def found_files(source: Source, loc: Loc, name: str) -> list[Path]:
     """The files that a name or a pattern means; none, and a report, where there are none."""
     if not any(sign in name for sign in "*?["):
         path = source.folder / name
+        if not is_below(source, path):
+            refuse_outside(source, loc, name)
+            return []
         if path.is_file():
             return [path]
         source.report(loc, f"there is no file `{name}`", near_file(path))
@@ -25,7 +28,27 @@ def found_files(source: Source, loc: Loc, name: str) -> list[Path]:
         return []
     if not hits:
         source.report(loc, f"`{name}` matches no file")
-    return hits
+    outside = [hit for hit in hits if not is_below(source, hit)]
+    for hit in outside:
+        refuse_outside(source, loc, hit.relative_to(source.folder).as_posix())
+    return [hit for hit in hits if hit not in outside]
+
+
+def is_below(source: Source, path: Path) -> bool:
+    """Whether a file is in the config's folder, wherever links lead.
+
+    What a config names is sent to a provider: one from elsewhere must not take what it likes.
+    """
+    try:
+        return path.resolve().is_relative_to(source.folder.resolve())
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def refuse_outside(source: Source, loc: Loc, name: str) -> None:
+    """Report a file that is not below the config's folder."""
+    hint = "copy it there, or put the config into the folder that holds both"
+    source.report(loc, f"`{name}` is not below the folder of the config", hint)
 
 
 def read_file(source: Source, loc: Loc, path: Path) -> str | None:
