@@ -84,6 +84,37 @@ BROKEN: list[tuple[str, str, str]] = [
     ),
     (
         "openai:chat:gpt-5-mini",
+        "{id: openai:m, config: {apiKey: 5120333}}",
+        "2 providers[0].config.apiKey: a key is kept in the environment, not in a file",
+    ),
+    (
+        "openai:chat:gpt-5-mini",
+        "{id: openai:m, config: {apiKeyEnvar: sk-SECRET}}",
+        "2 providers[0].config.apiKeyEnvar: is no name of a variable of the environment",
+    ),
+    (
+        "openai:chat:gpt-5-mini",
+        "{id: openai:m, config: {apiBaseUrl: 'https://u:sk-SECRET@h/v1'}}",
+        "2 providers[0].config.apiBaseUrl: an address with a user or a key in it is not taken",
+    ),
+    (
+        "openai:chat:gpt-5-mini",
+        "{id: openai:m, config: {apiHost: 'sk-SECRET@h'}}",
+        "2 providers[0].config.apiHost: an address with a user or a key in it is not taken",
+    ),
+    (
+        "openai:chat:gpt-5-mini",
+        "{id: https, config: {url: 'https://u:sk-SECRET@h/v1/chat/completions', body: {model: m}}}",
+        "2 providers[0].config.url: an address with a user or a key in it is not taken",
+    ),
+    (
+        "openai:chat:gpt-5-mini",
+        "{id: https, config: {url: 'https://h/v1/chat/completions', body: {model: m}, "
+        "headers: {Authorization: 5120333}}}",
+        "2 providers[0].config.headers.Authorization: a key is kept in the environment",
+    ),
+    (
+        "openai:chat:gpt-5-mini",
         "{id: https, config: {url: 'https://a.b/ask', body: {q: '{{prompt}}'}}}",
         "2 providers[0].config: an `https` provider is taken where it speaks like OpenAI",
     ),
@@ -181,6 +212,7 @@ def test_a_broken_config_is_named_with_what_is_wrong_about_it(
         found
     )
     assert "SECRET" not in str(found)
+    assert "5120333" not in str(found)
 
 
 def test_all_that_is_wrong_is_told_at_once_wherever_it_stands(tmp_path: Path):
@@ -259,6 +291,16 @@ def test_two_graders_are_one_too_many(tmp_path: Path):
     )
     (found,) = problems(tmp_path, text)
     assert "tests[0].assert[1].provider: another model grades elsewhere: `openai:chat:a`" in found
+
+
+def test_of_two_graders_no_key_is_told(tmp_path: Path):
+    first = "{id: openai:chat:a, config: {apiKey: sk-SECRET}}"
+    rubric = "{type: llm-rubric, value: kind, provider: openai:chat:b}"
+    other = rubric.replace("openai:chat:b", first)
+    text = WHOLE.replace("{type: contains, value: one}", f"{other}, {rubric}")
+    found = problems(tmp_path, text)
+    assert any("another model grades elsewhere: `openai:chat:a`" in one for one in found), found
+    assert "SECRET" not in str(found)
 
 
 @pytest.mark.parametrize(

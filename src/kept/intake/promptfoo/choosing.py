@@ -46,7 +46,10 @@ def judge_of(read: ReadConfig, chosen: Chosen) -> dict[str, Any] | None:
         found.setdefault(str(given), (source, grader._replace(provider=given)))
     if len(found) > 1:
         source, grader = list(found.values())[1]
-        message = f"another model grades elsewhere: `{next(iter(found))}`"
+        # its id alone: what else is said of it may be a key
+        first = mapping_of(provider_of(next(iter(found.values()))[1].provider)) or {}
+        named = f": `{first['id']}`" if isinstance(first.get("id"), str) else ""
+        message = f"another model grades elsewhere{named}"
         source.report(grader.loc, message, "let one grade all")
     if found:
         source, grader = next(iter(found.values()))

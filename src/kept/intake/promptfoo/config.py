@@ -55,13 +55,14 @@ class ProviderConfig(Model):
     reasoning_effort: Text | None = None
     apiBaseUrl: Text | None = None
     apiHost: Text | None = None
-    apiKeyEnvar: Text | None = None
-    apiKey: Text | None = None
+    apiKeyEnvar: Any = None
+    """This and those that follow may hold a key: what is wrong with them is told without it."""
+    apiKey: Any = None
     apiVersion: Text | None = None
     url: Text | None = None
     """Of an `https` provider, with the three below."""
     method: Text | None = None
-    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    headers: dict[str, Any] = Field(default_factory=dict[str, Any])
     body: Any = None
     transformResponse: Text | None = None
 

@@ -20,6 +20,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """The provider that each stands for, and the words that may follow it."""
 
+_VARIABLE = re.compile(r"[A-Za-z_]\w*")
 NOT_ASKED = ("embedding", "embeddings", "image", "moderation", "assistant", "realtime", "video")
 CHAT = "/chat/completions"
 EFFORTS = ("minimal", "low", "medium", "high")
@@ -78,10 +79,11 @@ def _http(source: Source, loc: Loc, spec: ProviderSpec) -> dict[str, Any] | None
         source.report((*loc, "config"), message, hint)
         return None
     block: dict[str, Any] = {"provider": "openai_compatible", "model": body["model"]}
-    block["base_url"] = _with_names(url.rstrip("/").removesuffix(CHAT))
+    at = (*loc, "config", "url") if spec.id in ("http", "https") else (*loc, "id")
+    block["base_url"] = _url(source, at, url.rstrip("/").removesuffix(CHAT))
     for name, value in config.headers.items():
         if name.lower() == "authorization":
-            found = ENV.search(value)
+            found = ENV.search(value) if isinstance(value, str) else None
             if found is None:
                 _refuse_key(source, (*loc, "config", "headers", name))
             else:
@@ -115,20 +117,25 @@ def _shaped(source: Source, loc: Loc, config: ProviderConfig) -> dict[str, Any]:
 
 def _address(source: Source, loc: Loc, provider: str, config: ProviderConfig) -> dict[str, Any]:
     if config.apiBaseUrl is not None:
-        return {"base_url": _with_names(config.apiBaseUrl)}
+        return {"base_url": _url(source, (*loc, "config", "apiBaseUrl"), config.apiBaseUrl)}
     if config.apiHost is not None:
-        host = _with_names(config.apiHost)
+        host = _url(source, (*loc, "config", "apiHost"), config.apiHost)
         path = "" if provider in ("azure_openai", "anthropic") else "/v1"
         return {"base_url": host if "://" in host else f"https://{host}{path}"}
     return {}
 
 
 def _key(source: Source, loc: Loc, config: ProviderConfig) -> dict[str, Any]:
-    if config.apiKeyEnvar is not None:
-        return {"api_key": f"${{{config.apiKeyEnvar}}}"}
+    name = config.apiKeyEnvar
+    if name is not None:
+        if isinstance(name, str) and _VARIABLE.fullmatch(name):
+            return {"api_key": f"${{{name}}}"}
+        message = "is no name of a variable of the environment"
+        source.report((*loc, "config", "apiKeyEnvar"), message, "as in OPENAI_API_KEY")
+        return {}
     if config.apiKey is None:
         return {}
-    found = ENV.fullmatch(config.apiKey.strip())
+    found = ENV.fullmatch(config.apiKey.strip()) if isinstance(config.apiKey, str) else None
     if found is None:
         _refuse_key(source, (*loc, "config", "apiKey"))
         return {}
@@ -141,7 +148,11 @@ def _refuse_key(source: Source, loc: Loc) -> None:
     source.report(loc, "a key is kept in the environment, not in a file", hint)
 
 
-def _with_names(text: str) -> str:
+def _url(source: Source, loc: Loc, text: str) -> str:
+    """An address, the names of variables as a task has them; without a user or a password."""
+    if "@" in text:  # wherever: a password may have a slash in it
+        hint = "leave out what is before the `@`, and write `apiKeyEnvar: NAME`"
+        source.report(loc, "an address with a user or a key in it is not taken", hint)
     return ENV.sub(lambda found: f"${{{_name(found)}}}", text)
 
 
