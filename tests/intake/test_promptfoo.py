@@ -280,6 +280,21 @@ def test_one_prompt_is_edited_by_a_model_and_somebody_should_know_which(tmp_path
     assert "name a better one" in made.notes[0]
 
 
+def test_who_writes_prompts_is_not_held_to_the_length_of_an_answer(tmp_path: Path):
+    provider = (
+        "providers: [{id: openai:m, config: {temperature: 0, top_p: 0.5, max_tokens: 20, seed: 3, "
+        "reasoning_effort: low, apiBaseUrl: 'https://h/v1', apiKeyEnvar: MINE}}]\n"
+    )
+    models = task_of(draft(tmp_path, provider + TEST + 'prompts: ["{{x}}"]\n'))["models"]
+    assert models["target"]["max_tokens"] == 20
+    assert models["optimizer"] == {
+        "provider": "openai",
+        "model": "m",
+        "base_url": "https://h/v1",
+        "api_key": "${MINE}",
+    }
+
+
 def test_a_variable_that_no_test_has_is_empty_and_said_so(tmp_path: Path):
     made = draft(tmp_path, HEAD + TEST + 'prompts: ["{{x}}{{ hint }}", "{{x}}"]\n')
     assert task_of(made)["runner"]["input"] == ["x", "hint"]

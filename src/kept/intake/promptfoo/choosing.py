@@ -123,6 +123,12 @@ def target_of(
     return blocks[0], config.providers[0].prompts
 
 
+def reached(block: dict[str, Any]) -> dict[str, Any]:
+    """The same model for another purpose: where it is, and not how it is to answer."""
+    address = ("provider", "model", "base_url", "api_key", "api_version")
+    return {key: block[key] for key in address if key in block}
+
+
 def usable(prompts: list[Prompt], labels: tuple[str, ...] | None) -> list[Prompt]:
     """The prompts that a provider is asked with, each text once."""
     chosen = [

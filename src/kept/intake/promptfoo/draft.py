@@ -21,6 +21,7 @@ from kept.intake.promptfoo.choosing import (
     first_of,
     judge_of,
     own_model,
+    reached,
     target_of,
     usable,
 )
@@ -165,7 +166,7 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
     notes: list[str] = []
     if chosen.optimizer is not None or not parts.others:
         own = own_model(chosen.optimizer or "")
-        models["optimizer"] = own or parts.target
+        models["optimizer"] = own or reached(parts.target)
         proposers.append({"kind": "edit"})
         if own is None:
             notes.append(
