@@ -164,6 +164,23 @@ BROKEN: list[tuple[str, str, str]] = [
     ),
     ("vars: {x: one}", "vars: [x]", "4 tests[0].vars: a list, where a mapping was expected"),
     ("vars: {x: one}", "vars: {id: one}", "4 tests[0].vars.id: a variable cannot be named `id`"),
+    (
+        "vars: {x: one}",
+        "vars: {x: '{{ env.HOME }}'}",
+        "4 tests[0].vars.x: it asks for `env` (hint: variables of the environment may be secrets",
+    ),
+    (
+        "value: one",
+        "value: '{{ env.HOME }}'",
+        "5 tests[0].assert[0].value: it asks for `env` (hint: variables of the environment",
+    ),
+    (
+        "vars: {x: one}",
+        "vars: {x: one, label: two}",
+        "5 tests[0].assert[0].value: asks for `{{labl}}`, which is no variable of the test "
+        "(hint: did you mean `label`?",
+    ),
+    ("value: one", "value: 'as {{y}}'", "5 tests[0].assert[0].value: asks for `{{y}}`, which is"),
     ("vars: {x: one}", "vars: {x: '{{ }'}", "4 tests[0].vars.x: is no template"),
     (
         "vars: {x: one}",
@@ -205,6 +222,8 @@ def test_a_broken_config_is_named_with_what_is_wrong_about_it(
 ):
     text = WHOLE.replace(old, new)
     assert text != WHOLE
+    if "labl" in told:
+        text = text.replace("value: one", "value: '{{labl}}'")
     if "no test has variables" in told:
         text = text.replace("Say {{x}}", "Say it")
     found = problems(tmp_path, text)
@@ -241,6 +260,22 @@ def test_a_bad_row_of_a_csv_is_named(tmp_path: Path):
     rows = 'x,__expected\none,contains: one\n"two\nlines",contains: two\nthree,four,five\n'
     (found,) = problems(tmp_path, text, t__csv=rows)
     assert found.startswith("t.csv:5 3 cells, where the first line has 2")
+
+
+def test_a_type_that_is_misspelt_in_a_csv_is_no_text_that_is_expected(tmp_path: Path):
+    text = WHOLE.replace("tests:\n" + A_TEST, "tests: file://t.csv\n")
+    rows = "x,__expected\none,contians: one\ntwo,not-regx(2): two\nthree,note: this\n"
+    first, second = problems(tmp_path, text, t__csv=rows)
+    assert first.startswith("t.csv:2 `contians` is no assertion")
+    assert "did you mean `contains`?" in first
+    assert second.startswith("t.csv:3 `regx` is no assertion")
+
+
+def test_an_assertion_that_is_empty_for_one_test_is_named_there(tmp_path: Path):
+    more = "  - vars: {x: two, label: l}\n    assert: [{type: contains, value: '{{label}}'}]\n"
+    text = WHOLE.replace("value: one", "value: '{{label}}'") + more
+    (found,) = problems(tmp_path, text)
+    assert found.startswith(f"{CONFIG}:5 tests[0].assert[0].value: asks for `{{{{label}}}}`")
 
 
 def test_a_line_that_is_no_json_is_named(tmp_path: Path):

@@ -280,6 +280,38 @@ def test_one_prompt_is_edited_by_a_model_and_somebody_should_know_which(tmp_path
     assert "name a better one" in made.notes[0]
 
 
+def test_a_test_without_a_variable_of_a_prompt_is_told(tmp_path: Path):
+    rest = "  - {vars: {reveiw: two}, assert: [{type: contains, value: a}]}\n"
+    text = f"""\
+{HEAD}prompts: ["{{{{review}}}}", "b {{{{review}}}}"]
+tests:
+  - {{vars: {{review: one}}, assert: [{{type: contains, value: a}}]}}
+{rest}{rest}"""
+    (note,) = draft(tmp_path, text).notes
+    assert note.startswith("2 tests without `review`, which a prompt asks for")
+    assert note.endswith("promptfooconfig.yaml:5, which has `reveiw`")
+
+
+def test_a_variable_that_some_tests_have_may_be_asked_for_where_something_else_is_said(
+    tmp_path: Path,
+):
+    text = f"""\
+{HEAD}prompts: ["{{{{x}}}}", "b {{{{x}}}}"]
+defaultTest:
+  assert: [{{type: contains, value: "kind{{% if name %}} to {{{{name}}}}{{% endif %}}"}}]
+tests: [{{vars: {{x: one, name: Bo}}}}, {{vars: {{x: two}}}}]
+"""
+    said = [row["assert"][0]["value"] for row in cases_of(draft(tmp_path, text))]
+    assert said == ["kind to Bo", "kind"]
+
+
+def test_a_provider_that_is_not_asked_is_told(tmp_path: Path):
+    text = 'providers: [openai:m, {id: openai:n, label: other}]\nprompts: ["{{x}}", "b {{x}}"]\n'
+    told = "`openai:m` is asked, and `other` is not: one model is asked in a run"
+    assert draft(tmp_path, text + TEST).notes == (told,)
+    assert draft(tmp_path, text + TEST, Chosen(provider="other")).notes == ()
+
+
 def test_who_writes_prompts_is_not_held_to_the_length_of_an_answer(tmp_path: Path):
     provider = (
         "providers: [{id: openai:m, config: {temperature: 0, top_p: 0.5, max_tokens: 20, seed: 3, "

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from itertools import product
 from typing import Any, NamedTuple, cast
 
@@ -14,8 +15,9 @@ from kept.intake.promptfoo.files import (
     read_file,
     refuse_outside,
 )
+from kept.intake.promptfoo.prompts import refuse_env
 from kept.intake.promptfoo.tests import Placed
-from kept.nunjucks import TemplateFault, is_template, render
+from kept.nunjucks import TemplateFault, is_template, names_of, render
 from kept.recipes.asserting import faults_in
 from kept.scorers.assert_python import file_of
 from kept.spec.assertions import AssertionSpec
@@ -26,6 +28,14 @@ MOST_CASES = 100_000
 _ODD = re.compile(r"[^a-z0-9]+")
 
 
+class Lack(NamedTuple):
+    """A variable that an assertion asks for and its test does not have."""
+
+    source: Source
+    loc: Loc
+    name: str
+
+
 class Made(NamedTuple):
     """One case in the making."""
 
@@ -33,6 +43,9 @@ class Made(NamedTuple):
     vars: dict[str, object]
     asserts: list[dict[str, Any]]
     metadata: Mapping[str, Any]
+    where: str
+    lacks: list[Lack]
+    """Somewhere there may be a test that has them."""
 
 
 def made_of(placed: Placed, default: Placed, root: Source) -> Iterator[Made]:
@@ -47,14 +60,15 @@ def made_of(placed: Placed, default: Placed, root: Source) -> Iterator[Made]:
     plain = own.options.disableVarExpansion or common.options.disableVarExpansion
     for some in _expanded(values, plain):
         given = _nested(placed, some)
+        lacks: list[Lack] = []
         asserts = [
-            dumped
+            _Filling(where, given, root, lacks).definite((*where.loc, "assert", n), one)
             for where, n, one in rows
-            if (dumped := _definite(where, (*where.loc, "assert", n), one, given, root))
         ]
         if threshold is not None and asserts:
             asserts = [{"type": "assert-set", "threshold": threshold, "assert": asserts}]
-        yield Made(own.description or "", given, asserts, metadata)
+        at = placed.source.where(placed.loc)
+        yield Made(own.description or "", given, asserts, metadata, at, lacks)
 
 
 def check_assertions(placed: Placed, root: Source) -> None:
@@ -165,46 +179,70 @@ def _nested(placed: Placed, values: dict[str, object]) -> dict[str, object]:
     found = dict(values)
     for name, value in values.items():
         if isinstance(value, str) and is_template(value):
+            loc = (*placed.loc, "vars", name)
             try:
                 found[name] = render(value, values)
+                if "env" in names_of(value) and "env" not in values:
+                    refuse_env(placed.source, loc, "it")
             except TemplateFault as fault:
-                placed.source.report((*placed.loc, "vars", name), f"is no template: {fault}")
+                placed.source.report(loc, f"is no template: {fault}")
     return found
 
 
-def _definite(
-    where: Placed, loc: Loc, one: AssertionSpec, given: Mapping[str, object], root: Source
-) -> dict[str, Any] | None:
-    """An assertion with its variables filled in, as a case has it."""
+class _Filling(NamedTuple):
+    """Assertions of a test on their way to being definite."""
 
-    def filled(value: object) -> object:
+    where: Placed
+    given: Mapping[str, object]
+    root: Source
+    lacks: list[Lack]
+
+    def definite(self, loc: Loc, one: AssertionSpec) -> dict[str, Any]:
+        """An assertion with its variables filled in, as a case has it."""
+        value = _loaded(self.where, (*loc, "value"), one, self.root)
+        made = one.model_dump(by_alias=True, exclude_defaults=True)
+        made["value"] = self._filled((*loc, "value"), value, one.base == "python")
+        if made["value"] is None:
+            del made["value"]
+        if isinstance(one.metric, str):
+            made["metric"] = self._filled((*loc, "metric"), one.metric)
+        if one.assert_ is not None:
+            inner = enumerate(one.assert_)
+            made["assert"] = [self.definite((*loc, "assert", n), part) for n, part in inner]
+        return made
+
+    def _filled(self, loc: Loc, value: object, code: bool = False) -> object:
         if isinstance(value, str) and is_template(value):
-            try:
-                return render(value, given)
-            except TemplateFault as fault:
-                if one.base == "python":
-                    return value  # braces of its own
-                where.source.report((*loc, "value"), f"is no template: {fault}")
+            return self._text(loc, value, code)
         if isinstance(value, list):
-            return [filled(item) for item in cast("list[object]", value)]
+            return [self._filled(loc, item, code) for item in cast("list[object]", value)]
         if isinstance(value, dict):
-            return {key: filled(item) for key, item in cast("dict[str, object]", value).items()}
+            inner = cast("dict[str, object]", value).items()
+            return {key: self._filled(loc, item, code) for key, item in inner}
         return value
 
-    value = _loaded(where, (*loc, "value"), one, root)
-    made = one.model_dump(by_alias=True, exclude_defaults=True)
-    made["value"] = filled(value)
-    if made["value"] is None:
-        del made["value"]
-    if isinstance(one.metric, str):
-        made["metric"] = filled(one.metric)
-    if one.assert_ is not None:
-        inner = (
-            _definite(where, (*loc, "assert", n), part, given, root)
-            for n, part in enumerate(one.assert_)
-        )
-        made["assert"] = [part for part in inner if part]
-    return made
+    def _text(self, loc: Loc, text: str, code: bool) -> str:
+        try:
+            names, made = names_of(text), render(text, self.given)
+        except TemplateFault as fault:
+            if not code:  # which has braces of its own
+                self.where.source.report(loc, f"is no template: {fault}")
+            return text
+        lack = [name for name in names if name not in self.given]
+        if "env" in lack:
+            refuse_env(self.where.source, loc, "it")
+        elif lack and not made.strip():
+            self.where.source.report(loc, *nowhere(lack[0], self.given))
+        else:
+            self.lacks.extend(Lack(self.where.source, loc, name) for name in lack)
+        return made
+
+
+def nowhere(name: str, known: Iterable[str]) -> tuple[str, str | None]:
+    """What is said of a variable that is not there, and of one that may be meant."""
+    near = get_close_matches(name, list(known), n=1, cutoff=0.7)
+    hint = f"did you mean `{near[0]}`?" if near else None
+    return f"asks for `{{{{{name}}}}}`, which is no variable of the test", hint
 
 
 def as_lines(cases: list[Made], names: list[str], field: str) -> str:

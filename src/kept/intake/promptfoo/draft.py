@@ -2,6 +2,8 @@
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from kept.intake.promptfoo.cases import (
     check_assertions,
     common_test,
     made_of,
+    nowhere,
 )
 from kept.intake.promptfoo.choosing import (
     Chosen,
@@ -30,6 +33,7 @@ from kept.intake.promptfoo.prompts import Prompt, read_prompts
 from kept.intake.promptfoo.providers import model_block
 from kept.intake.promptfoo.reading import ReadConfig, read_config
 from kept.intake.promptfoo.scripts import take_scripts
+from kept.intake.promptfoo.tests import Placed
 from kept.intake.yaml import task_text
 from kept.nunjucks import names_of
 from kept.spec.load import said
@@ -90,23 +94,18 @@ def draft_of(path: Path, chosen: Chosen | None = None) -> Draft:
         check_assertions(placed, source)
     judge = judge_of(read, chosen)
     read.check()
-    made = [one for placed in read.tests for one in made_of(placed, default, source)]
-    read.check()
+    cases, silent = _cases(read, default)
     target, labels = target_of(read.config, blocks, chosen)
     chosen_ones = usable(prompts, labels)
     first = first_of(chosen_ones, chosen)
     others = [prompt for prompt in chosen_ones if prompt is not first]
-    cases = [one for one in made if one.asserts]
-    notes = [*_left_out(len(made) - len(cases))]
-    if not cases:
-        raise _wrong(read, "no test asserts anything, so no prompt is better than another")
-    if len(cases) > MOST_CASES:
-        raise _wrong(read, f"they make more than {MOST_CASES:,} cases")
+    notes = [*_left_out(silent), *_not_asked(read, chosen)]
     names = list(dict.fromkeys(name for one in cases for name in one.vars))
     wanted = dict.fromkeys(name for prompt in chosen_ones for name in names_of(prompt.text))
     for name in [name for name in wanted if name not in names]:
         notes.append(f"a prompt asks for `{{{{{name}}}}}`, which no test has: it is empty")
         names.append(name)
+    notes += _lacking(cases, list(wanted))
     if not names:
         raise _wrong(read, "no test has variables, so all of them ask the same")
     used = {name for prompt in prompts for name in names_of(prompt.text)}
@@ -120,6 +119,24 @@ def draft_of(path: Path, chosen: Chosen | None = None) -> Draft:
     return Draft({"task.yaml": task_text(head, task), **_files(parts)}, (*notes, *more))
 
 
+def _cases(read: ReadConfig, default: Placed) -> tuple[list[Made], int]:
+    """The cases of all tests, and how many assert nothing and are left out."""
+    every = (one for placed in read.tests for one in made_of(placed, default, read.source))
+    # no more are made than are taken: a few lists multiply to more than fits
+    made = list(islice(every, MOST_CASES + 1))
+    if len(made) > MOST_CASES:
+        raise _wrong(read, f"they make more than {MOST_CASES:,} cases")
+    known = {name for one in made for name in one.vars}
+    for lack in (lack for one in made for lack in one.lacks):
+        if lack.name not in known:
+            lack.source.report(lack.loc, *nowhere(lack.name, known))
+    read.check()
+    cases = [one for one in made if one.asserts]
+    if not cases:
+        raise _wrong(read, "no test asserts anything, so no prompt is better than another")
+    return cases, len(made) - len(cases)
+
+
 def _left_out(tests: int) -> list[str]:
     if not tests:
         return []
@@ -127,6 +144,32 @@ def _left_out(tests: int) -> list[str]:
         f"{count(tests, 'test')} that {'asserts' if tests == 1 else 'assert'} nothing "
         f"{are(tests)} left out"
     ]
+
+
+def _not_asked(read: ReadConfig, chosen: Chosen) -> list[str]:
+    """That there are others than the provider which is asked, where nobody chose it."""
+    known = [spec.label or spec.id for spec in read.config.providers]
+    if chosen.provider is not None or len(known) < 2:
+        return []
+    first, *others = known
+    rest = ", ".join(f"`{name}`" for name in others)
+    return [f"`{first}` is asked, and {rest} {are(len(others))} not: one model is asked in a run"]
+
+
+def _lacking(cases: list[Made], wanted: list[str]) -> list[str]:
+    """The variables of prompts that some tests have and others have not."""
+    told: list[str] = []
+    for name in wanted:
+        lack = [one for one in cases if name not in one.vars]
+        if not lack or len(lack) == len(cases):
+            continue
+        near = get_close_matches(name, list(lack[0].vars), n=1, cutoff=0.7)
+        meant = f", which has `{near[0]}`" if near else ""
+        told.append(
+            f"{count(len(lack), 'test')} without `{name}`, which a prompt asks for and which is "
+            f"empty there, the first at {lack[0].where}{meant}"
+        )
+    return told
 
 
 def _files(parts: _Parts) -> dict[str, str]:

@@ -55,8 +55,13 @@ def check_template(source: Source, loc: Loc, text: str, what: str) -> None:
         source.report(loc, f"{what}{where}: {fault}", "put what it works out into a variable")
         return
     if "env" in names:
-        hint = "variables of the environment may be secrets; give the value in `vars`"
-        source.report(loc, f"{what} asks for `env`", hint)
+        refuse_env(source, loc, what)
+
+
+def refuse_env(source: Source, loc: Loc, what: str) -> None:
+    """Report what asks for variables of the environment."""
+    hint = "variables of the environment may be secrets; give the value in `vars`"
+    source.report(loc, f"{what} asks for `env`", hint)
 
 
 def _entry(source: Source, loc: Loc, entry: object) -> tuple[str | None, str | None]:

@@ -8,6 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -126,7 +127,9 @@ def _csv_rows(source: Source, text: str) -> Iterator[tuple[int, object]]:
                     hint = "put quotes round a text with a comma"
                     source.report_line(reader.line_num, message, hint)
                     continue
-                yield reader.line_num, _of_row(dict(zip(header, row, strict=True)))
+                cells = dict(zip(header, row, strict=True))
+                _check_cells(source, reader.line_num, cells)
+                yield reader.line_num, _of_row(cells)
     except csv.Error as error:
         source.report_line(reader.line_num, f"not csv: {error}")
 
@@ -139,6 +142,19 @@ def _check_header(source: Source, header: list[str]) -> None:
         if name.startswith("__") and not name.startswith(("__expected", "__metadata:", *known)):
             hint = f"there are __expected, __expected1, …, __metadata:NAME, {', '.join(known)}"
             source.report_line(1, f"the column `{name}` is not known here", hint)
+
+
+def _check_cells(source: Source, line: int, row: dict[str, str]) -> None:
+    """Report what is a type misspelt, and not a text that is meant to be equal."""
+    for name, cell in row.items():
+        found = _TYPED.fullmatch(cell.strip()) if name.startswith("__expected") else None
+        if found is None or found[4] is None or found[2] in {*KINDS, *REFUSED, *_OLD}:
+            continue
+        near = get_close_matches(found[2], KINDS, n=1, cutoff=0.8)
+        if near:
+            message = f"`{found[2]}` is no assertion that is known here"
+            hint = f"did you mean `{near[0]}`? what the output equals may have `equals:` before it"
+            source.report_line(line, message, hint)
 
 
 def _of_row(row: dict[str, str]) -> dict[str, Any]:
