@@ -278,6 +278,22 @@ def test_an_assertion_that_is_empty_for_one_test_is_named_there(tmp_path: Path):
     assert found.startswith(f"{CONFIG}:5 tests[0].assert[0].value: asks for `{{{{label}}}}`")
 
 
+def test_lists_that_make_too_many_cases_are_named_before_any_is_made(tmp_path: Path):
+    names = [f"v{n}" for n in range(12)]
+    values = ", ".join(f"{name}: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]" for name in names)
+    (found,) = problems(tmp_path, WHOLE.replace("x: one", f"x: one, {values}"))
+    assert "4 tests[0].vars: the lists make 1,000,000,000,000 cases, 100,000 are taken" in found
+
+
+def test_tests_that_make_too_many_cases_together_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("kept.intake.promptfoo.draft.MOST_CASES", 3)
+    many = A_TEST.replace("x: one", "x: [1, 2]")
+    (found,) = problems(tmp_path, WHOLE.replace(A_TEST, many + many))
+    assert "tests: they make more than 3 cases" in found
+
+
 def test_a_line_that_is_no_json_is_named(tmp_path: Path):
     text = WHOLE.replace("tests:\n" + A_TEST, "tests: file://t.jsonl\n")
     (found,) = problems(tmp_path, text, t__jsonl='{"vars": {"x": "1"}}\n{"vars": \n')

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import product
+from math import prod
 from typing import Any, NamedTuple, cast
 
 from kept.intake.promptfoo.config import TestSpec
@@ -58,7 +59,12 @@ def made_of(placed: Placed, default: Placed, root: Source) -> Iterator[Made]:
     threshold = own.threshold if own.threshold is not None else common.threshold
     metadata = {**common.metadata, **own.metadata}
     plain = own.options.disableVarExpansion or common.options.disableVarExpansion
-    for some in _expanded(values, plain):
+    lists = {} if plain else _lists(values)
+    if (many := prod(map(len, lists.values()))) > MOST_CASES:
+        message = f"the lists make {many:,} cases, {MOST_CASES:,} are taken"
+        placed.source.report((*placed.loc, "vars"), message, "write down the ones that matter")
+        return
+    for some in _expanded(values, lists):
         given = _nested(placed, some)
         lacks: list[Lack] = []
         asserts = [
@@ -160,16 +166,18 @@ def _vars(placed: Placed, root: Source) -> dict[str, object]:
     return found
 
 
-def _expanded(values: dict[str, object], plain: bool) -> Iterator[dict[str, object]]:
-    """Every combination of the variables that are lists."""
-    lists = {
+def _lists(values: dict[str, object]) -> dict[str, list[object]]:
+    return {
         name: cast("list[object]", value)
         for name, value in values.items()
         if isinstance(value, list) and value
     }
-    if plain or not lists:
-        yield values
-        return
+
+
+def _expanded(
+    values: dict[str, object], lists: dict[str, list[object]]
+) -> Iterator[dict[str, object]]:
+    """Every combination of the variables that are lists; once where there are none."""
     for chosen in product(*lists.values()):
         yield {**values, **dict(zip(lists, chosen, strict=True))}
 
