@@ -126,7 +126,13 @@ def test_cases_become_a_task_that_checks_and_runs(
         ("c.jsonl", "", "c.jsonl:1 there are no cases in it"),
         ("c.json", "{}", "c.json:1 not a list of cases"),
         ("c.jsonl", '{"q": 1, "w": 2}\n', "c.jsonl does not say what a right answer is"),
+        ("c.json", "[" * 200_000, "c.json:1 not JSON: nested too deeply"),
         ("SKILL.md", " \n", "SKILL.md is empty"),
+        (
+            "f.py",
+            "TEXT = 'x'\nCASES = [{1, 2}]\ndef f(a, b):\n    pass\n",
+            "a case of f.py cannot be JSON",
+        ),
         ("SKILL.md", "---\nname: [\n---\nx\n", "SKILL.md:2 is not YAML"),
         ("f.py", "def f(:\n", "f.py:1 not Python"),
         ("f.py", "x = 1\n", "f.py has no function"),
@@ -147,6 +153,14 @@ def test_a_file_that_cannot_be_taken_says_why(name: str, text: str | None, told:
     assert called.code == 2
     assert told in called.stderr
     assert [path.name for path in here.iterdir()] == [name]
+
+
+def test_cases_may_be_longer_than_a_text_that_is_edited(here: Path):
+    row = {"question": "word " * 200, "label": "yes"}
+    (here / "c.jsonl").write_text((json.dumps(row) + "\n") * 1100)
+    called = kept("init", "--from", "c.jsonl", "mine")
+    assert called.code == 0, called.stderr
+    assert (here / "mine" / "cases.jsonl").stat().st_size > 2**20
 
 
 def skilled(seen: Seen) -> ModelReply:

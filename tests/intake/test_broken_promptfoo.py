@@ -162,6 +162,8 @@ BROKEN: list[tuple[str, str, str]] = [
         "is-json, value: file://no.json",
         "5 tests[0].assert[0].value: there is no file `no.json`",
     ),
+    ("vars: {x: one}", "vars: {x: !!binary aGk=}", "4 cannot be JSON"),
+    ("vars: {x: one}", "vars: {x: .nan}", "4 cannot be JSON"),
     ("vars: {x: one}", "vars: [x]", "4 tests[0].vars: a list, where a mapping was expected"),
     ("vars: {x: one}", "vars: {id: one}", "4 tests[0].vars.id: a variable cannot be named `id`"),
     (

@@ -312,6 +312,31 @@ def test_a_provider_that_is_not_asked_is_told(tmp_path: Path):
     assert draft(tmp_path, text + TEST, Chosen(provider="other")).notes == ()
 
 
+def test_a_date_is_the_text_that_is_written(tmp_path: Path):
+    text = f"""\
+{HEAD}prompts: ["{{{{x}}}}", "b {{{{x}}}}"]
+tests:
+  - file://more.yaml
+  - vars: {{x: 2024-01-02, at: [2024-01-02T10:00:00]}}
+    metadata: {{on: 2024-03-04}}
+    assert: [{{type: contains, value: 2024-05-06}}, {{type: equals, value: "{{{{x}}}}"}}]
+"""
+    more = "- {vars: {x: 2024-07-08}, assert: [{type: contains, value: a}]}\n"
+    first, second = cases_of(draft(tmp_path, text, more__yaml=more))
+    assert (first["x"], first["at"]) == ("2024-01-02", "2024-01-02T10:00:00")
+    assert first["metadata"] == {"on": "2024-03-04"}
+    assert [one["value"] for one in first["assert"]] == ["2024-05-06", "2024-01-02"]
+    assert second["x"] == "2024-07-08"
+
+
+def test_tests_may_be_longer_than_a_text_that_is_edited(tmp_path: Path):
+    rows = "".join(f"{'word ' * 200}{n},contains: a\n" for n in range(1100))
+    text = HEAD + 'prompts: ["{{x}}", "b {{x}}"]\ntests: file://t.csv\n'
+    made = draft(tmp_path, text, t__csv="x,__expected\n" + rows)
+    assert len(made.files["cases.jsonl"]) > 2**20
+    assert len(cases_of(made)) == 1100
+
+
 def test_who_writes_prompts_is_not_held_to_the_length_of_an_answer(tmp_path: Path):
     provider = (
         "providers: [{id: openai:m, config: {temperature: 0, top_p: 0.5, max_tokens: 20, seed: 3, "

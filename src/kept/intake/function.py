@@ -84,7 +84,7 @@ def draft_of_function(
     )
     if found.takes_case:
         task["cases"] = {"file": "cases.jsonl", "split": "3:5:2" if len(rows) > 4 else "0:1:0"}
-        files["cases.jsonl"] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        files["cases.jsonl"] = "".join(_line(path, row) for row in rows)
     if model is not None:
         task["models"] = {"optimizer": model}
         task["proposers"].append({"kind": "edit"})
@@ -126,6 +126,14 @@ def _found(path: Path, tree: ast.Module, name: str) -> _Found:
         raise SetupError(f"{path.name} has no text to begin with", hint=hint)
     cases = next((constants[one] for one in CASES if isinstance(constants.get(one), list)), None)
     return _Found(name, text, len(wanted) > 1, cases)
+
+
+def _line(path: Path, row: object) -> str:
+    try:
+        return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        hint = "cases are texts, numbers, lists and mappings by texts"
+        raise SetupError(f"a case of {path.name} cannot be JSON: {error}", hint=hint) from error
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:

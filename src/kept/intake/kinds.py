@@ -63,6 +63,6 @@ def _is_config(path: Path) -> bool:
 
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(data, dict) and "prompts" in cast("dict[str, object]", data)

@@ -7,10 +7,10 @@ from kept.spec.files import decoded, near_file
 from kept.spec.source import shown
 
 
-def text_of(path: Path) -> str:
-    """It; a `SetupError` says why not."""
+def text_of(path: Path, limited: bool = True) -> str:
+    """It; a `SetupError` says why not. `limited` is for what is no data."""
     try:
-        return decoded(path.read_bytes()).removeprefix("\ufeff")
+        return decoded(path.read_bytes(), limited).removeprefix("\ufeff")
     except OSError as error:
         hint = near_file(path) if not path.exists() else None
         raise SetupError(f"cannot read {shown(path)}: {error.strerror}", hint=hint) from error

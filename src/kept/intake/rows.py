@@ -15,7 +15,7 @@ SUFFIXES = (".jsonl", ".json", ".csv")
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a file; raises `SpecError` with every row that is wrong."""
-    text = text_of(path)
+    text = text_of(path, limited=False)
     found: list[tuple[int, object]] = []
     problems: list[Problem] = []
 

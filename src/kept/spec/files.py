@@ -134,9 +134,12 @@ def read_text(source: Source, loc: Loc, path: Path) -> str | None:
         return None
 
 
-def decoded(data: bytes) -> str:
-    """The text that bytes are; a `ValueError` says what they are instead."""
-    if len(data) > MAX_CHARS:
+def decoded(data: bytes, limited: bool = True) -> str:
+    """The text that bytes are; a `ValueError` says what they are instead.
+
+    `limited` is for texts that are edited: cases may be as many as there are.
+    """
+    if limited and len(data) > MAX_CHARS:
         raise ValueError(f"too large: {len(data) / 2**20:.1f} MiB, 1 MiB allowed")
     if b"\0" in data:
         raise ValueError("binary")

@@ -8,12 +8,14 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple, cast
 
+from kept.errors import Problem, SpecError
 from kept.intake.promptfoo.config import TestSpec
 from kept.intake.promptfoo.files import (
     FILE,
     found_files,
     is_below,
     read_file,
+    read_values,
     refuse_outside,
 )
 from kept.intake.promptfoo.prompts import refuse_env
@@ -23,7 +25,7 @@ from kept.recipes.asserting import faults_in
 from kept.scorers.assert_python import file_of
 from kept.spec.assertions import AssertionSpec
 from kept.spec.source import Source, kind_of
-from kept.spec.yaml import Loc, YamlFault, read_yaml
+from kept.spec.yaml import Loc, YamlFault
 
 MOST_CASES = 100_000
 _ODD = re.compile(r"[^a-z0-9]+")
@@ -110,7 +112,7 @@ def _loaded(placed: Placed, loc: Loc, one: AssertionSpec, root: Source) -> objec
         if value.startswith(FILE):
             return _file_value(placed.source, loc, value, root)
         try:
-            return read_yaml(value).data if not is_template(value) else value
+            return read_values(value).data if not is_template(value) else value
         except YamlFault:
             return value
     if isinstance(value, str) and value.startswith(FILE) and one.base != "python":
@@ -141,7 +143,7 @@ def _file_value(source: Source, loc: Loc, name: str, root: Source) -> object:
     if text is None or not path.endswith((".json", ".yaml", ".yml")):
         return text.strip() if text is not None else None
     try:
-        return read_yaml(text).data
+        return read_values(text).data
     except YamlFault as fault:
         source.report(loc, f"`{path}`, line {fault.line}, cannot be read: {fault.message}")
         return None
@@ -264,7 +266,10 @@ def as_lines(cases: list[Made], names: list[str], field: str) -> str:
         if made.metadata and "metadata" not in names:
             row["metadata"] = dict(made.metadata)
         row[field] = made.asserts
-        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+        try:
+            lines.append(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise SpecError([Problem(made.where, "", f"cannot be JSON: {error}")]) from error
     return "".join(lines)
 
 

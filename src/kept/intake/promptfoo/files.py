@@ -1,11 +1,14 @@
 """Files that a config names: below its folder, by name or by pattern."""
 
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
+from typing import cast
 
 from kept.spec.files import decoded, near_file
 from kept.spec.globs import glob
 from kept.spec.source import Source
-from kept.spec.yaml import Loc
+from kept.spec.yaml import Document, Loc, read_yaml
 
 FILE = "file://"
 
@@ -51,10 +54,27 @@ def refuse_outside(source: Source, loc: Loc, name: str) -> None:
     source.report(loc, f"`{name}` is not below the folder of the config", hint)
 
 
-def read_file(source: Source, loc: Loc, path: Path) -> str | None:
-    """The text of a file; None, and a report, when it is none."""
+def plain(value: object) -> object:
+    """Values of YAML as JSON has them: a date is what is written."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, list):
+        return [plain(item) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in cast("dict[str, object]", value).items()}
+    return value
+
+
+def read_values(text: str) -> Document:
+    """A text of YAML or JSON, its values as JSON has them; raises `YamlFault`."""
+    document = read_yaml(text)
+    return replace(document, data=plain(document.data))
+
+
+def read_file(source: Source, loc: Loc, path: Path, limited: bool = False) -> str | None:
+    """The text of a file; None, and a report, when it is none. `limited` is for what is no data."""
     try:
-        return decoded(path.read_bytes()).removeprefix("\ufeff")
+        return decoded(path.read_bytes(), limited).removeprefix("\ufeff")
     except OSError as error:
         source.report(loc, f"cannot read `{path.name}`: {error.strerror}")
     except ValueError as error:

@@ -102,7 +102,7 @@ def _read(source: Source, loc: Loc, name: str, label: str | None) -> Iterator[Pr
             hint = f"there are {', '.join(SUFFIXES)}"
             source.report(loc, f"`{path}` is no file of prompts that is known here", hint)
             continue
-        text = read_file(source, loc, file)
+        text = read_file(source, loc, file, limited=True)
         if text is not None:
             own = label if label and len(files) == 1 else None
             yield from _of_file(source, loc, file, text, own)

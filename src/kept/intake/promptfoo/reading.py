@@ -15,11 +15,11 @@ from kept.intake.promptfoo.config import (
     refuse,
     resolve,
 )
-from kept.intake.promptfoo.files import FILE, found_files, read_file
+from kept.intake.promptfoo.files import FILE, found_files, plain, read_file, read_values
 from kept.intake.promptfoo.tests import Placed, Tests, read_tests
 from kept.spec.load import section, validate
 from kept.spec.source import Source
-from kept.spec.yaml import Document, YamlFault, read_yaml
+from kept.spec.yaml import Document, YamlFault
 
 
 @dataclass
@@ -58,6 +58,7 @@ class ReadConfig:
 def read_config(source: Source) -> ReadConfig:
     """A config brought into one form, and the files of tests that it names."""
     resolve(source)
+    source.data = plain(source.data)
     data = cast("dict[str, Any]", source.data)
     for key in [key for key in data if data[key] is None or key.startswith(("$", "x-"))]:
         del data[key]
@@ -118,7 +119,7 @@ def _take_default(source: Source, data: dict[str, Any]) -> None:
     data["defaultTest"] = {}
     if text is not None:
         try:
-            data["defaultTest"] = read_yaml(text).data
+            data["defaultTest"] = read_values(text).data
         except YamlFault as fault:
             source.report(("defaultTest",), f"line {fault.line} is not YAML: {fault.message}")
 

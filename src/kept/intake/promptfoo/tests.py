@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kept.intake.promptfoo.config import Grader, TestsFile, TestSpec, mapping_of, prepare_test
-from kept.intake.promptfoo.files import FILE, found_files, read_file
+from kept.intake.promptfoo.files import FILE, found_files, read_file, read_values
 from kept.spec.assertions import KINDS, REFUSED
 from kept.spec.load import validate
 from kept.spec.source import Source, kind_of
-from kept.spec.yaml import Document, Loc, YamlFault, read_yaml
+from kept.spec.yaml import Document, Loc, YamlFault
 
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl", ".csv")
 _TYPED = re.compile(r"(not-)?([a-z]+(?:-[a-z]+)*)(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL)
@@ -82,7 +82,7 @@ def _source(outer: Source, loc: Loc, file: Path, text: str) -> Source | None:
         document.lines.update({("tests", n): line for n, (line, _) in enumerate(rows)})
     else:
         try:
-            read_one = read_yaml(text)
+            read_one = read_values(text)
         except YamlFault as fault:
             what = "JSON" if file.suffix == ".json" else "YAML"
             message = f"`{file.name}`, line {fault.line}, is not {what}: {fault.message}"
