@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
+from kept.adapters.starting import check_calls, place
 from kept.api import Result
 from kept.calling import run_plan
 from kept.core.budget import Budget
@@ -90,18 +91,13 @@ def _draft(config: str | Path, terms: Terms) -> Draft:
 
 
 def _place(terms: Terms) -> tuple[Home, str | None]:
-    given = terms.get("run_dir")
-    if given is None:
-        home = Home(Path(terms["home"])) if "home" in terms else Home.find(Path.cwd())
-        return home, terms.get("resume")
-    if "home" in terms or "resume" in terms:
-        hint = "`run_dir` is the home, and its last run goes on"
-        raise SetupError("`run_dir` and `home` or `resume` are given", hint=hint)
-    home = Home(Path(given))
-    runs = home.folders()
-    # one that was killed before its first line has nothing to go on with
-    begun = bool(runs) and gate_of(runs[-1]) != ""
-    return home, "last" if begun else None
+    found: dict[str, Any] = {
+        "home": terms.get("home"),
+        "resume": terms.get("resume"),
+        **place(terms),
+    }
+    home = Home(Path(found["home"])) if found["home"] is not None else Home.find(Path.cwd())
+    return home, found["resume"]
 
 
 def _written(draft: Draft, home: Home) -> Path:
@@ -131,10 +127,8 @@ def _settings(terms: Terms) -> list[str]:
         "budget.max_rollouts": terms.get("max_metric_calls"),
     }
     budget = terms.get("budget")
+    check_calls(budget, terms.get("max_metric_calls"))
     if budget is not None:
-        if budget.max_rollouts is not None and terms.get("max_metric_calls") is not None:
-            hint = "they are the same: give one"
-            raise SetupError("`max_metric_calls` and `budget.max_rollouts` are given", hint=hint)
         names = ("max_iterations", "max_failures", "max_minutes", "max_usd", "max_rollouts")
         limits = {name: getattr(budget, name) for name in names}
         said |= {f"budget.{name}": one for name, one in limits.items() if one is not None}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 from kept.adapters.cases import Data
 from kept.api import Result, optimize
@@ -74,7 +74,7 @@ def start(
         budget=_budget(terms),
         random_seed=terms.get("seed", 0),
         **options,
-        **_place(terms),
+        **place(terms),
     )
 
 
@@ -83,16 +83,21 @@ def _budget(terms: OwnTerms) -> Budget:
     if budget is None and calls is None:
         hint = "give max_metric_calls=…, or budget=kept.Budget(…)"
         raise SetupError("nothing says how long to go on", hint=hint)
-    if budget is not None and budget.max_rollouts is not None and calls is not None:
-        hint = "they are the same: give one"
-        raise SetupError("`max_metric_calls` and `budget.max_rollouts` are given", hint=hint)
+    check_calls(budget, calls)
     budget = budget or Budget()
     return budget if calls is None else replace(budget, max_rollouts=calls)
 
 
-def _place(terms: OwnTerms) -> dict[str, Any]:
-    """Where the run is, and whether there is one to go on with."""
-    given = terms.get("run_dir")
+def check_calls(budget: Budget | None, calls: int | None) -> None:
+    """Refuse two limits of the same."""
+    if budget is not None and budget.max_rollouts is not None and calls is not None:
+        hint = "they are the same: give one"
+        raise SetupError("`max_metric_calls` and `budget.max_rollouts` are given", hint=hint)
+
+
+def place(terms: Mapping[str, object]) -> dict[str, Any]:
+    """Where the run is, and whether there is one to go on with; nothing without `run_dir`."""
+    given = cast("str | Path | None", terms.get("run_dir"))
     if given is None:
         return {}
     if "home" in terms or "resume" in terms:

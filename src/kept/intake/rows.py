@@ -4,13 +4,21 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from kept.errors import Problem, SpecError
 from kept.intake.reading import text_of
 from kept.spec.source import kind_of, shown
 
 SUFFIXES = (".jsonl", ".json", ".csv")
+
+
+class Wrong(Protocol):
+    """Told what is wrong with a line."""
+
+    def __call__(self, line: int, message: str, hint: str | None = None) -> None:
+        """Keep it for whoever is told of all at once."""
+        ...
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -23,7 +31,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         problems.append(Problem(f"{shown(path)}:{line}", "", message, hint))
 
     if path.suffix == ".csv":
-        found = _csv(text, wrong)
+        found = [*read_csv(text, wrong).rows]
     elif path.suffix == ".json":
         found = _list(text, wrong)
     else:
@@ -50,7 +58,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _list(text: str, wrong: Any) -> list[tuple[int, object]]:  # noqa: ANN401 # a function
+def _list(text: str, wrong: Wrong) -> list[tuple[int, object]]:
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -64,22 +72,33 @@ def _list(text: str, wrong: Any) -> list[tuple[int, object]]:  # noqa: ANN401 # 
     return list(enumerate(cast("list[object]", data), 1))
 
 
-def _csv(text: str, wrong: Any) -> list[tuple[int, object]]:  # noqa: ANN401 # a function
+class Table(NamedTuple):
+    """A csv: the names of its columns, and its rows with their lines."""
+
+    header: list[str]
+    rows: list[tuple[int, dict[str, str]]]
+
+
+def read_csv(text: str, wrong: Wrong) -> Table:
+    """The rows that are right; those that are wrong are told by their lines."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    found: list[tuple[int, object]] = []
-    header: list[str] = []
+    table = Table([], [])
     try:
         for row in reader:
-            if not header:
-                header = [cell.strip() for cell in row]
-                for name in dict.fromkeys(name for name in header if header.count(name) > 1):
-                    wrong(1, f"two columns are named `{name}`")
+            if not table.header:
+                table.header.extend(cell.strip() for cell in row)
+                _check_header(table.header, wrong)
             elif any(cell.strip() for cell in row):
-                if len(row) != len(header):
-                    message = f"{len(row)} cells, where the first line has {len(header)}"
+                if len(row) != len(table.header):
+                    message = f"{len(row)} cells, where the first line has {len(table.header)}"
                     wrong(reader.line_num, message, "put quotes round a text with a comma")
                     continue
-                found.append((reader.line_num, dict(zip(header, row, strict=True))))
+                table.rows.append((reader.line_num, dict(zip(table.header, row, strict=True))))
     except csv.Error as error:
         wrong(reader.line_num, f"not csv: {error}")
-    return found
+    return table
+
+
+def _check_header(header: list[str], wrong: Wrong) -> None:
+    for name in dict.fromkeys(name for name in header if header.count(name) > 1):
+        wrong(1, f"two columns are named `{name}`")

@@ -3,8 +3,6 @@
 Whatever they come from, each keeps the line that it stands in.
 """
 
-import csv
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from kept.intake.promptfoo.config import Grader, TestsFile, TestSpec, mapping_of, prepare_test
 from kept.intake.promptfoo.files import FILE, found_files, read_file, read_values
+from kept.intake.rows import read_csv
 from kept.spec.assertions import KINDS, REFUSED
 from kept.spec.load import validate
 from kept.spec.source import Source, kind_of
@@ -114,34 +113,15 @@ def _json_lines(source: Source, text: str) -> Iterator[tuple[int, object]]:
 
 
 def _csv_rows(source: Source, text: str) -> Iterator[tuple[int, object]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    header: list[str] = []
-    try:
-        for row in reader:
-            if not header:
-                header = [cell.strip() for cell in row]
-                _check_header(source, header)
-            elif any(cell.strip() for cell in row):
-                if len(row) != len(header):
-                    message = f"{len(row)} cells, where the first line has {len(header)}"
-                    hint = "put quotes round a text with a comma"
-                    source.report_line(reader.line_num, message, hint)
-                    continue
-                cells = dict(zip(header, row, strict=True))
-                _check_cells(source, reader.line_num, cells)
-                yield reader.line_num, _of_row(cells)
-    except csv.Error as error:
-        source.report_line(reader.line_num, f"not csv: {error}")
-
-
-def _check_header(source: Source, header: list[str]) -> None:
-    for name in dict.fromkeys(name for name in header if header.count(name) > 1):
-        source.report_line(1, f"two columns are named `{name}`")
+    table = read_csv(text, source.report_line)
     known = ("__description", "__metric", "__threshold")
-    for name in header:
+    for name in table.header:
         if name.startswith("__") and not name.startswith(("__expected", "__metadata:", *known)):
             hint = f"there are __expected, __expected1, …, __metadata:NAME, {', '.join(known)}"
             source.report_line(1, f"the column `{name}` is not known here", hint)
+    for line, cells in table.rows:
+        _check_cells(source, line, cells)
+        yield line, _of_row(cells)
 
 
 def _check_cells(source: Source, line: int, row: dict[str, str]) -> None:
