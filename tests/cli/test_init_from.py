@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -153,6 +154,38 @@ def test_a_file_that_cannot_be_taken_says_why(name: str, text: str | None, told:
     assert called.code == 2
     assert told in called.stderr
     assert [path.name for path in here.iterdir()] == [name]
+
+
+def scorer_of(folder: Path) -> Callable[[str, str], float]:
+    found: dict[str, Any] = {}
+    exec((folder / "score.py").read_text(), found)
+    return lambda output, label: found["score"](output, {"label": label})["score"]
+
+
+def test_an_answer_is_right_where_it_names_the_one_label_that_is_expected(here: Path):
+    rows = [{"q": f"{n}", "label": ("good", "bad", "so so")[n % 3]} for n in range(12)]
+    (here / "c.json").write_text(json.dumps(rows))
+    assert kept("init", "--from", "c.json", "mine").code == 0
+    score = scorer_of(here / "mine")
+    for said in ("good", "Good!", '"good"', "**good**", "It is good.", "bad? No.\n\nAnswer: good"):
+        assert score(said, "good") == 1, said
+    for said in ("good or bad", "not good", "bad", "goodness", "", "It is not good."):
+        assert score(said, "good") == 0, said
+    assert score("so so", "so so") == 1
+    assert score("“Good”", "good") == 1
+    assert score("", "?") == score("!", "?") == 0
+    drafts = [*(here / "mine" / "drafts").iterdir(), here / "mine" / "prompt.md"]
+    for draft in drafts:
+        assert "Which is it: good, bad or so so?" in draft.read_text(), draft
+
+
+def test_an_answer_that_is_no_label_is_right_where_it_is_in_what_is_said(here: Path):
+    rows = [{"q": f"{n}", "label": f"{n}.5"} for n in range(12)]
+    (here / "c.json").write_text(json.dumps(rows))
+    assert kept("init", "--from", "c.json", "mine").code == 0
+    score = scorer_of(here / "mine")
+    assert score("It is **3.5**.", "3.5") == score("3.5", "3.5") == 1
+    assert score("13.5", "3.5") == score("3", "3.5") == 0
 
 
 def test_cases_may_be_longer_than_a_text_that_is_edited(here: Path):

@@ -22,20 +22,46 @@ _MOST_LABELS = 20
 _SCORE = '''\
 """Whether an answer is right. Change it to what right means for you."""
 
+SIGNS = ".,:;!?*_`~()[]{{}}<>|\\"'\\u201c\\u201d\\u2018\\u2019"
+
 
 def plain(text):
-    return " ".join(str(text).lower().replace(".", " ").split())
+    words = (word.strip(SIGNS) for word in str(text).lower().split())
+    return " ".join(word for word in words if word) or str(text).strip().lower()
 
 
 def score(output, case):
     expected = plain(case[{field}])
-    said = plain(output)
-    exact = said == expected
-    return {{"score": float(exact or f" {{expected}} " in f" {{said}} "), "exact": float(exact)}}
+    exact = plain(output) == expected
+    return {{"score": float(exact or {right}), "exact": float(exact)}}
+'''
+_WITHIN = 'f" {expected} " in f" {plain(output)} "'
+_NAMED = "chosen(output) == [expected]"
+_CHOSEN = '''
+
+LABELS = {labels}
+
+
+def chosen(output):
+    """The labels that the last line names; where it names none, those of the whole answer."""
+    lines = [line for line in str(output).splitlines() if line.strip()]
+    return (named(lines[-1]) if lines else []) or named(output)
+
+
+def named(text):
+    left, found = f" {{plain(text)}} ", []
+    # the longest first: `not spam` does not name `spam`
+    for label in sorted(map(plain, LABELS), key=len, reverse=True):
+        if f" {{label}} " in left:
+            denied = f" not {{label}} " in left
+            found.append(f"not {{label}}" if denied else label)
+            left = left.replace(f" {{label}} ", " | ")
+    return found
 '''
 _DRAFTS = {
     "1-only-the-answer": "{ask}\n\n{fields}\n\nAnswer with the {answer} only, nothing else.",
-    "2-step-by-step": "{fields}\n\nThink step by step, then give the {answer} in the last line.",
+    "2-step-by-step": "{ask}\n\n{fields}\n\n"
+    "Think step by step, then give the {answer} in the last line.",
 }
 
 
@@ -51,7 +77,8 @@ def draft_of_cases(path: Path, model: str | None = None) -> Draft:
         raise SetupError(f"{path.name} does not say what a right answer is", hint=hint)
     labels = list(dict.fromkeys(str(row[answer]) for row in rows))
     ask = "Answer the question."
-    if len(labels) <= _MOST_LABELS and len(labels) < len(rows) / 2:
+    few = len(labels) <= _MOST_LABELS and len(labels) < len(rows) / 2
+    if few:
         ask = f"Which is it: {', '.join(labels[:-1])} or {labels[-1]}?"
     fields = "\n".join(f"{name}: {{{{{name}}}}}" for name in inputs)
     fields = f"{{{{{inputs[0]}}}}}" if len(inputs) == 1 else fields
@@ -81,10 +108,16 @@ def draft_of_cases(path: Path, model: str | None = None) -> Draft:
         "task.yaml": task_text(f"# From {path.name}, by `kept init --from`.\n", task),
         "prompt.md": f"{ask}\n\n{demos}\n\n{fields}\n",
         **drafts,
-        "score.py": _SCORE.format(field=json.dumps(answer)),
+        "score.py": _score(answer, labels if few else []),
         "cases.jsonl": _lines(path, rows),
     }
     return Draft(files, tuple(notes))
+
+
+def _score(answer: str, labels: list[str]) -> str:
+    """What tells a right answer: of few labels, the one that it names; else that it is in it."""
+    text = _SCORE.format(field=json.dumps(answer), right=_NAMED if labels else _WITHIN)
+    return text + (_CHOSEN.format(labels=labels) if labels else "")
 
 
 def _example(inputs: list[str], answer: str) -> str:
