@@ -199,8 +199,9 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
     # all other assertions are filled in already
     scorer |= {"input": parts.names} if by_code and parts.asked != parts.names else {}
     target = dict(parts.target)
-    if any('"latency"' in _types(one.asserts) for one in parts.cases):
-        target["cache"] = False  # a reply that is kept takes no time
+    types = [_types(one.asserts) for one in parts.cases]
+    if any(name in asserted for asserted in types for name in ('"latency"', '"cost"')):
+        target["cache"] = False  # a reply that is kept takes no time, and costs nothing
     models: dict[str, Any] = {"target": target}
     models |= {"judge": parts.judge} if parts.judge is not None else {}
     proposers: list[dict[str, Any]] = []
