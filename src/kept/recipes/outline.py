@@ -64,6 +64,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         },
         "proposers": [proposer.name for proposer in plan.proposers],
         "schedule": schedule_name(plan.schedule),
+        "prompts": facts.get("prompts", {}),
         "variants": {
             proposer.name: [variant.label for variant in proposer.variants]
             for proposer in plan.proposers
