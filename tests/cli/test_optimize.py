@@ -1,5 +1,6 @@
 """`kept optimize` and `kept loop`: what they print, write and exit with."""
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -203,6 +204,29 @@ def test_a_seed_that_never_runs_is_named_with_its_cause_however_few_candidates_t
     assert f"error: the seed fails, and nothing was kept {cause}" in called.stderr
     assert "hint: mend what failed, then `kept optimize task.yaml` starts again" in called.stderr
     assert "kept resume" not in called.stderr, "what failed is not tried again"
+
+
+@pytest.mark.parametrize(
+    ("proposer", "why"),
+    [
+        (
+            "{kind: edit, model: scripted/editor.jsonl}",
+            "nothing changes (outside scope: ",
+        ),
+        ('{kind: command, command: "true"}', "the command changed nothing\n"),
+    ],
+)
+def test_a_run_that_rolled_out_no_candidate_says_that_nothing_was_judged_and_why(
+    proposer: str, why: str, here: Path
+):
+    write_task(here)
+    edit = {"op": "append", "path": "other.md", "target": "", "text": "good"}
+    reply = json.dumps({"why": "more", "cases": [], "edits": [edit]})
+    (here / "editor.jsonl").write_text(f"{json.dumps({'text': reply})}\n" * 2)
+    settings = (f"proposers=[{proposer}]", "budget.max_iterations=2")
+    called = kept("optimize", "task.yaml", *(word for one in settings for word in ("--set", one)))
+    assert called.stdout.startswith(f"nothing was judged: {why}")
+    assert called.code == 0, "the seed may be fine: nothing was compared with it"
 
 
 @pytest.mark.parametrize(

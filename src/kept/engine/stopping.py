@@ -6,16 +6,11 @@ from kept.core.objective import unusable
 from kept.core.schedule import OF_THE_RUN
 from kept.core.score import Evaluation
 from kept.core.state import State
-from kept.core.verdict import Verdict
+from kept.core.verdict import NOTHING_NEW, UNMEASURED, Verdict
 from kept.gates.common import MIN_COVERAGE
 
 IDLE = 100
 """Steps in a row without anything new that mean there will be nothing."""
-
-NOTHING_NEW = ("nothing proposed", "duplicate", "no edits", "no change", "protected")
-
-_UNMEASURED = (*NOTHING_NEW, "note", "stale", "over limit", "guard", "proposer failed")
-"""Codes of steps that no rollout was made for."""
 
 OUTAGE = 3
 """Steps in a row that mean that nothing else will come: undecided or crashed ones."""
@@ -70,7 +65,7 @@ def _only_crashed(state: State) -> bool:
 
     Steps that rolled out nothing, as that of a duplicate, are neither for nor against it.
     """
-    measured = [step for step in state.closed if step.verdict.code not in _UNMEASURED]
+    measured = [step for step in state.closed if step.verdict.code not in UNMEASURED]
     return len(measured) >= OUTAGE and all(_crash(step.verdict) for step in measured)
 
 
