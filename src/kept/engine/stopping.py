@@ -20,9 +20,12 @@ def dead_end(state: State, verdict: Verdict) -> StopReason | None:
     """Why it makes no sense to go on after this verdict; None while it does."""
     last = state.closed[-OUTAGE:]
     seed = state.evaluations.get(state.seed, ())
-    if last and all(step.verdict.code == "indecisive" for step in last):
-        never_ran = len(state.closed) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
-        if len(last) == OUTAGE or never_ran:
+    # what rolled out nothing in between, as a proposer without an idea, says nothing of the measure
+    measured = [step for step in state.closed if step.verdict.code not in UNMEASURED]
+    tried = measured[-OUTAGE:] if verdict.code == "indecisive" else []
+    if tried and all(step.verdict.code == "indecisive" for step in tried):
+        never_ran = len(measured) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
+        if len(tried) == OUTAGE or never_ran:
             words = verdict.private or verdict.reason
             how = (
                 "does not answer" if unusable(words) is None else "gives no score that can be used"
