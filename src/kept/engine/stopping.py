@@ -18,7 +18,6 @@ OUTAGE = 3
 
 def dead_end(state: State, verdict: Verdict) -> StopReason | None:
     """Why it makes no sense to go on after this verdict; None while it does."""
-    last = state.closed[-OUTAGE:]
     seed = state.evaluations.get(state.seed, ())
     # what rolled out nothing in between, as a proposer without an idea, says nothing of the measure
     measured = [step for step in state.closed if step.verdict.code not in UNMEASURED]
