@@ -15,8 +15,8 @@ INTRO = """# Commands
 What `kept --help` and the `--help` of each command print. Written by `scripts/help`.
 
 Exit codes: 0 finished; 1 finished without a gain, only with `--fail-if-no-gain`; 2 could not run
-(usage, spec, setup); 3 stopped by an error, or nothing kept and the seed has no score; the journal
-is intact; 130 interrupted, resumable.
+(usage, spec, setup); 3 stopped by an error, or nothing kept and the seed fails wherever
+anything was compared with it; the journal is intact; 130 interrupted, resumable.
 
 Environment: `KEPT_HOME` names the folder for runs, `KEPT_CACHE` that for weights of models,
 `KEPT_DEBUG=1` shows the traceback of an internal error, `NO_COLOR` forbids colours.

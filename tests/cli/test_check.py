@@ -465,6 +465,7 @@ def test_it_says_how_several_proposers_have_their_turns(tmp_path: Path, name: st
     task = str(write_task(tmp_path))
     alone = kept("check", task)
     assert "schedule:" not in alone.stdout
+    assert kept("check", task, "--json").json["schedule"] is None, "there is nobody to choose from"
     (tmp_path / "edit.sh").write_text("true")
     command = "{kind: command, command: sh edit.sh}"
     both = ("--set", f"proposers=[{command}, {command}]", "--set", f"schedule={name}")

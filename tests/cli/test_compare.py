@@ -153,6 +153,7 @@ def test_a_plan_without_noise_has_one_row_and_says_so(here: Path):
     assert "At least 5 cases must get better, and none worse" in " ".join(called.stdout.split())
     rows = called.stdout.split("\n\n")[1].splitlines()
     assert [row.split()[:3] for row in rows[1:]] == [["1", "24", "any"]]
+    assert "| 1 | 24 | any | " in kept("report").stdout
 
 
 @pytest.mark.slow
@@ -276,6 +277,7 @@ def test_a_comparison_is_marked_among_runs_and_is_not_the_last_one_to_adopt(here
     assert compare("prompt.md", "worse.md", "-q", "--passes", "1").code == 0
     newest, oldest = (line.split() for line in kept("runs").stdout.splitlines()[1:])
     assert ("comparison" in newest, "comparison" in oldest) == (True, False)
+    assert " ".join(newest[3:]) == "worse.md cannot tell -0.167 task.yaml"
     assert kept("report").stdout.splitlines()[0] != kept("report", oldest[0]).stdout.splitlines()[0]
     assert "+good good\n" in kept("diff").stdout
     assert "+bad bad\n" in kept("diff", "--step", "0").stdout

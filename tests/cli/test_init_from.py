@@ -126,6 +126,16 @@ def test_cases_become_a_task_that_checks_and_runs(
         ("c.jsonl", "[1]\n", "c.jsonl:1 a list, where an object with fields was expected"),
         ("c.jsonl", "", "c.jsonl:1 there are no cases in it"),
         ("c.json", "{}", "c.json:1 not a list of cases"),
+        (
+            "c.csv",
+            "q,__expected\na,contains: b\n",
+            "c.csv:1 `__expected` is what promptfoo asserts",
+        ),
+        (
+            "f.py",
+            "CASES = [{1, 2}]\ndef f(t='x', case=None): ...\n",
+            "case of f.py cannot be JSON",
+        ),
         ("c.jsonl", '{"q": 1, "w": 2}\n', "c.jsonl does not say what a right answer is"),
         ("c.json", "[" * 200_000, "c.json:1 not JSON: nested too deeply"),
         ("SKILL.md", " \n", "SKILL.md is empty"),
@@ -267,6 +277,35 @@ def test_a_function_becomes_a_task_that_checks_and_runs(given: str, here: Path):
     told = kept("optimize", "my-measure", "--json", "--set", "budget={max_iterations: 4}")
     assert told.code == 0, told.stderr
     assert told.json["improved"]
+
+
+@pytest.mark.sandbox
+def test_what_a_function_imports_from_beside_it_comes_along_and_stays_hidden(here: Path):
+    (here / "measure.py").write_text(
+        "import json\nimport helper\n\nSEED = 'Be good.\\n\\nNoise.\\n'\n\n"
+        "def evaluate(text):\n    return helper.n(text)\n"
+    )
+    (here / "helper.py").write_text("from more import N\ndef n(text):\n    return N / len(text)\n")
+    (here / "more.py").write_text("import helper\nN = 1.0\n")
+    assert kept("init", "--from", "measure.py", "mine").code == 0
+    checked = kept("check", "mine")
+    assert (checked.code, checked.stderr) == (0, "")
+    assert "hidden: measure.py helper.py more.py" in checked.stdout
+    ran = kept("optimize", "mine", "-q", "--set", "budget.max_iterations=1")
+    assert ran.code == 0, ran.stderr
+    assert "score " in ran.stdout, ran.stdout
+
+
+def test_a_package_that_a_function_imports_is_named_and_one_in_the_way_refused(here: Path):
+    (here / "lib").mkdir()
+    (here / "measure.py").write_text("import lib.deep\ndef evaluate(text='Be.'): ...\n")
+    called = kept("init", "--from", "measure.py", "mine")
+    assert "`lib/` is imported and not copied: put it into the folder" in called.stderr
+    (here / "measure.py").write_text("from score import n\ndef evaluate(text='Be.'): ...\n")
+    (here / "score.py").write_text("")
+    refused = kept("init", "--from", "measure.py", "other")
+    assert refused.code == 2
+    assert "score.py, which measure.py imports, is in the way" in refused.stderr
 
 
 def test_a_function_of_a_text_alone_needs_no_cases(here: Path):

@@ -1,5 +1,6 @@
 """`kept optimize` and `kept loop`: what they print, write and exit with."""
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -203,6 +204,57 @@ def test_a_seed_that_never_runs_is_named_with_its_cause_however_few_candidates_t
     assert f"error: the seed fails, and nothing was kept {cause}" in called.stderr
     assert "hint: mend what failed, then `kept optimize task.yaml` starts again" in called.stderr
     assert "kept resume" not in called.stderr, "what failed is not tried again"
+
+
+@pytest.mark.parametrize(
+    ("proposer", "why"),
+    [
+        (
+            "{kind: edit, model: scripted/editor.jsonl}",
+            "nothing changes (outside scope: ",
+        ),
+        ('{kind: command, command: "true"}', "the command changed nothing\n"),
+    ],
+)
+def test_a_run_that_rolled_out_no_candidate_says_that_nothing_was_judged_and_why(
+    proposer: str, why: str, here: Path
+):
+    write_task(here)
+    edit = {"op": "append", "path": "other.md", "target": "", "text": "good"}
+    reply = json.dumps({"why": "more", "cases": [], "edits": [edit]})
+    (here / "editor.jsonl").write_text(f"{json.dumps({'text': reply})}\n" * 2)
+    settings = (f"proposers=[{proposer}]", "budget.max_iterations=2")
+    called = kept("optimize", "task.yaml", *(word for one in settings for word in ("--set", one)))
+    assert called.stdout.startswith(f"nothing was judged: {why}")
+    assert called.code == 0, "the seed may be fine: nothing was compared with it"
+
+
+JUDGED = """\
+artifacts: {include: [prompt.md]}
+models: {judge: scripted/judge.jsonl}
+runner: {command: "cat $KEPT_CANDIDATE/prompt.md"}
+scorer: {type: judge, criteria: [{name: kind, means: It is kind.}]}
+objective: {primary_metric: score, direction: maximize, bounds: [0, 1]}
+proposers: [{kind: command, command: "true"}, {kind: variants, files: [alternatives/*.md]}]
+schedule: in_turn
+sandbox: {walls: "off"}
+width: 1
+"""
+
+
+@pytest.mark.parametrize(("iterations", "more"), [(20, ""), (2, " --set budget.max_iterations=N")])
+def test_a_judge_that_never_answers_ends_a_run_however_idle_the_turns_in_between(
+    iterations: int, more: str, here: Path
+):
+    write_task(here).write_text(f"{JUDGED}budget: {{max_iterations: {iterations}}}\n")
+    (here / "judge.jsonl").write_text('{"text": "It is fine."}\n' * 200)
+    called = kept("optimize", "task.yaml")
+    assert called.code == 3
+    (run,) = run_ids()
+    assert kept("show", run, "--json").json["steps"] == 2
+    assert "hint: mend what failed, then `kept optimize task.yaml` starts again" in called.stderr
+    assert "there is no JSON in it" in called.stderr
+    assert f"and has passed, `kept resume {run}{more}` goes on" in called.stderr
 
 
 @pytest.mark.parametrize(

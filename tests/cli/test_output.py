@@ -8,6 +8,7 @@ import pytest
 
 from kept.cli import output
 from kept.cli.main import cli
+from kept.prompts import PLACEHOLDERS
 from tests.cli.tasks import kept, write_task
 
 
@@ -97,3 +98,11 @@ def test_no_row_is_wider_than_the_terminal(
     table = rows if args == ("runs",) else rows[rows.index("") + 1 :]
     assert len(table) > 2
     assert max(map(len, table)) <= columns
+
+
+def test_placeholders_of_prompts_are_whole_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch):
+    terminal = watch(monkeypatch, 80)
+    with pytest.raises(SystemExit):
+        cli(["prompts", "list"])
+    for name in ("edit", "judge"):
+        assert all(f"{{{{kept.{one}}}}}" in terminal.getvalue() for one in PLACEHOLDERS[name])

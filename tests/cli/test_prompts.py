@@ -38,3 +38,51 @@ def test_those_that_a_task_can_name_are_copied_and_nothing_is_overwritten(here: 
     some = kept("prompts", "copy", "other", "edit", "judge_pair")
     assert some.stdout.splitlines() == ["other/edit.md", "other/judge_pair.md"]
     assert kept("prompts", "show", "nothing").code == 2
+
+
+def test_what_only_the_adapters_ask_is_not_copied_for_a_task(here: Path):
+    refused = kept("prompts", "copy", "mine", "component")
+    assert refused.code == 2
+    assert "component" in refused.stderr
+    assert not (here / "mine").exists()
+
+
+def test_a_copy_is_told_with_the_line_that_the_task_beside_it_needs(here: Path):
+    (here / "p1").mkdir()
+    (here / "p1" / "task.yaml").write_text("")
+    beside = kept("prompts", "copy", "p1/prompts", "edit")
+    assert "`prompts: prompts` in `p1/task.yaml` has them stand" in beside.stderr
+    apart = kept("prompts", "copy", "elsewhere", "edit")
+    assert "as seen from the task's folder" in apart.stderr
+
+
+TASK = """\
+artifacts: {include: [SKILL.md]}
+models: {optimizer: scripted/editor.jsonl, judge: scripted/judge.jsonl}
+runner: {command: "cp SKILL.md $KEPT_OUTPUT/output.txt"}
+scorer: {type: judge, criteria: [{name: kind, means: It is kind.}]}
+objective: {primary_metric: score, direction: maximize, bounds: [0, 1]}
+proposers: [{kind: edit}, {kind: simplify}]
+schedule: in_turn
+prompts: told
+sandbox: {walls: "off"}
+budget: {max_iterations: 2}
+"""
+
+
+def test_a_check_and_a_step_say_whose_prompt_is_in_force(here: Path):
+    (here / "task.yaml").write_text(TASK)
+    (here / "SKILL.md").write_text("Be kind.\n")
+    (here / "editor.jsonl").write_text('{"text": "{\\"why\\": \\"\\", \\"edits\\": []}"}\n' * 2)
+    (here / "judge.jsonl").write_text("")
+    (here / "told").mkdir()
+    for name in ("edit", "judge"):
+        (here / "told" / f"{name}.md").write_text("Do it.\n")
+    told = kept("check", "task.yaml").stdout
+    assert "edit: edits by `scripted/editor.jsonl`, told by your told/edit.md\n" in told
+    assert "simplify: edits by `scripted/editor.jsonl`\n" in told
+    assert "kind; told by your told/judge.md" in told
+    assert kept("check", "task.yaml", "--json").json["prompts"] == {"edit": "told/edit.md"}
+    kept("optimize", "task.yaml", "-q")
+    assert "told by    your told/edit.md" in kept("show", "last", "--step", "0").stdout
+    assert kept("show", "last", "--step", "0", "--json").json["prompt"] == "told/edit.md"

@@ -42,6 +42,7 @@ def test_every_set_in_every_order_is_tried_once_and_then_it_is_over():
     blocks = [example(LAYOUT.template, case) for case in TRAIN]
     expected = [LAYOUT.render(s) for size in (1, 2) for s in permutations(blocks, size)]
     assert sorted(tried) == sorted(expected)
+    assert {proposal.why[:10] for proposal in found} == {"1 example:", "2 examples"}
     assert end == Skip("every set of examples was tried", exhausted=True)
 
 

@@ -103,12 +103,33 @@ def test_what_is_wrong_with_prompts_is_told_with_its_line(task: Path):
         compile_task(task)
 
 
-def test_a_folder_that_is_not_there_or_not_below_the_task_is_a_problem(task: Path):
+def test_a_folder_that_is_not_there_or_not_below_the_task_is_a_problem(
+    task: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(task.parent)
     assert problems(task, "prompts=nowhere", hints=True) == [
         "prompts: there is no folder `nowhere` (`kept prompts copy nowhere` makes it)"
     ]
     (line,) = problems(task, "prompts=../told")
     assert line.startswith("prompts: `../told` is not a path below")
+
+
+def test_a_hint_about_a_folder_is_right_from_where_one_stands(
+    task: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = task.parent.name
+    monkeypatch.chdir(task.parent.parent)
+    (line,) = problems(task, f"prompts={folder}/told", hints=True)
+    assert line.endswith("(it is named as seen from the task: write `prompts: told`)")
+    (line,) = problems(task, "prompts=nowhere", hints=True)
+    assert line.endswith(f"(`kept prompts copy {folder}/nowhere` makes it)")
+
+
+@pytest.mark.parametrize("name", ["edit", "judge"])
+def test_a_prompt_without_a_word_in_it_is_a_problem(task: Path, name: str):
+    (task.parent / "told" / f"{name}.md").write_text(" \n\n")
+    (line,) = problems(task, hints=True)
+    assert f".prompt: `told/{name}.md` is empty (`kept prompts show {name}` prints" in line
 
 
 ASKED = """\

@@ -89,7 +89,8 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, labels in told["variants"].items():
         yield "", f"{name}: {_variants(labels)}"
     for name, model in told["editors"].items():
-        yield "", f"{name}: edits by `{model}`"
+        own = told["prompts"].get(name)
+        yield "", f"{name}: edits by `{model}`" + (f", told by your {own}" if own else "")
     yield from _decision(told)
     budget = ", ".join(f"{name} {n:g}" for name, n in told["budget"].items())
     yield "budget", budget

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 
 from kept.cli import output
-from kept.report.compared import interval, sentences, short
+from kept.report.compared import found_alike, interval, sentences, short
 from kept.report.comparison import Comparison, Planned
 from kept.report.summary import Summary
 from kept.report.words import count, number
@@ -48,7 +48,7 @@ def _forecasts(told: Planned, about: Summary) -> Iterator[str]:
         [
             str(row.passes),
             f"{row.rollouts:,}",
-            short(row.alike) if told.noise else "any",
+            found_alike(row, told),
             short(row.worst),
             *([f"${row.rollouts * each:,.2f}"] if each else []),
         ]

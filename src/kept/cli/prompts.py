@@ -1,12 +1,13 @@
 """`kept prompts`: list, show, copy."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
 
 from kept.cli.command import Command, Commands
 from kept.cli.options import json_option
-from kept.prompts import NAMES
+from kept.prompts import ASKED, NAMES, Name
 
 NAME = click.Choice(NAMES)
 
@@ -39,8 +40,18 @@ def list_prompts(as_json: bool) -> None:
         ]
         output.document(rows)
         return
-    cells = [(name, ABOUT[name], ", ".join(PLACEHOLDERS[name])) for name in NAMES]
-    output.answer(output.table(("prompt", "what the model does", "placeholders"), cells))
+    output.answer(output.table(("prompt", "what the model does"), list(ABOUT.items())))
+    for names, places in _together(PLACEHOLDERS):
+        # below the table and not in it, where they would be cut
+        output.answer(f"\nplaceholders of {names}:\n  {places}")
+
+
+def _together(places: Mapping[Name, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    """Prompts that have the same placeholders, and these as they are written."""
+    written = {name: ", ".join(f"{{{{kept.{one}}}}}" for one in places[name]) for name in NAMES}
+    for words in dict.fromkeys(written.values()):
+        if words:
+            yield ", ".join(name for name in NAMES if written[name] == words), words
 
 
 @prompts.command(cls=Command, examples=("kept prompts show edit",))
@@ -55,7 +66,7 @@ def show(name: str) -> None:
 
 @prompts.command(cls=Command, examples=("kept prompts copy prompts", "kept prompts copy mine edit"))
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.argument("names", type=NAME, nargs=-1, metavar="[NAME]...")
+@click.argument("names", type=click.Choice(ASKED), nargs=-1, metavar="[NAME]...")
 @json_option
 def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Copy prompts to a folder, to be changed.
@@ -68,7 +79,7 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     from kept.errors import SetupError
     from kept.prompts import prompt
 
-    chosen = [name for name in NAMES if (name in names if names else name != "component")]
+    chosen = [name for name in ASKED if not names or name in names]
     paths = {name: folder / f"{name}.md" for name in chosen}
     if there := [path for path in paths.values() if path.exists()]:
         hint = "name another folder, or the prompts that you want"
@@ -84,4 +95,17 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
         return
     for path in paths.values():
         output.answer(path_from_here(path))
-    output.note(f"\n`prompts: {folder}` in a task has them stand for Kept's own")
+    output.note(f"\n{_in_the_task(folder)} has them stand for Kept's own")
+
+
+def _in_the_task(folder: Path) -> str:
+    """The line that a task names this folder with, as seen from the task."""
+    from kept.cli.names import path_from_here
+    from kept.registry import TASK
+
+    whole = folder.absolute()
+    base = next((parent for parent in whole.parents if (parent / TASK).is_file()), None)
+    if base is None:
+        name = path_from_here(whole)
+        return f"`prompts: FOLDER` in a task, which is `{name}` as seen from the task's folder,"
+    return f"`prompts: {whole.relative_to(base)}` in `{path_from_here(base / TASK)}`"

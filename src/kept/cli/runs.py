@@ -1,5 +1,6 @@
 """`kept runs`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -28,7 +29,6 @@ def runs(limit: int, as_json: bool) -> None:
     They are in the `.kept` folder found from here upwards, or in the one KEPT_HOME names.
     """
     from dataclasses import asdict
-    from pathlib import Path
 
     from kept.cli import output
     from kept.cli.looking import runs_below
@@ -43,7 +43,7 @@ def runs(limit: int, as_json: bool) -> None:
         output.document([{k: v for k, v in row.items() if k != "size"} for row in fields])
     elif rows:
         header = ("run", "status", "kept", "result", "spec")
-        cells = [_cells(row) for row in rows[:limit]]
+        cells = [_cells(row, home.runs / row.id) for row in rows[:limit]]
         # a run is found by its id, which is of no use in part
         output.answer(output.table(header, cells, whole=("run", "kept"), middle=("spec",)))
         if len(rows) > limit:
@@ -53,15 +53,30 @@ def runs(limit: int, as_json: bool) -> None:
         output.note(f"there are no runs in {home.runs}" + (f"; {below}" if below else ""))
 
 
-def _cells(row: "RunRow") -> tuple[str, ...]:
+def _answers(folder: Path) -> str:
+    """What came of a comparison; empty where it only planned one."""
+    from kept.report.compared import answers
+    from kept.report.comparison import comparison_of
+    from kept.store.reader import Run
+
+    run = Run(folder)
+    told = comparison_of(run.state)
+    run.close()
+    return answers(told) if told is not None else ""
+
+
+def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
     from kept.cli.names import path_from_here
     from kept.core.plan import COMPARE
     from kept.report.words import number
 
+    compared = row.recipe == COMPARE
     result = f"{row.metric} {number(row.seed_value)}" if row.steps else ""
     if row.keeps and row.best_value != row.seed_value:
         result += f" → {number(row.best_value)}"
+    if compared:
+        result = _answers(folder) or result
     spec = path_from_here(row.spec) if row.spec else row.recipe or row.reason
     # what was compared is neither kept nor refused
-    kept = "comparison" if row.recipe == COMPARE else f"{row.keeps} of {row.proposals}"
+    kept = "comparison" if compared else f"{row.keeps} of {row.proposals}"
     return (row.id, row.status, kept, result, spec)

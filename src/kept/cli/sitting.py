@@ -21,6 +21,7 @@ from kept.errors import KeptError
 from kept.report import Summary, headline, summary, write_report
 from kept.report.failures import may_pass, measure_is_broken
 from kept.report.held_back import held_back
+from kept.report.outlook import no_step_left
 from kept.runs import Ended, Watch, resume, start, start_command
 from kept.store.home import Home
 from kept.store.reader import Run
@@ -131,6 +132,8 @@ def _ways_on(told: Summary, go_on: str) -> tuple[str, ...]:
     anew = start_command(began) if began else ""
     bounds = no_bounds(run.state) is not None
     run.close()
+    if no_step_left(told):
+        go_on = command_for("resume", told.folder, [f"budget.{LIMITS['iterations']}=N"])
     if not (broken and anew):
         return (f"`{go_on}` goes on where it stopped",)
     worst = "give `objective.bounds`, of which a failure counts as the worst, or " if bounds else ""

@@ -125,6 +125,8 @@ def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
     name = output.style(f"step {detail.step}: {outcome}", bold=True, fg=COLOURS.get(outcome))
     yield name
     about = [("proposer", f"{turn.proposer}, turn {turn.number} (phase {turn.phase})")]
+    if detail.prompt:
+        about.append(("told by", f"your {detail.prompt}"))
     if turn.parent is not None:
         about.append(("builds on", f"step {turn.parent}, a near miss"))
     if turn.shares:

@@ -54,6 +54,24 @@ IDLE: tuple[VerdictCode, ...] = (
 )
 """Codes of steps without a proposal: they are turns or measurements, and not attempts."""
 
+NOTHING_NEW: tuple[VerdictCode, ...] = (
+    "nothing proposed",
+    "duplicate",
+    "no edits",
+    "no change",
+    "protected",
+)
+
+UNMEASURED: tuple[VerdictCode, ...] = (
+    *NOTHING_NEW,
+    "note",
+    "stale",
+    "over limit",
+    "guard",
+    "proposer failed",
+)
+"""Codes of steps that no rollout was made for."""
+
 
 def word_for(outcome: VerdictKind, code: VerdictCode) -> str:
     """What a person calls an outcome: a step that changes nothing has an answer instead."""

@@ -6,16 +6,11 @@ from kept.core.objective import unusable
 from kept.core.schedule import OF_THE_RUN
 from kept.core.score import Evaluation
 from kept.core.state import State
-from kept.core.verdict import Verdict
+from kept.core.verdict import NOTHING_NEW, UNMEASURED, Verdict
 from kept.gates.common import MIN_COVERAGE
 
 IDLE = 100
 """Steps in a row without anything new that mean there will be nothing."""
-
-NOTHING_NEW = ("nothing proposed", "duplicate", "no edits", "no change", "protected")
-
-_UNMEASURED = (*NOTHING_NEW, "note", "stale", "over limit", "guard", "proposer failed")
-"""Codes of steps that no rollout was made for."""
 
 OUTAGE = 3
 """Steps in a row that mean that nothing else will come: undecided or crashed ones."""
@@ -23,11 +18,13 @@ OUTAGE = 3
 
 def dead_end(state: State, verdict: Verdict) -> StopReason | None:
     """Why it makes no sense to go on after this verdict; None while it does."""
-    last = state.closed[-OUTAGE:]
     seed = state.evaluations.get(state.seed, ())
-    if last and all(step.verdict.code == "indecisive" for step in last):
-        never_ran = len(state.closed) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
-        if len(last) == OUTAGE or never_ran:
+    # what rolled out nothing in between, as a proposer without an idea, says nothing of the measure
+    measured = [step for step in state.closed if step.verdict.code not in UNMEASURED]
+    tried = measured[-OUTAGE:] if verdict.code == "indecisive" else []
+    if tried and all(step.verdict.code == "indecisive" for step in tried):
+        never_ran = len(measured) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
+        if len(tried) == OUTAGE or never_ran:
             words = verdict.private or verdict.reason
             how = (
                 "does not answer" if unusable(words) is None else "gives no score that can be used"
@@ -70,7 +67,7 @@ def _only_crashed(state: State) -> bool:
 
     Steps that rolled out nothing, as that of a duplicate, are neither for nor against it.
     """
-    measured = [step for step in state.closed if step.verdict.code not in _UNMEASURED]
+    measured = [step for step in state.closed if step.verdict.code not in UNMEASURED]
     return len(measured) >= OUTAGE and all(_crash(step.verdict) for step in measured)
 
 

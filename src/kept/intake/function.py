@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from kept.errors import Problem, SetupError, SpecError
 from kept.intake import Draft
+from kept.intake.importing import imported
 from kept.intake.reading import text_of
 from kept.intake.rows import read_rows
 from kept.intake.yaml import task_text
@@ -74,10 +75,15 @@ def draft_of_function(
         "scorer": {"type": "python", "function": "score:score"},
         "objective": {"primary_metric": "score", "direction": "maximize"},
         "proposers": [{"kind": "prune"}],
+        "sandbox": {"hidden": []},
         "budget": {"max_iterations": 20},
     }
     notes = ["`score` is to be as great as can be; `objective` says otherwise where less is better"]
-    files = {"text.md": found.text, path.name: source}
+    beside, missing = imported(path, tree)
+    notes += [f"`{name}` is imported and not copied: put it into the folder" for name in missing]
+    files = {"text.md": found.text, path.name: source, **beside}
+    # what scores is no business of what is scored
+    task["sandbox"]["hidden"] = [path.name, *beside]
     more = ", case" if found.takes_case else ""
     files["score.py"] = _SCORE.format(
         function=found.name, file=path.name, module=path.stem, more=more

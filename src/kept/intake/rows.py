@@ -31,7 +31,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         problems.append(Problem(f"{shown(path)}:{line}", "", message, hint))
 
     if path.suffix == ".csv":
-        found = [*read_csv(text, wrong).rows]
+        table = read_csv(text, wrong)
+        _check_answers(table.header, wrong)
+        found = [*table.rows]
     elif path.suffix == ".json":
         found = _list(text, wrong)
     else:
@@ -97,6 +99,13 @@ def read_csv(text: str, wrong: Wrong) -> Table:
     except csv.Error as error:
         wrong(reader.line_num, f"not csv: {error}")
     return table
+
+
+def _check_answers(header: list[str], wrong: Wrong) -> None:
+    """A table of promptfoo's goes with a config."""
+    for name in (name for name in header if name.startswith("__expected")):
+        hint = "a config names it under `tests`: `kept init --from` with that config"
+        wrong(1, f"`{name}` is what promptfoo asserts, and not an answer", hint)
 
 
 def _check_header(header: list[str], wrong: Wrong) -> None:

@@ -15,6 +15,9 @@ Name = Literal["component", "edit", "rewrite", "simplify", "reflect", "judge", "
 
 NAMES: tuple[Name, ...] = get_args(Name)
 
+ASKED: tuple[Name, ...] = tuple(name for name in NAMES if name != "component")
+"""Prompts of models that a task may ask."""
+
 ABOUT: Mapping[Name, str] = {
     "component": "writes one text anew, for `kept.adapters`",
     "edit": "proposes a few precise edits",

@@ -15,6 +15,7 @@ from kept.core.case import Case
 from kept.core.edit import Replace
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
+from kept.core.words import count
 
 BEGIN = "<!-- demos:start -->"
 END = "<!-- demos:end -->"
@@ -99,7 +100,8 @@ class DemoSets:
         for demos in self._draws(now, tuple(shown), random.Random(brief.seed)):
             new = self.layout.render([shown[id_] for id_ in demos], line_end)
             if new not in seen:
-                why = f"{len(demos)} examples: {', '.join(demos)}" if demos else "no examples"
+                named = f"{count(len(demos), 'example')}: {', '.join(demos)}"
+                why = named if demos else "no examples"
                 return Proposal((Replace(self.file, region, new),), why=why)
         # an open one may yet go stale, and then its set is free again
         used_up = self._count(len(shown)) <= MANY and not brief.open

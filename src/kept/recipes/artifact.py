@@ -132,6 +132,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             "scorer": task.scorer.model_dump(exclude_defaults=True),
             "sandbox": {**confined.facts(), "agents": [agent.agent for agent in agents]},
             "models": models,
+            "prompts": files.proposing.own_prompts,
             "charges": [charge._asdict() for charge in charges],
             "limited_by": list(limited_by(task, files.proposing, source.folder)),
         },

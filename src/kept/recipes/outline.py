@@ -63,7 +63,8 @@ def outline(compiled: Compiled) -> dict[str, Any]:
             "numbers": asdict(plan.gate) if is_dataclass(plan.gate) else {},
         },
         "proposers": [proposer.name for proposer in plan.proposers],
-        "schedule": schedule_name(plan.schedule),
+        "schedule": schedule_name(plan.schedule) if len(plan.proposers) > 1 else None,
+        "prompts": facts.get("prompts", {}),
         "variants": {
             proposer.name: [variant.label for variant in proposer.variants]
             for proposer in plan.proposers

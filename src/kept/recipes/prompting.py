@@ -7,18 +7,16 @@ that nobody else needs to know of it.
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, cast
 
 from kept.core.artifact import is_safe_path
 from kept.errors import Problem
-from kept.prompts import NAMES, PLACEHOLDERS, Name, strange_places
+from kept.prompts import ASKED, PLACEHOLDERS, Name, strange_places
 from kept.spec.files import read_named
 from kept.spec.load import said
 from kept.spec.source import Source, dotted, shown
 from kept.spec.yaml import Loc
-
-_ASKED: tuple[Name, ...] = tuple(name for name in NAMES if name != "component")
-"""Prompts of models that a task may ask."""
 
 _BY_KIND: Mapping[str, Name] = {
     "edit": "edit",
@@ -35,9 +33,9 @@ def take_prompts(source: Source) -> None:
         return
     files = sorted(path.name for path in (source.folder / folder).iterdir() if path.suffix == ".md")
     for file in files:
-        if file.removesuffix(".md") not in _ASKED:
-            near = get_close_matches(file, [f"{name}.md" for name in _ASKED], n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(_ASKED)}"
+        if file.removesuffix(".md") not in ASKED:
+            near = get_close_matches(file, [f"{name}.md" for name in ASKED], n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(ASKED)}"
             source.report(("prompts",), f"`{folder}/{file}` has the name of no prompt", hint)
     for name, place in _places(source):
         if f"{name}.md" in files and place.get("prompt") is None:
@@ -54,6 +52,9 @@ def prompt_in_folder(source: Source, name: Name) -> str | None:
 def read_prompt(source: Source, loc: Loc, file: str, name: Name) -> str | None:
     """The text of a prompt of the user's own; what is wrong with it is reported, line by line."""
     text = read_named(source, loc, file)
+    if text is not None and not text.strip():
+        hint = f"`kept prompts show {name}` prints Kept's own; delete the file to have that"
+        source.report(loc, f"`{file}` is empty", hint)
     for line, words in strange_places(name, text or ""):
         known = ", ".join(f"`{{{{kept.{one}}}}}`" for one in PLACEHOLDERS[name])
         where = f"{shown(source.folder / file)}:{line}"
@@ -75,8 +76,15 @@ def check_prompts_folder(source: Source) -> None:
     """Report a folder that is not there."""
     given = said(source, ("prompts",))
     if isinstance(given, str) and is_safe_path(given.rstrip("/")) and _folder(source) is None:
-        hint = f"`kept prompts copy {given}` makes it"
-        source.report(("prompts",), f"there is no folder `{given}`", hint)
+        source.report(("prompts",), f"there is no folder `{given}`", _where_it_is(source, given))
+
+
+def _where_it_is(source: Source, given: str) -> str:
+    """The name that was meant, where the folder is there as seen from here; else how to make it."""
+    here, base = Path(given).absolute(), source.folder.absolute()
+    if here.is_dir() and here != base and here.is_relative_to(base):
+        return f"it is named as seen from the task: write `prompts: {here.relative_to(base)}`"
+    return f"`kept prompts copy {shown(source.folder / given)}` makes it"
 
 
 def _places(source: Source) -> Iterator[tuple[Name, dict[str, Any]]]:

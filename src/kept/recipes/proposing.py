@@ -36,6 +36,7 @@ from kept.spec.files import Alternative, read_alternatives
 from kept.spec.load import said, section
 from kept.spec.proposers import (
     AxisSpec,
+    ByModelSpec,
     CommandProposerSpec,
     DemosSpec,
     EditSpec,
@@ -85,15 +86,26 @@ class Proposing:
     """Texts that were read, by `variants` proposer: a run depends on them."""
     prompts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of models that propose, by the files that a task has for them."""
+    told: tuple[str, ...] = ()
+    """The file that each proposer has its prompt of; empty where it has Kept's own or none."""
     agents: tuple[AgentProposerSpec, ...] = ()
     editors: tuple[ModelConfig, ...] = ()
     """Models that edit."""
 
+    @property
+    def names(self) -> list[str]:
+        """A name of its own for each."""
+        nth = [self.kinds[: at + 1].count(kind) for at, kind in enumerate(self.kinds)]
+        return [f"{k}-{n}" if n > 1 else k for k, n in zip(self.kinds, nth, strict=True)]
+
+    @property
+    def own_prompts(self) -> dict[str, str]:
+        """The file of each proposer that has a prompt of the user's own, by its name."""
+        return {name: file for name, file in zip(self.names, self.told, strict=True) if file}
+
     def make(self, tools: Tools) -> tuple[Proposer, ...]:
         """The proposers, each with a name of its own."""
-        nth = [self.kinds[: at + 1].count(kind) for at, kind in enumerate(self.kinds)]
-        names = [f"{k}-{n}" if n > 1 else k for k, n in zip(self.kinds, nth, strict=True)]
-        return tuple(make(name, tools) for name, make in zip(names, self.makers, strict=True))
+        return tuple(make(name, tools) for name, make in zip(self.names, self.makers, strict=True))
 
 
 def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None) -> Proposing:
@@ -108,10 +120,12 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
     makers: list[Make] = []
     alternatives: list[tuple[Alternative, ...]] = []
     prompts: dict[str, str] = {}
+    told: list[str] = []
     agents: list[AgentProposerSpec] = []
     editors: list[ModelConfig] = []
     for loc, spec in _specs(source):
         kinds.append(spec.kind)
+        told.append((isinstance(spec, ByModelSpec) and spec.prompt) or "")
         match spec:
             case VariantsSpec():
                 found = read_alternatives(source, (*loc, "files"), spec.files, texts)
@@ -138,6 +152,7 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
         makers=tuple(makers),
         alternatives=tuple(alternatives),
         prompts=prompts,
+        told=tuple(told),
         agents=tuple(agents),
         editors=tuple(editors),
     )

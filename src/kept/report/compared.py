@@ -3,12 +3,18 @@
 from collections.abc import Iterator
 
 from kept.core.budget import Spend
+from kept.gates.planning import Forecast
 from kept.report.comparison import Comparison, Line, Planned
 
 
 def short(number: float, sign: str = "") -> str:
     """A measured number as far as it means anything: `0.0375`, `+12.3`, `1,234`."""
     return f"{number:{sign},.0f}" if abs(number) >= 1000 else f"{number:{sign}.3g}"
+
+
+def found_alike(row: Forecast, told: Planned) -> str:
+    """The gain that is found where it is the same on every case: any, where answers do not vary."""
+    return short(row.alike) if told.noise else "any"
 
 
 HEADS = {
@@ -33,6 +39,16 @@ def title(told: Comparison) -> str:
         by_answer.setdefault(line.answer, []).append(line.label)
     parts = [f"{', '.join(labels)} {answer}" for answer, labels in by_answer.items()]
     return f"against {told.seed}: {'; '.join(parts)}"
+
+
+def answers(told: Comparison) -> str:
+    """`new.md better +0.333`, for each challenger; empty where none was compared."""
+    found = (
+        f"{line.label} {line.answer}"
+        + ("" if line.difference is None else f" {short(line.difference, '+')}")
+        for line in told.lines
+    )
+    return "; ".join(found)
 
 
 def sentences(told: Comparison, spend: Spend) -> Iterator[str]:

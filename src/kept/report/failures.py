@@ -54,7 +54,7 @@ def measure_is_broken(told: Summary, run: Run) -> bool:
     if told.stopped is None or told.stopped.kind != "error" or told.seed_value is not None:
         return False
     found = failures(run)
-    return any(group.kind == "harness" or group.blame == "candidate" for group in found)
+    return any(g.kind in ("harness", "parse") or g.blame == "candidate" for g in found)
 
 
 def may_pass(run: Run) -> bool:

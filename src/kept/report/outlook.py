@@ -75,7 +75,8 @@ def cannot_tell(told: Summary) -> Iterator[str]:
 
 def go_on(told: Summary) -> str:
     """How to go on with a run that was cut short, or that used up its budget; else nothing."""
-    limit = LIMITS.get(told.stopped.kind, "") if told.stopped is not None else ""
+    kind = told.stopped.kind if told.stopped is not None else ""
+    limit = LIMITS["iterations"] if no_step_left(told) else LIMITS.get(kind, "")
     more = _whole(2 * told.budget[limit]) if limit in told.budget else None
     if not told.resumable and more is None:
         return ""
@@ -87,6 +88,12 @@ def go_on(told: Summary) -> str:
     if more is None:
         return f"`{command}` goes on where it stopped."
     return f"`{command} --set budget.{limit}={more}` goes on with twice the limit."
+
+
+def no_step_left(told: Summary) -> bool:
+    """Whether a resume could do nothing, as every iteration is used and judged."""
+    most = told.budget.get("max_iterations")
+    return most is not None and len(told.steps) >= most and not told.open
 
 
 def _whole(number: float) -> float | int:

@@ -8,7 +8,7 @@ from kept.core.event import StepClosed
 from kept.core.words import count, one_line
 from kept.report.caveats import caveats
 from kept.report.changes import best_diff, step_diff
-from kept.report.compared import interval, sentences, short
+from kept.report.compared import found_alike, interval, sentences, short
 from kept.report.comparison import Comparison, comparison_of
 from kept.report.failures import failures, may_pass, measure_is_broken
 from kept.report.outlook import cannot_tell, go_on
@@ -200,7 +200,12 @@ def _compared(comparison: Comparison, told: Summary) -> Iterator[str]:
     if comparison.planned is not None:
         header = ("passes", "rollouts", "found if the same on every case", "found at worst")
         rows = [
-            (str(row.passes), f"{row.rollouts:,}", short(row.alike), short(row.worst))
+            (
+                str(row.passes),
+                f"{row.rollouts:,}",
+                found_alike(row, comparison.planned),
+                short(row.worst),
+            )
             for row in comparison.planned.forecasts
         ]
         yield from _table(header, rows)

@@ -40,7 +40,10 @@ def _judge_words(fact: dict[str, Any]) -> str:
     by = f" by {', '.join(judges)}" if judges else ""
     times = f", {fact['draws']} draws each" if fact.get("draws", 1) > 1 else ""
     floor = f"; rules cap it at {fact.get('cap') or 0:g}" if fact.get("rules") else ""
-    return f"judged{by}{times}: {', '.join(names)}{floor}"
+    pairwise = cast("dict[str, Any]", fact.get("pairwise") or {})
+    own = [str(one["prompt"]) for one in (fact, pairwise) if one.get("prompt")]
+    told = f"; told by your {' and '.join(own)}" if own else ""
+    return f"judged{by}{times}: {', '.join(names)}{floor}{told}"
 
 
 def judges(fact: object) -> bool:

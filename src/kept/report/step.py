@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 from kept.core.edit import Edit, SetValue
 from kept.core.event import Proposed
@@ -76,6 +76,8 @@ class StepDetail:
     """What happened while it was proposed; empty unless traces were asked for."""
     stages: tuple[Stage, ...] = ()
     """What happened in each stage; empty while it has no verdict."""
+    prompt: str = ""
+    """The file of the user's own that told a model to propose; empty where it was Kept's."""
 
 
 def step_detail(run: Run, step: int, *, traces: bool = False) -> StepDetail:
@@ -97,7 +99,14 @@ def step_detail(run: Run, step: int, *, traces: bool = False) -> StepDetail:
         tuple(_rollouts(run, step, (closed.candidate, closed.incumbent), traces)),
         _proposing(run, step) if traces else (),
         _stages(run, step),
+        prompt=_prompt(run, turn),
     )
+
+
+def _prompt(run: Run, turn: Turn) -> str:
+    started = run.state.started
+    own = started.facts.get("prompts") if started else None
+    return cast("dict[str, str]", own).get(turn.proposer, "") if own else ""
 
 
 def _proposing(run: Run, step: int) -> tuple[TraceItem, ...]:
@@ -127,6 +136,7 @@ def _open_detail(run: Run, step: int, turn: Turn, traces: bool) -> StepDetail:
         "",
         tuple(rollouts),
         _proposing(run, step) if traces else (),
+        prompt=_prompt(run, turn),
     )
 
 
@@ -176,6 +186,7 @@ def step_json(detail: StepDetail) -> dict[str, Any]:
     return {
         **head,
         "turn": asdict(detail.turn),
+        "prompt": detail.prompt or None,
         "reply": detail.reply,
         "edits": [
             {"edit": asdict(e.edit), "fate": e.fate, "detail": e.detail} for e in detail.edits

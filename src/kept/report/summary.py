@@ -10,7 +10,7 @@ from kept.core.budget import Spend, StopReason
 from kept.core.objective import Constraint, Objective, Operator
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
-from kept.core.verdict import IDLE, Verdict, VerdictCode, VerdictKind, word_for
+from kept.core.verdict import IDLE, UNMEASURED, Verdict, VerdictCode, VerdictKind, word_for
 from kept.report.comparison import Comparison, comparison_of
 from kept.report.scoring import scoring_functions
 from kept.report.ties import Tie, ties_of
@@ -130,6 +130,14 @@ class Summary:
     def proposals(self) -> int:
         """Steps with something to judge; the turns of a dry proposer are not among them."""
         return sum(step.kept or step.refused for step in self.steps)
+
+    @property
+    def never_judged(self) -> str:
+        """Why no candidate was ever rolled out, most often; empty where one was."""
+        reasons = Counter(step.reason for step in self.steps)
+        if not reasons or any(step.code not in UNMEASURED for step in self.steps):
+            return ""
+        return reasons.most_common(1)[0][0]
 
     @property
     def keeps(self) -> int:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kept.core.budget import Spend
-from kept.core.words import count
+from kept.core.words import count, one_line
 from kept.report.compared import title
 from kept.report.summary import Summary
 
@@ -39,6 +39,8 @@ def headline_words(summary: Summary) -> str:
         return f"{summary.metric} {change(summary)}"
     if not summary.steps:
         return "nothing was judged yet"
+    if summary.seed_value is None and summary.never_judged:
+        return f"nothing was judged: {one_line(summary.never_judged, 100)}"
     if summary.seed_value is None:
         return "nothing was kept, and the seed has no score"
     return f"nothing beat the seed: {summary.metric} {change(summary)}"
