@@ -16,10 +16,12 @@ from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
 from kept.engine.scope import JournalScope
 from kept.recipes.asserting import faults_in
+from kept.scorers import grading
 from kept.scorers.assert_python import MOST_PROCESSES
 from kept.scorers.asserting import AssertionsScorer
 from kept.scorers.comparing import within
 from kept.settings import processors
+from kept.spec import assertions as spec
 from kept.spec.assertions import KINDS, AssertionSpec
 from kept.testing import MemoryJournal
 
@@ -452,3 +454,7 @@ def faults(**said: Any) -> list[str]:
 def test_an_assertion_that_is_wrong_says_what_is(said: dict[str, Any], told: str):
     (fault,) = faults(**said)
     assert fault.startswith(told)
+
+
+def test_what_a_model_grades_is_the_same_for_a_task_and_for_its_scorer():
+    assert spec.GRADED == grading.GRADED, "the two are in one layer, and cannot share it"

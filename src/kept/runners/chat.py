@@ -60,6 +60,11 @@ def _json(text: str) -> object:
         return None
 
 
+def is_chat(text: str) -> bool:
+    """Whether a text is a chat as JSON, as it stands."""
+    return _is_chat(_json(text))
+
+
 def _is_chat(value: object) -> bool:
     rows = cast("list[object]", value) if isinstance(value, list) else []
     return bool(rows) and all(isinstance(row, dict) and "role" in row for row in rows)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, cast
 from kept.errors import Problem, SpecError
 from kept.intake.promptfoo.config import TestSpec
 from kept.intake.promptfoo.files import (
-    FILE,
     found_files,
     is_below,
     read_file,
@@ -22,7 +21,7 @@ from kept.intake.promptfoo.prompts import refuse_env
 from kept.intake.promptfoo.tests import Placed
 from kept.nunjucks import TemplateFault, is_template, names_of, render
 from kept.recipes.asserting import faults_in
-from kept.scorers.assert_python import file_of
+from kept.scorers.assert_python import FILE, file_of
 from kept.spec.assertions import AssertionSpec
 from kept.spec.source import Source, kind_of
 from kept.spec.yaml import Loc, YamlFault

@@ -10,8 +10,6 @@ from kept.spec.globs import glob
 from kept.spec.source import Source
 from kept.spec.yaml import Document, Loc, read_yaml
 
-FILE = "file://"
-
 
 def found_files(source: Source, loc: Loc, name: str) -> list[Path]:
     """The files that a name or a pattern means; none, and a report, where there are none."""

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from kept.intake.promptfoo.files import FILE, found_files, read_file
+from kept.intake.promptfoo.files import found_files, read_file
 from kept.nunjucks import TemplateFault, names_of
+from kept.runners.chat import is_chat
+from kept.scorers.assert_python import FILE
 from kept.spec.source import Source, kind_of
 from kept.spec.yaml import Loc, YamlFault, read_yaml
 
@@ -94,7 +96,7 @@ def _read(source: Source, loc: Loc, name: str, label: str | None) -> Iterator[Pr
         source.report(loc, f"`{name}` is made by a program, which is not run here", hint)
         return
     if not is_file:
-        yield Prompt(label or f"prompt-{int(loc[-1]) + 1}", name.strip(), loc, _is_chat(name))
+        yield Prompt(label or f"prompt-{int(loc[-1]) + 1}", name.strip(), loc, is_chat(name))
         return
     files = found_files(source, loc, path)
     for file in files:
@@ -130,7 +132,7 @@ def _of_file(
         source.report(loc, f"`{file.name}` is empty")
     for number, part in enumerate(parts, 1):
         own = f"{name}-{number}" if len(parts) > 1 else name
-        yield Prompt(own, part, loc, _is_chat(part))
+        yield Prompt(own, part, loc, is_chat(part))
 
 
 def _chat(source: Source, loc: Loc, file: Path, text: str) -> str | None:
@@ -154,15 +156,3 @@ def _chat(source: Source, loc: Loc, file: Path, text: str) -> str | None:
 
 def _keys(row: object) -> set[str]:
     return set(cast("dict[str, object]", row)) if isinstance(row, dict) else set()
-
-
-def _is_chat(text: str) -> bool:
-    if not text.lstrip().startswith("["):
-        return False
-    try:
-        rows = json.loads(text)
-    except ValueError:
-        return False
-    return isinstance(rows, list) and all(
-        isinstance(row, dict) and "role" in row for row in cast("list[object]", rows)
-    )

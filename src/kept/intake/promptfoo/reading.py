@@ -15,8 +15,9 @@ from kept.intake.promptfoo.config import (
     refuse,
     resolve,
 )
-from kept.intake.promptfoo.files import FILE, found_files, plain, read_file, read_values
+from kept.intake.promptfoo.files import found_files, plain, read_file, read_values
 from kept.intake.promptfoo.tests import Placed, Tests, read_tests
+from kept.scorers.assert_python import FILE
 from kept.spec.load import section, validate
 from kept.spec.source import Source
 from kept.spec.yaml import Document, YamlFault

@@ -5,8 +5,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kept.intake.promptfoo.cases import Made
-from kept.intake.promptfoo.files import FILE
-from kept.scorers.assert_python import file_of
+from kept.scorers.assert_python import FILE, file_of
 
 FOLDER = "checks"
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kept.intake.promptfoo.config import Grader, TestsFile, TestSpec, mapping_of, prepare_test
-from kept.intake.promptfoo.files import FILE, found_files, read_file, read_values
+from kept.intake.promptfoo.files import found_files, read_file, read_values
 from kept.intake.rows import read_csv
+from kept.scorers.assert_python import FILE
 from kept.spec.assertions import KINDS, REFUSED
 from kept.spec.load import validate
 from kept.spec.source import Source, kind_of
