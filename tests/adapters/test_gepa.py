@@ -36,6 +36,12 @@ def test_the_tutorial_with_another_import_promotes_what_is_truly_better(tmp_path
     assert result.run.best_value == pytest.approx(0.9, abs=0.1)
     assert task.calls <= 1200
     assert task.calls == result.run.spend.rollouts
+    # by the names that gepa has for them
+    assert result.candidates[0] == {"system_prompt": SEED}
+    assert result.candidates[result.best_idx] == result.best_candidate
+    assert result.val_aggregate_scores == [result.run.seed_value, result.run.best_value]
+    assert result.total_metric_calls == task.calls
+    assert result.run_dir == str(result.run.folder)
 
 
 @pytest.mark.slow
@@ -44,6 +50,8 @@ def test_where_no_prompt_is_better_the_seed_comes_back(tmp_path: Path):
     for world in range(12):
         result = tutorial(gepa, Task(0.5, 0.5, world), Reflection(), home=tmp_path)
         seeds += result.best_candidate == {"system_prompt": SEED} and not result.improved
+        assert result.candidates[result.best_idx] == result.best_candidate
+        assert len(result.candidates) == len(result.val_aggregate_scores) == 1 + result.improved
     # a run may promote by mistake once in twenty
     assert seeds >= 11
 

@@ -34,6 +34,34 @@ class Result:
         """Whether anything better than the seed was found."""
         return self.run.improved
 
+    @property
+    def candidates(self) -> list[Any]:
+        """The seed and, where anything was proven better, the best; the others are in the run."""
+        whole = isinstance(self.best_candidate, str)
+        seed = self.run.seed.text if whole else dict(self.run.seed.texts)
+        return [seed, self.best_candidate] if self.improved else [seed]
+
+    @property
+    def best_idx(self) -> int:
+        """Of the candidates, which is the best."""
+        return int(self.improved)
+
+    @property
+    def val_aggregate_scores(self) -> list[float | None]:
+        """Their metric on the validation set; None of a seed that never ran."""
+        run = self.run
+        return [run.seed_value, run.best_value] if self.improved else [run.seed_value]
+
+    @property
+    def total_metric_calls(self) -> int:
+        """Rollouts, those of a proof and of a claim among them."""
+        return self.run.spend.rollouts
+
+    @property
+    def run_dir(self) -> str:
+        """The folder of the run."""
+        return str(self.run.folder)
+
     def __str__(self) -> str:
         return str(self.run)
 
