@@ -106,11 +106,17 @@ def peer_folder(name: str) -> Path | None:
     return folder if here else None
 
 
-def peer(name: str, module: str) -> Any:
-    """A module that `scripts/test` fetches, from the folder of its peer."""
+def needed_peer(name: str) -> Path:
+    """The folder of a peer that a test cannot do without."""
     folder = peer_folder(name)
     if folder is None:
         pytest.skip(f"{name} is not here: `./scripts/test` fetches it")
+    return folder
+
+
+def peer(name: str, module: str) -> Any:
+    """A module that `scripts/test` fetches, from the folder of its peer."""
+    folder = needed_peer(name)
     # behind all others: what both have is taken from the environment of the tests
     sys.path.append(str(folder))
     with warnings.catch_warnings():

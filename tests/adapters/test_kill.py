@@ -14,7 +14,7 @@ import pytest
 import kept
 from kept.core.rollout import Job
 from tests.adapters import dspy_world, gepa_world
-from tests.conftest import peer_folder
+from tests.conftest import needed_peer
 from tests.engine.counting_server import CountingServer
 
 pytestmark = pytest.mark.kill
@@ -84,9 +84,7 @@ def test_a_killed_call_made_again_ends_as_if_nothing_had_happened(tmp_path: Path
 
 @pytest.mark.dspy
 def test_a_killed_optimization_of_a_module_asks_again_only_for_what_was_in_flight(tmp_path: Path):
-    path = peer_folder("dspy")
-    if path is None:
-        pytest.skip("dspy is not here: `./scripts/test` fetches it")
+    path = needed_peer("dspy")
     kill_at(spawn("dspy", tmp_path, path=str(path)), 150, lambda: calls(tmp_path)["task"])
     before = finished(tmp_path)
     assert dspy_world.RULE in finish(spawn("dspy", tmp_path, path=str(path)))

@@ -1,15 +1,17 @@
 """A run cut anywhere resumes to the same end, and repeats nothing whose result was written."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from kept.core.final import AHEAD
 from kept.core.plan import Plan
 from kept.core.state import State
+from kept.gates.ties import TIE
 from kept.runs import Watch, resume, start
 from kept.store import wire
 from kept.store.home import Home
@@ -27,19 +29,40 @@ from tests.engine.worlds import (
     make_race,
     make_repeats,
     make_simplification,
+    make_ties,
     make_turning,
 )
 
 Maker = Callable[[int, int, int], tuple[Plan, CountingRunner, CountingModel]]
 
 
-def finish(
-    path: Path, width: int, steps: int, seed: int, make: Maker = make_plan
-) -> tuple[Path, State, Moments]:
+class Finished(NamedTuple):
+    """A run to its end, and how it is made again."""
+
+    folder: Path
+    whole: State
+    moments: Moments
+    how: tuple[int, int, int]
+    """Width, steps and seed."""
+    make: Maker
+
+    @property
+    def events(self) -> list[tuple[int, ...]]:
+        """The sizes of its files after every event."""
+        return [now for before, now in pairwise(self.moments.sizes) if now[0] > before[0]]
+
+    def check_cuts(self, every: Iterable[tuple[int, ...]]) -> None:
+        """Cut where its files had any of these sizes, it resumes to the same end."""
+        for sizes in every:
+            part = cut(self.folder, sizes, self.folder.parents[2] / "part")
+            check_resume(part, *self.how, self.whole, self.make)
+
+
+def finish(path: Path, width: int, steps: int, seed: int, make: Maker = make_plan) -> Finished:
     moments = Moments()
     plan, _, _ = make(width, steps, seed)
     folder, state = asyncio.run(start(plan, Home1(path, moments), Watch((moments,))))
-    return folder, state, moments
+    return Finished(folder, state, moments, (width, steps, seed), make)
 
 
 def check_resume(
@@ -60,28 +83,26 @@ def check_resume(
 @pytest.mark.parametrize("width", [1, 8])
 def test_a_run_cut_after_anything_it_wrote_resumes_to_the_same_end(width: int, tmp_path: Path):
     steps, seed = 14, 3
-    folder, whole, moments = finish(tmp_path / "home", width, steps, seed)
+    run = finish(tmp_path / "home", width, steps, seed)
+    whole = run.whole
     assert whole.keeps >= 2, "a run without keeps would not show a rebase"
     outcomes = {closed.verdict.outcome for closed in whole.closed}
     assert outcomes >= {"keep", "discard", "skip"}
-    inside = list(within_writes(folder, moments))
+    inside = list(within_writes(run.folder, run.moments))
     assert inside, "no two results were written together"
-    for sizes in (*moments.sizes, *inside):
-        part = cut(folder, sizes, tmp_path / "part")
-        check_resume(part, width, steps, seed, whole)
+    run.check_cuts((*run.moments.sizes, *inside))
 
 
 @pytest.mark.parametrize("width", [1, 4])
 def test_a_race_cut_after_anything_it_wrote_resumes_to_the_same_end(width: int, tmp_path: Path):
     steps, seed = 16, 2
-    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_race)
+    run = finish(tmp_path / "home", width, steps, seed, make_race)
+    whole = run.whole
     codes = {closed.verdict.code for closed in whole.closed}
     assert codes >= {"near miss", "judged"}, codes
     assert whole.keeps, "a race without a keep would not show its proof"
     assert "prove" in {closed.turn.proposer for closed in whole.closed}
-    for sizes in moments.sizes[:: 1 if width == 1 else 2]:
-        part = cut(folder, sizes, tmp_path / "part")
-        check_resume(part, width, steps, seed, whole, make_race)
+    run.check_cuts(run.moments.sizes[:: 1 if width == 1 else 2])
 
 
 @pytest.mark.parametrize("width", [1, 4])
@@ -89,77 +110,76 @@ def test_turns_by_what_proposers_have_brought_are_the_same_after_any_cut(
     width: int, tmp_path: Path
 ):
     steps, seed = 10, 2
-    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_drawn)
+    run = finish(tmp_path / "home", width, steps, seed, make_drawn)
+    whole = run.whole
     given = [tuple(step.turn.shares.values()) for step in whole.closed if step.turn.shares]
     assert len(set(given)) > 2, "the shares moved with what came of the steps"
     assert any(row.usd and row.gain for row in whole.brought.values())
     # `settled` holds the turns of all closed steps, with their shares
-    events = [now for before, now in pairwise(moments.sizes) if now[0] > before[0]]
-    for sizes in events[:: 1 if width == 1 else 3]:
-        part = cut(folder, sizes, tmp_path / "part")
-        check_resume(part, width, steps, seed, whole, make_drawn)
+    run.check_cuts(run.events[:: 1 if width == 1 else 3])
 
 
 @pytest.mark.parametrize("width", [1, 4])
 def test_turns_end_alike_after_any_cut_for_one_that_keeps_failing(width: int, tmp_path: Path):
     steps, seed = 10, 2
-    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_failing)
+    run = finish(tmp_path / "home", width, steps, seed, make_failing)
+    whole = run.whole
     assert 3 <= whole.brought["broken"].failed < 3 + width
     assert whole.closed[-1].turn.proposer != "broken", "it has no more turns"
-    events = [now for before, now in pairwise(moments.sizes) if now[0] > before[0]]
-    for sizes in events[:: 1 if width == 1 else 3]:
-        part = cut(folder, sizes, tmp_path / "part")
-        check_resume(part, width, steps, seed, whole, make_failing)
+    run.check_cuts(run.events[:: 1 if width == 1 else 3])
 
 
 @pytest.mark.parametrize("width", [1, 4])
 def test_near_misses_are_built_on_alike_after_any_cut(width: int, tmp_path: Path):
     steps, seed = 14, 4
-    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_building)
+    run = finish(tmp_path / "home", width, steps, seed, make_building)
+    whole = run.whole
     children = [one for one in whole.closed if one.proposal and one.proposal.builds_on]
     assert children, "none was built on"
-    events = [now for before, now in pairwise(moments.sizes) if now[0] > before[0]]
-    for sizes in events[:: 2 if width == 1 else 4]:
-        part = cut(folder, sizes, tmp_path / "part")
-        check_resume(part, width, steps, seed, whole, make_building)
+    run.check_cuts(run.events[:: 2 if width == 1 else 4])
 
 
 @pytest.mark.parametrize("width", [1, 4])
 def test_a_pool_that_is_proven_at_once_is_so_after_any_cut(width: int, tmp_path: Path):
     steps, seed = 10, 2
-    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_proof)
+    run = finish(tmp_path / "home", width, steps, seed, make_proof)
+    whole = run.whole
     (proven,) = (closed for closed in whole.closed if closed.verdict.outcome == "keep")
     assert (proven.turn.proves, proven.verdict.best) == (True, True)
     assert whole.best == whole.incumbent != whole.seed
-    for sizes in moments.sizes[:: 2 if width == 1 else 3]:
-        part = cut(folder, sizes, tmp_path / "part")
-        check_resume(part, width, steps, seed, whole, make_proof)
+    run.check_cuts(run.moments.sizes[:: 2 if width == 1 else 3])
 
 
 @pytest.mark.parametrize("width", [1, 4])
 def test_a_final_has_the_same_winner_after_any_cut(width: int, tmp_path: Path):
     steps, seed = 5, 6
-    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_final)
+    run = finish(tmp_path / "home", width, steps, seed, make_final)
+    whole = run.whole
     (kept,) = (closed for closed in whole.closed if closed.verdict.outcome == "keep")
     assert (kept.turn.proves, whole.best) == (True, kept.candidate)
     told = [AHEAD in closed.verdict.numbers for closed in whole.closed if closed.turn.proves]
     assert told == [True, False], "the first that is taken up hears that another won"
     assert whole.ledger.promotions == 1, "a final is one proof, however many hear of it"
-    for sizes in moments.sizes[:: 5 if width == 1 else 7]:
-        part = cut(folder, sizes, tmp_path / "part")
-        check_resume(part, width, steps, seed, whole, make_final)
+    run.check_cuts(run.moments.sizes[:: 5 if width == 1 else 7])
 
 
 @pytest.mark.parametrize("width", [1, 4])
 def test_simplifications_are_judged_alike_after_any_cut(width: int, tmp_path: Path):
     steps, seed = 16, 2
-    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_simplification)
+    run = finish(tmp_path / "home", width, steps, seed, make_simplification)
+    whole = run.whole
     told = {step.verdict.outcome for step in whole.closed if step.turn.proposer == "trimmer"}
     assert {"discard", "keep"} <= told
     assert whole.ledger.cuts_kept, "none was kept, so that nothing is rebased on one"
-    for sizes in moments.sizes[:: 13 if width == 1 else 19]:
-        part = cut(folder, sizes, tmp_path / "part")
-        check_resume(part, width, steps, seed, whole, make_simplification)
+    run.check_cuts(run.moments.sizes[:: 13 if width == 1 else 19])
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_what_is_kept_for_costing_less_is_so_after_any_cut(width: int, tmp_path: Path):
+    run = finish(tmp_path / "home", width, 3, 2, make_ties)
+    ties = [closed.verdict.outcome for closed in run.whole.closed if TIE in closed.verdict.numbers]
+    assert "keep" in ties
+    run.check_cuts(run.moments.sizes[:: 17 if width == 1 else 23])
 
 
 @pytest.mark.parametrize("width", [1, 4])
@@ -167,36 +187,33 @@ def test_a_run_without_cases_whose_runs_differ_is_the_same_after_any_cut(
     width: int, tmp_path: Path
 ):
     steps, seed = 8, 1
-    folder, whole, moments = finish(tmp_path / "home", width, steps, seed, make_repeats)
+    run = finish(tmp_path / "home", width, steps, seed, make_repeats)
+    whole = run.whole
     assert whole.keeps, "nothing was rebased"
     assert whole.ledger.varies
-    for sizes in moments.sizes[:: 7 if width == 1 else 13]:
-        part = cut(folder, sizes, tmp_path / "part")
-        check_resume(part, width, steps, seed, whole, make_repeats)
+    run.check_cuts(run.moments.sizes[:: 7 if width == 1 else 13])
 
 
 def test_a_run_in_which_it_shows_late_that_runs_differ_is_the_same_after_any_cut(tmp_path: Path):
     steps, seed = 8, 8
-    folder, whole, moments = finish(tmp_path / "home", 4, steps, seed, make_turning)
+    run = finish(tmp_path / "home", 4, steps, seed, make_turning)
+    whole = run.whole
     differs = ["varies" in closed.verdict.numbers for closed in whole.closed]
     assert differs == [False] + [True] * 7, "what was open is judged anew"
     assert whole.keeps
-    for sizes in moments.sizes[::11]:
-        part = cut(folder, sizes, tmp_path / "part")
-        check_resume(part, 4, steps, seed, whole, make_turning)
+    run.check_cuts(run.moments.sizes[::11])
 
 
 @pytest.mark.parametrize("width", [1, 3])
 def test_a_comparison_cut_after_anything_it_wrote_comes_to_the_same_answers(
     width: int, tmp_path: Path
 ):
-    folder, whole, moments = finish(tmp_path / "home", width, 3, 4, make_comparison)
+    run = finish(tmp_path / "home", width, 3, 4, make_comparison)
+    whole = run.whole
     codes = [closed.verdict.code for closed in whole.closed]
     assert codes == ["better", "cannot tell", "worse"]
     assert whole.incumbent == whole.best == whole.seed, "a comparison changes nothing"
-    for sizes in moments.sizes[:: 3 if width == 1 else 5]:
-        part = cut(folder, sizes, tmp_path / "part")
-        check_resume(part, width, 3, 4, whole, make_comparison)
+    run.check_cuts(run.moments.sizes[:: 3 if width == 1 else 5])
 
 
 def within_writes(folder: Path, moments: Moments) -> Iterator[tuple[int, ...]]:
@@ -216,13 +233,13 @@ def test_many_runs_cut_after_anything_they_wrote_resume_to_the_same_end(
     width: int, seed: int, tmp_path: Path
 ):
     steps = 24
-    folder, whole, moments = finish(tmp_path / "home", width, steps, seed)
-    for sizes in moments.sizes[::3]:
-        check_resume(cut(folder, sizes, tmp_path / "part"), width, steps, seed, whole)
+    run = finish(tmp_path / "home", width, steps, seed)
+    run.check_cuts(run.moments.sizes[::3])
 
 
 def test_a_run_cut_in_the_middle_of_a_line_resumes_to_the_same_end(tmp_path: Path):
-    folder, whole, moments = finish(tmp_path / "home", 4, 10, 1)
+    run = finish(tmp_path / "home", 4, 10, 1)
+    folder, whole, moments = run.folder, run.whole, run.moments
     for before, sizes in list(pairwise(moments.sizes))[1::4]:
         # a killed process tears the line it was writing: of the file that grew, the last written
         last = next(at for at in (0, 1) if sizes[at] != before[at])
@@ -235,7 +252,8 @@ def test_a_run_cut_in_the_middle_of_a_line_resumes_to_the_same_end(tmp_path: Pat
 
 
 def test_a_run_resumed_twice_resumes_to_the_same_end(tmp_path: Path):
-    folder, whole, moments = finish(tmp_path / "home", 5, 12, 2)
+    run = finish(tmp_path / "home", 5, 12, 2)
+    folder, whole, moments = run.folder, run.whole, run.moments
     third = moments.sizes[len(moments.sizes) // 3]
     part = cut(folder, third, tmp_path / "part")
     again = Moments()

@@ -12,7 +12,7 @@ from kept.core.budget import Budget
 from kept.core.case import Case, Cases, implicit_cases
 from kept.core.edit import Append, Replace, Write
 from kept.core.model import Message, ModelReply, ModelRequest
-from kept.core.objective import Objective
+from kept.core.objective import Objective, TieBreaker
 from kept.core.plan import Plan
 from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
@@ -22,6 +22,7 @@ from kept.gates import Strict
 from kept.gates.compare import Compare
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
+from kept.gates.simplify import Simplify
 from kept.proposers.variants import Variant, Variants
 from kept.recipes.racing import with_race
 from kept.scorers.recorded import RecordedScorer
@@ -340,3 +341,53 @@ def make_comparison(
         budget=Budget(),
     )
     return comparing, runner, model
+
+
+@dataclass
+class Priced(CountingRunner):
+    """What is `short` costs less and is as good; nobody emits the cost as a measure."""
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        self.calls[job] += 1
+        await asyncio.sleep(0)
+        self.finished[job] += 1
+        number = int(str(case.data))
+        price = (1 + number % 5) * 0.6 ** candidate.texts["prompt"].count("short")
+        right = float(draw("right", *job) < (0.97, 0.05)[number % 2])
+        usage = Usage(calls=1, usd=price * (0.95 + 0.1 * draw("price", *job)))
+        return Rollout(metrics={"score": right}, usage=usage)
+
+
+@dataclass(frozen=True)
+class Shortener:
+    """Makes it shorter, and then changes it to no use."""
+
+    name: str = "shortener"
+    serial: bool = False
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        word = "short" if brief.turn.number == 0 else "idle"
+        return Proposal((Append("prompt", f"{word} {brief.step}\n"),))
+
+
+def make_ties(
+    width: int, steps: int = 3, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """A race in which what costs less is kept for that."""
+    plan, _, model = make_plan(width, steps, seed)
+    runner = Priced()
+    racing = replace(
+        plan,
+        runner=runner,
+        gate=Race(simplify=Simplify(margin=0.3)),
+        objective=Objective(bounds=(0.0, 1.0), tie_breakers=(TieBreaker("usd"),)),
+        proposers=(Shortener(),),
+        schedule=RoundRobin(("shortener",)),
+        cases=Cases(
+            train=tuple(Case(f"t{n}", n) for n in range(10)),
+            holdout=tuple(Case(f"h{n}", n) for n in range(20)),
+        ),
+    )
+    return with_race(racing), runner, model
