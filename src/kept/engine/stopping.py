@@ -1,8 +1,11 @@
 """Reasons to stop that no budget names: nothing answers, nothing runs, nothing new comes."""
 
+from itertools import islice
+
 from kept.core.brought import MOST_FAILED, NOTHING
 from kept.core.budget import StopReason
 from kept.core.objective import unusable
+from kept.core.proposal import ClosedStep
 from kept.core.schedule import OF_THE_RUN
 from kept.core.score import Evaluation
 from kept.core.state import State
@@ -19,11 +22,9 @@ OUTAGE = 3
 def dead_end(state: State, verdict: Verdict) -> StopReason | None:
     """Why it makes no sense to go on after this verdict; None while it does."""
     seed = state.evaluations.get(state.seed, ())
-    # what rolled out nothing in between, as a proposer without an idea, says nothing of the measure
-    measured = [step for step in state.closed if step.verdict.code not in UNMEASURED]
-    tried = measured[-OUTAGE:] if verdict.code == "indecisive" else []
+    tried = _measured(state, OUTAGE) if verdict.code == "indecisive" else []
     if tried and all(step.verdict.code == "indecisive" for step in tried):
-        never_ran = len(measured) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
+        never_ran = len(tried) == 1 and any(e.coverage < MIN_COVERAGE for e in seed)
         if len(tried) == OUTAGE or never_ran:
             words = verdict.private or verdict.reason
             how = (
@@ -67,8 +68,23 @@ def _only_crashed(state: State) -> bool:
 
     Steps that rolled out nothing, as that of a duplicate, are neither for nor against it.
     """
-    measured = [step for step in state.closed if step.verdict.code not in UNMEASURED]
-    return len(measured) >= OUTAGE and all(_crash(step.verdict) for step in measured)
+    crashed = 0
+    for step in state.closed:
+        if step.verdict.code not in UNMEASURED:
+            if not _crash(step.verdict):
+                return False
+            crashed += 1
+    return crashed >= OUTAGE
+
+
+def _measured(state: State, most: int) -> list[ClosedStep]:
+    """The last steps that rolled something out, the newest first.
+
+    Others, as that of a proposer without an idea, say nothing of the measure. Asked at every step,
+    so it must not look at all of them.
+    """
+    newest = (state.closed[n] for n in range(len(state.closed) - 1, -1, -1))
+    return list(islice((s for s in newest if s.verdict.code not in UNMEASURED), most))
 
 
 def no_bounds(state: State) -> Evaluation | None:
