@@ -29,9 +29,8 @@ class Sweep:
         if asks := missing_asks(((view.challenger, pairs),), PURPOSE):
             return asks
         known = view.challenger.known[PURPOSE]
-        numbers = {"asked": known.asked, "missing": known.missing, "failed": known.failed}
+        numbers: dict[str, float] = {"asked": known.asked, "missing": known.missing, "failed": known.failed}
         if known.loss is not None:
             numbers["value"] = view.objective.value(known.loss)
         words = f"{known.asked - known.missing - known.failed} of {known.asked} rollouts scored"
-        told = {name: float(number) for name, number in numbers.items()}
-        return Verdict("skip", words, "measured", numbers=told, private=known.first_failure)
+        return Verdict("skip", words, "measured", numbers=numbers, private=known.first_failure)

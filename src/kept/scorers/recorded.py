@@ -15,7 +15,7 @@ class RecordedScorer:
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
         """Take them as they are."""
-        return make(Score, (rollout.metrics, ()))
+        return make(Score, (rollout.metrics, (), (), None))
 
     async def close(self) -> None:
         """Nothing was opened."""
