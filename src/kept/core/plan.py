@@ -13,6 +13,9 @@ from kept.core.values import Locator, locate_line_value
 COMPARE = "compare"
 """The recipe of a comparison, and the fact that tells what was compared."""
 
+EVAL = "eval"
+"""The recipe of a run that measures and changes nothing, and the fact that tells what was asked."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

@@ -1,0 +1,273 @@
+"""What came of measuring: every case with what happened in it, and the sums.
+
+Read from the journal alone, so a report can be made of any run that measured, whenever it was.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any, Literal, NamedTuple, cast
+
+from kept.core.exchange import Exchange, exchanges_of
+from kept.core.plan import EVAL
+from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
+from kept.core.score import Outcome
+from kept.store.reader import Run
+
+Status = Literal["passed", "failed", "errored"]
+"""`errored` is a case that could not be run, or not be measured: it says nothing of the agent."""
+
+PASSED = "passed"
+"""The measure that says whether a case passes, where there is such a thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One metric of one exchange."""
+
+    metric: str
+    kind: str
+    exchange: int
+    score: float | None
+    passed: bool | None
+    threshold: float | None = None
+    error: str = ""
+    blame: str = ""
+    reasoning: str = ""
+    tries: int = 1
+    seconds: float = 0.0
+    model: str = ""
+    details: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Tools that one exchange was expected to use."""
+
+    exchange: int
+    matched: bool
+    expected: Sequence[object]
+    arguments: Sequence[Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """One case, once."""
+
+    case: str
+    repeat: int
+    status: Status
+    metrics: Mapping[str, float]
+    """The case's measures; of a case that errored those that could be had."""
+    exchanges: tuple[Exchange, ...] = ()
+    truths: Mapping[int, str] = field(default_factory=dict[int, str])
+    """What was expected, by exchange."""
+    measured: tuple[Measured, ...] = ()
+    expected: tuple[Expected, ...] = ()
+    failure: Failure | None = None
+    findings: tuple[str, ...] = ()
+    seconds: float = 0.0
+    usage: Usage = FREE
+    tries: int = 1
+
+    @property
+    def why(self) -> str:
+        """Why it did not pass, in a line; empty where it did."""
+        if self.failure is not None:
+            return self.failure.message
+        return "; ".join(self.findings) if self.status != "passed" else ""
+
+
+class Mean(NamedTuple):
+    """A metric over all cases."""
+
+    score: float | None
+    """Mean over cases of each case's mean; None where it was never measured."""
+    cases: int
+    errored: int
+    """Of all times it was asked for, those when it could not be measured."""
+    asked: int
+
+    @property
+    def share(self) -> float:
+        """Of the times it was asked for, those when it could not be measured."""
+        return self.errored / self.asked if self.asked else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All cases of a run that measured."""
+
+    run: str
+    name: str
+    spec: str
+    asked: int
+    """Pairs of a case and a repeat."""
+    graded: bool
+    """Whether there is such a thing as to pass."""
+    metric: str
+    cases: tuple[Tested, ...]
+    means: Mapping[str, Mean]
+    started: float
+    elapsed: float
+    version: str
+    agent: Mapping[str, object]
+    """What a reader wants to know of what was measured."""
+
+    def count(self, status: Status) -> int:
+        """Cases that ended so."""
+        return sum(one.status == status for one in self.cases)
+
+    @property
+    def unscored(self) -> int:
+        """Of the errored ones, those that ran and could not be measured."""
+        return sum(_scoring(one) for one in self.cases)
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Of those that could be run and measured, the share that passed."""
+        told = self.count("passed") + self.count("failed")
+        return self.count("passed") / told if told else None
+
+    @property
+    def usage(self) -> Usage:
+        """Of all cases."""
+        total = FREE
+        for one in self.cases:
+            total += one.usage
+        return total
+
+
+def sweep_of(run: Run) -> Sweep | None:
+    """What a run measured; None where it does something else."""
+    started = run.state.started
+    if started is None or started.recipe != EVAL:
+        return None
+    told = cast("Mapping[str, Any]", started.facts[EVAL])
+    graded = run.state.fact("metric") == PASSED
+    cases = tuple(_cases(run, graded))
+    return Sweep(
+        run=run.id,
+        name=str(told.get("name") or run.state.fact("spec")),
+        spec=run.state.fact("spec"),
+        asked=int(told["asked"]),
+        graded=graded,
+        metric=run.state.fact("metric"),
+        cases=cases,
+        means=_means(cases, graded=graded),
+        started=started.t,
+        elapsed=run.state.elapsed,
+        version=started.version,
+        agent=cast("Mapping[str, object]", told.get("agent") or {}),
+    )
+
+
+def _cases(run: Run, graded: bool) -> Iterator[Tested]:
+    """Every pair once, in the order of the cases: what was tried again counts as it ended."""
+    rows = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
+    order = {case: at for at, case in enumerate(_order(run))}
+    for key in sorted(rows, key=lambda key: (key[0], order.get(key[1], len(order)), key[1])):
+        job, outcome = rows[key]
+        trace = run.trace(outcome.trace) if outcome.trace else ()
+        yield tested(job, outcome, trace, graded=graded)
+
+
+def _order(run: Run) -> Sequence[str]:
+    told = cast("Mapping[str, Any]", run.fact(EVAL))
+    return cast("Sequence[str]", told.get("cases") or ())
+
+
+def tested(job: Job, outcome: Outcome, trace: Sequence[TraceItem], *, graded: bool) -> Tested:
+    """One pair, from what is written down of it."""
+    measured = tuple(_measured(item) for item in trace if item.role == "metric")
+    expected = tuple(_expected(item) for item in trace if item.role == "tools")
+    truths = {
+        cast("int", item.data["exchange"]): item.text for item in trace if item.role == "expected"
+    }
+    metrics = dict(outcome.metrics) or _by_metric(measured)
+    return Tested(
+        case=job.case_id,
+        repeat=job.repeat,
+        status=status_of(outcome, graded=graded),
+        metrics=metrics,
+        exchanges=exchanges_of(trace),
+        truths=truths,
+        measured=measured,
+        expected=expected,
+        failure=outcome.failure,
+        findings=tuple(finding.text for finding in outcome.findings),
+        seconds=outcome.seconds,
+        usage=outcome.usage,
+        tries=outcome.tries,
+    )
+
+
+def status_of(outcome: Outcome, *, graded: bool) -> Status:
+    """How a pair ended."""
+    if outcome.failure is not None:
+        return "errored" if outcome.failure.blame == "infrastructure" else "failed"
+    return "failed" if graded and outcome.metrics.get(PASSED, 0.0) < 1 else "passed"
+
+
+def _scoring(one: Tested) -> bool:
+    return one.status == "errored" and one.failure is not None and one.failure.scoring
+
+
+def _by_metric(measured: Sequence[Measured]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for one in measured:
+        if one.score is not None:
+            found.setdefault(one.metric, []).append(one.score)
+    return {name: fmean(scores) for name, scores in found.items()}
+
+
+def _means(cases: Sequence[Tested], *, graded: bool) -> dict[str, Mean]:
+    """Each metric over all cases, a score of 0 like any other; the worst for an agent's failure."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    asked: dict[str, int] = {}
+    errored: dict[str, int] = {}
+    for one in cases:
+        for name, score in one.metrics.items():
+            scores.setdefault(name, {}).setdefault(one.case, []).append(score)
+        for each in one.measured:
+            asked[each.metric] = asked.get(each.metric, 0) + 1
+            errored[each.metric] = errored.get(each.metric, 0) + (each.blame == "infrastructure")
+    names = dict.fromkeys(name for name in (*scores, *asked) if name != PASSED)
+    for one in cases if graded else ():
+        if one.failure is not None and one.status == "failed":
+            # who comes to no answer is as bad as who answers wrongly, by every metric
+            for name in names.keys() - one.metrics.keys():
+                scores.setdefault(name, {}).setdefault(one.case, []).append(0.0)
+    return {
+        name: _mean(scores.get(name, {}), errored.get(name, 0), asked.get(name, 0))
+        for name in names
+    }
+
+
+def _mean(by_case: Mapping[str, Sequence[float]], errored: int, asked: int) -> Mean:
+    means = [fmean(scores) for scores in by_case.values()]
+    return Mean(fmean(means) if means else None, len(means), errored, asked)
+
+
+def _measured(item: TraceItem) -> Measured:
+    data = cast("Mapping[str, Any]", item.data)
+    return Measured(
+        metric=data["metric"],
+        kind=data["kind"],
+        exchange=data["exchange"],
+        score=data.get("score"),
+        passed=data.get("passed"),
+        threshold=data.get("threshold"),
+        error=data.get("error") or "",
+        blame=data.get("blame") or "",
+        reasoning=item.text,
+        tries=data.get("tries") or 1,
+        seconds=data.get("seconds") or 0.0,
+        model=data.get("model") or "",
+        details=data.get("details") or {},
+    )
+
+
+def _expected(item: TraceItem) -> Expected:
+    data = cast("Mapping[str, Any]", item.data)
+    return Expected(data["exchange"], data["matched"], data["expected"], data["arguments"])
