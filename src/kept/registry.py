@@ -1,14 +1,19 @@
 """From a path to a plan: which kind of spec it is, and the recipe for that kind."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from kept.errors import SetupError
 from kept.recipes import Compiled
 from kept.settings import program
 
+if TYPE_CHECKING:
+    from kept.recipes.sweeping import Wanted
+
 TASK = "task.yaml"
+AGENT = "agent.yaml"
 
 _TASK_KEYS = ("artifacts", "runner", "scorer")
 """A file with any of these means to be a task."""
@@ -28,17 +33,49 @@ def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> 
     if not any(key in keys for key in _TASK_KEYS):
         wanted = ", ".join(f"`{key}`" for key in _TASK_KEYS)
         hint = f"a {TASK} is the only kind of spec so far"
+        if "instructions" in keys:
+            hint = f"`{program()} eval {path}` measures the agent of an agent.yaml"
         if "prompts" in keys:
             hint = f"`{program()} init --from {path}` makes one of a promptfoo config"
         raise SetupError(f"{path} is not a task: it has none of {wanted}", hint=hint)
     return compile_task(file, overrides, began)
 
 
+def compile_sweep(
+    path: Path,
+    wanted: "Wanted",
+    overrides: Sequence[str] = (),
+    *,
+    workers: int | None = None,
+    force: bool = False,
+) -> Compiled:
+    """The plan that measures what a spec names: an agent, or the seed of a task.
+
+    With `force` the sources of indexes are read again, whatever is known of them.
+    """
+    from kept.spec.agent.agent import is_agent
+    from kept.spec.source import read_source
+
+    file = find_spec(path)
+    if is_agent(read_source(file).data):
+        from kept.recipes.agent import compile_agent
+
+        return compile_agent(file, wanted, overrides, workers=workers, force=force)
+    from kept.recipes.sweeping import as_sweep
+
+    more = (f"workers={workers}",) if workers else ()
+    more += (f"runner.timeout_seconds={wanted.timeout}",) if wanted.timeout else ()
+    made = compile_spec(file, (*overrides, *more))
+    told = {"name": made.plan.facts.get("id")}
+    return replace(made, plan=as_sweep(made.plan, wanted, told))
+
+
 def find_spec(path: Path) -> Path:
-    """The file that a path means: itself, or the task.yaml of a folder."""
+    """The file that a path means: itself, or the task.yaml or agent.yaml of a folder."""
     if path.is_dir():
-        if (path / TASK).is_file():
-            return path / TASK
+        for name in (TASK, AGENT):
+            if (path / name).is_file():
+                return path / name
         raise SetupError(f"{path} is not a task: there is no {TASK} in it")
     if not path.exists():
         raise SetupError(f"there is no {path}", hint=f"give a {TASK}, or a folder with one in it")

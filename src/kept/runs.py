@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from kept._version import __version__
 from kept.core.budget import Budget
 from kept.core.event import RunResumed, RunStarted
-from kept.core.plan import COMPARE, Plan
+from kept.core.plan import COMPARE, EVAL, Plan
 from kept.core.ports import Clock, Sink
 from kept.core.stage import RECORDS
 from kept.core.state import State, advance
@@ -104,7 +104,14 @@ def is_comparison(folder: Path) -> bool:
 
 def may_keep(folder: Path) -> bool:
     """Whether a run has a best that it may have found."""
-    return not is_comparison(folder)
+    started = _started(folder)
+    return started is None or started.recipe not in (COMPARE, EVAL)
+
+
+def is_sweep(folder: Path) -> bool:
+    """Whether a run measures, and changes nothing."""
+    started = _started(folder)
+    return started is not None and started.recipe == EVAL
 
 
 def _started(folder: Path) -> RunStarted | None:
@@ -195,6 +202,11 @@ def start_command(facts: Mapping[str, object]) -> str:
         for option in ("cases", "passes", "least"):
             words += [f"--{option}", str(compared[option])] if compared[option] else []
         words += ["--plan"] if compared["plan"] else []
+    if swept := cast("dict[str, Any]", facts.get(EVAL)):
+        words = [program(), "eval", name]
+        for option, usual in (("repeats", 1), ("limit", None), ("filter", "")):
+            given = swept["wanted"][option]
+            words += [f"--{option}", str(given)] if given != usual else []
     # of what was not written down only the names are known
     hidden = [f"{key}=…" for key in cast("list[str]", facts.get("set_again") or [])]
     for given in (*cast("list[str]", facts.get("set") or []), *hidden):

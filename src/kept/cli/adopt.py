@@ -28,7 +28,7 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
     from kept.cli import output
     from kept.cli.looking import open_run
     from kept.cli.names import path_from_here
-    from kept.core.plan import COMPARE
+    from kept.core.plan import COMPARE, EVAL
     from kept.report.changes import best_diff
     from kept.report.evidence import commit_message
     from kept.runs import may_keep
@@ -37,6 +37,9 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
     if past.fact(COMPARE):
         why = "a comparison keeps nothing, and what it compared is yours already"
         output.note(f"nothing to adopt: {why}")
+        return
+    if past.fact(EVAL):
+        output.note("nothing to adopt: a run that only measures changes nothing")
         return
     adoption = adoption_of(past)
     adoption.check(past.id)

@@ -39,6 +39,13 @@ COMMANDS = {
         Entry(
             "Measure", "compare", "compare", "Say whether B is better than A for cases like these"
         ),
+        Entry(
+            "Measure",
+            "eval",
+            "evaluate",
+            "Measure what SPEC names on all its cases, and change nothing",
+        ),
+        Entry("Measure", "test", "test", "Test the agent of an agent.yaml on its cases"),
         Entry("Look", "runs", "runs", "List the runs of this project"),
         Entry("Look", "show", "show", "Show what a run did, step by step"),
         Entry("Look", "diff", "diff", "Show the change from seed to best"),

@@ -1,4 +1,4 @@
-"""`kept diff [RUN]`."""
+"""`kept diff [RUN]`, and `kept diff RUN RUN`."""
 
 import click
 
@@ -7,27 +7,42 @@ from kept.cli.options import json_option, run_argument, step_option
 
 
 @click.command(
-    cls=Command, examples=("kept diff", "kept diff last --step 0", "kept diff > best.patch")
+    cls=Command,
+    examples=(
+        "kept diff",
+        "kept diff last --step 0",
+        "kept diff > best.patch",
+        "kept diff 20261115-1012 last",
+    ),
 )
 @run_argument
+@click.argument("other", required=False, metavar="[RUN]")
 @step_option
 @json_option
-def diff(run: str, step: int | None, as_json: bool) -> None:
+def diff(run: str, other: str | None, step: int | None, as_json: bool) -> None:
     """Show the change from seed to best.
 
     A unified diff, as `patch` takes it. With --step, the change that this step proposed to what it
     was judged against. RUN is an id, the start or end of one, a folder, or `last`: the last run,
-    and without --step the last that is no comparison.
+    and without --step the last that keeps something.
+
+    Of two runs that measured (`kept eval`): which cases flipped from the first to the second, and
+    whether the difference is real.
     """
+    if other is not None:
+        if step is not None:
+            raise click.UsageError("--step is about one run")
+        _two_runs(run, other, as_json)
+        return
     from kept.cli import output
     from kept.cli.looking import closed_step, open_run
-    from kept.core.plan import COMPARE
+    from kept.core.plan import COMPARE, EVAL
     from kept.report.changes import best_diff, step_diff
     from kept.runs import may_keep
 
     past = open_run(run, may_keep if step is None else None)
     text = best_diff(past) if step is None else step_diff(past, closed_step(past, step))
-    compared = bool(past.fact(COMPARE))
+    compared, measured = bool(past.fact(COMPARE)), bool(past.fact(EVAL))
     past.close()
     if as_json:
         output.document({"run": past.id, "step": step, "diff": text})
@@ -37,7 +52,38 @@ def diff(run: str, step: int | None, as_json: bool) -> None:
         output.note(
             f"a comparison keeps nothing; `kept diff {past.id} --step N` shows what differs"
         )
+    elif measured:
+        output.note("a run that only measures changes nothing; `kept diff RUN RUN` compares two")
     elif step is None:
         output.note("nothing beat the seed, so there is no difference")
     else:
         output.note(f"step {step} changes nothing")
+
+
+def _two_runs(first: str, second: str, as_json: bool) -> None:
+    from kept.cli import output
+    from kept.cli.differences import difference_text
+    from kept.cli.looking import open_run
+    from kept.errors import SetupError
+    from kept.report.difference import difference
+    from kept.report.tested import sweep_of
+    from kept.runs import is_sweep
+
+    pasts = [open_run(name, is_sweep) for name in (first, second)]
+    sweeps = [sweep_of(past) for past in pasts]
+    for past in pasts:
+        past.close()
+    old, new = sweeps
+    if old is None or new is None:
+        wrong = pasts[0 if old is None else 1].id
+        raise SetupError(
+            f"run {wrong} did not measure cases, and cannot be held against another",
+            hint="`kept eval SPEC` makes one that did; `kept compare A B` compares texts",
+        )
+    told = difference(old, new)
+    if not told.shifts:
+        raise SetupError(f"{old.run} and {new.run} have no case in common that both measured")
+    if as_json:
+        output.document(told.document())
+    else:
+        output.answer(difference_text(told))

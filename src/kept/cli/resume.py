@@ -58,9 +58,14 @@ def resume(
 def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
     """What the run was, compiled again."""
     from kept.cli.compiling import compiled, told_warnings
-    from kept.core.plan import COMPARE
+    from kept.core.plan import COMPARE, EVAL
 
     started = run.state.started
+    if started is not None and started.recipe == EVAL:
+        from kept.recipes.sweeping import Wanted
+        from kept.registry import compile_sweep
+
+        return told_warnings(compile_sweep(spec, Wanted.of(started.facts[EVAL]), settings))
     if started is None or started.recipe != COMPARE:
         return compiled(spec, settings, run.state.fact("gate"))
     from kept.recipes.compare import Asked, compile_comparison

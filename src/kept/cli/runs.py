@@ -65,9 +65,18 @@ def _answers(folder: Path) -> str:
     return answers(told) if told is not None else ""
 
 
+def _totals(folder: Path) -> str:
+    """What came of measuring."""
+    from kept.cli.evaluated import read_sweep
+    from kept.report.test_report import totals
+
+    sweep = read_sweep(folder)
+    return totals(sweep) if sweep is not None else ""
+
+
 def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
     from kept.cli.names import path_from_here
-    from kept.core.plan import COMPARE
+    from kept.core.plan import COMPARE, EVAL
     from kept.report.words import number
 
     compared = row.recipe == COMPARE
@@ -79,4 +88,6 @@ def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
     spec = path_from_here(row.spec) if row.spec else row.recipe or row.reason
     # what was compared is neither kept nor refused
     kept = "comparison" if compared else f"{row.keeps} of {row.proposals}"
+    if row.recipe == EVAL:
+        kept, result = EVAL, _totals(folder)
     return (row.id, row.status, kept, result, spec)

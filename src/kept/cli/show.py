@@ -1,17 +1,28 @@
-"""`kept show [RUN]`."""
+"""`kept show [RUN] [CASE]`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kept.cli.command import Command
 from kept.cli.options import json_option, run_argument, step_option
 
+if TYPE_CHECKING:
+    from kept.report.tested import Sweep
+
 
 @click.command(
-    cls=Command, examples=("kept show", "kept show last --step 0", "kept show last --step 0 -v")
+    cls=Command,
+    examples=(
+        "kept show",
+        "kept show last --step 0",
+        "kept show last --step 0 -v",
+        "kept show last refund-over-limit",
+    ),
 )
 @run_argument
+@click.argument("case", required=False)
 @step_option
 @click.option("-v", "--traces", is_flag=True, help="With --step: what happened in each rollout.")
 @click.option(
@@ -21,13 +32,19 @@ from kept.cli.options import json_option, run_argument, step_option
     help="With --step: write what its commands and agents left to a new folder.",
 )
 @json_option
-def show(run: str, step: int | None, traces: bool, save: Path | None, as_json: bool) -> None:
+def show(  # a command has its options
+    run: str, case: str | None, step: int | None, traces: bool, save: Path | None, as_json: bool
+) -> None:
     """Show what a run did, step by step.
 
     With --step, all there is of one step: what was proposed and why, what became of each edit, the
-    change, the verdict with its figures, and every rollout. Works while the run goes on. RUN is an
-    id, the start or end of one, a folder, or `last`.
+    change, the verdict with its figures, and every rollout. With CASE, what was said and used in
+    that case, and how it was measured. Works while the run goes on. RUN is an id, the start or end
+    of one, a folder, or `last`.
     """
+    if case is not None:
+        _show_case(run, case, as_json)
+        return
     if step is not None:
         _show_step(run, step, traces, save, as_json)
         return
@@ -43,15 +60,57 @@ def _show_run(name: str, as_json: bool) -> None:
     from kept.cli.texts import run_text
     from kept.report import headline, summary
     from kept.report.document import step_row
+    from kept.report.tested import sweep_of
 
     past = open_run(name)
+    sweep = sweep_of(past)
     told = summary(past)
     past.close()
-    if as_json:
+    if sweep is not None:
+        _show_sweep(sweep, past.folder, as_json)
+    elif as_json:
         rows = [step_row(row) for row in told.steps]
         output.document({**headline(told), "closed": rows, "open": list(told.open)})
     else:
         output.answer(run_text(told))
+
+
+def _show_sweep(sweep: "Sweep", folder: Path, as_json: bool) -> None:
+    from kept.cli import output
+    from kept.cli.evaluated import evaluated_text
+    from kept.report.test_report import document
+
+    if as_json:
+        output.document({"folder": str(folder.resolve()), **document(sweep)})
+    else:
+        output.answer(evaluated_text(sweep, folder, every=True))
+
+
+def _show_case(name: str, case: str, as_json: bool) -> None:
+    from kept.cli import output
+    from kept.cli.evaluated import case_text
+    from kept.cli.looking import open_run
+    from kept.errors import SetupError
+    from kept.report.test_report import document
+    from kept.report.tested import sweep_of
+    from kept.runs import is_sweep
+
+    past = open_run(name, is_sweep)
+    sweep = sweep_of(past)
+    past.close()
+    if sweep is None:
+        message = f"run {past.id} has steps, and its cases are shown with them"
+        raise SetupError(message, hint=f"`kept show {past.id} --step N -v`")
+    rows = [at for at, one in enumerate(sweep.cases) if one.case == case]
+    rows = rows or [at for at, one in enumerate(sweep.cases) if one.case.startswith(case)]
+    if not rows:
+        some = ", ".join(dict.fromkeys(one.case for one in sweep.cases[:5]))
+        raise SetupError(f"run {past.id} has no case `{case}`", hint=f"there is {some} …")
+    if as_json:
+        results = document(sweep)["results"]
+        output.document([results[at] for at in rows])
+    else:
+        output.answer("\n\n".join(case_text(sweep.cases[at]) for at in rows))
 
 
 def _show_step(name: str, step: int, traces: bool, save: Path | None, as_json: bool) -> None:

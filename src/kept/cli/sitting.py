@@ -9,19 +9,21 @@ from typing import Any, cast
 
 from kept.cli import output
 from kept.cli.compared import compared_text
+from kept.cli.evaluated import tell_evaluated
 from kept.cli.fail import CUT_SHORT, INTERRUPTED, NO_GAIN, CutShortError
 from kept.cli.log import show_log
 from kept.cli.names import command_for, path_from_here
 from kept.cli.progress import Progress, standard_progress
 from kept.cli.texts import facts, pairs, title
 from kept.core.objective import unusable
-from kept.core.plan import Plan
+from kept.core.plan import EVAL, Plan
 from kept.engine.stopping import no_bounds
 from kept.errors import KeptError
 from kept.report import Summary, headline, summary, write_report
 from kept.report.failures import may_pass, measure_is_broken
 from kept.report.held_back import held_back
 from kept.report.outlook import no_step_left
+from kept.report.test_report import Format
 from kept.runs import Ended, Watch, resume, start, start_command
 from kept.store.home import Home
 from kept.store.reader import Run
@@ -34,6 +36,11 @@ class How:
     json: bool = False
     quiet: bool = False
     fail_if_no_gain: bool = False
+    verbose: bool = False
+    """Whether cases that pass are listed too."""
+    write: Path | None = None
+    """A file that the report of what was measured is written to."""
+    form: Format | None = None
 
 
 def start_run(plan: Plan, home: Home, how: How) -> int:
@@ -67,12 +74,29 @@ def _sit(
     told = _report(ended.folder)
     if not how.quiet:
         output.note("")
+    if told.recipe == EVAL:
+        return _evaluated(told, how)
     if how.json:
         failed = told.stopped is not None and told.stopped.kind == "error"
         output.document({"ok": not failed, **headline(told)})
     else:
         output.answer(answer_text(told))
     return _end(told, progress, how)
+
+
+def _evaluated(told: Summary, how: How) -> int:
+    """The answer of a run that measured, whole or not."""
+    code = tell_evaluated(
+        told.folder, as_json=how.json, every=how.verbose, write=how.write, form=how.form
+    )
+    go_on = command_for("resume", told.folder)
+    if told.stopped is not None and told.stopped.kind == "interrupted":
+        output.note(f"interrupted: `{go_on}` goes on where it stopped")
+        return INTERRUPTED
+    if told.open and told.stopped is not None:
+        output.note(f"not done: {told.stopped.message}")
+        output.note(f"hint: `{go_on}` goes on where it stopped")
+    return code
 
 
 def _report(folder: Path) -> Summary:

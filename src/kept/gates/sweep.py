@@ -23,13 +23,15 @@ class Sweep:
 
     def measure(self, view: View) -> Verdict | tuple[Ask, ...]:
         """All cases once, then all of them again."""
-        pairs = tuple(
-            Pair(case, repeat) for repeat in range(self.repeats) for case in view.holdout
-        )
+        pairs = tuple(Pair(case, repeat) for repeat in range(self.repeats) for case in view.holdout)
         if asks := missing_asks(((view.challenger, pairs),), PURPOSE):
             return asks
         known = view.challenger.known[PURPOSE]
-        numbers: dict[str, float] = {"asked": known.asked, "missing": known.missing, "failed": known.failed}
+        numbers: dict[str, float] = {
+            "asked": known.asked,
+            "missing": known.missing,
+            "failed": known.failed,
+        }
         if known.loss is not None:
             numbers["value"] = view.objective.value(known.loss)
         words = f"{known.asked - known.missing - known.failed} of {known.asked} rollouts scored"

@@ -110,7 +110,9 @@ class Conversation:
 def _ended(
     failure: Failure, messages: tuple[Message, ...], trace: Sequence[TraceItem]
 ) -> Said | Failure:
-    return failure if failure.blame == "infrastructure" else Said("", messages, tuple(trace), failure)
+    return (
+        failure if failure.blame == "infrastructure" else Said("", messages, tuple(trace), failure)
+    )
 
 
 def _fault(reply: ModelReply) -> Failure | None:

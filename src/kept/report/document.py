@@ -10,6 +10,8 @@ from kept.report.failures import failures
 from kept.report.outlook import doubt_of
 from kept.report.race import raced
 from kept.report.summary import StepLine, Summary, summary
+from kept.report.test_report import document as sweep_document
+from kept.report.tested import sweep_of
 from kept.store.reader import Run
 
 SCHEMA = 1
@@ -47,6 +49,8 @@ def headline(told: Summary) -> dict[str, Any]:
 
 def as_json(run: Run) -> dict[str, Any]:
     """Everything that the page tells."""
+    if (sweep := sweep_of(run)) is not None:
+        return {"schema": SCHEMA, "run": run.id, "status": run.status, **sweep_document(sweep)}
     told = summary(run)
     closed = {event.step: event for event in run.events if isinstance(event, StepClosed)}
     return {

@@ -15,6 +15,8 @@ from kept.report.outlook import cannot_tell, go_on
 from kept.report.race import leads, questions
 from kept.report.scoring import scorer_words
 from kept.report.summary import StepLine, Summary, objective_of, summary
+from kept.report.test_report import written
+from kept.report.tested import sweep_of
 from kept.report.words import (
     budget_words,
     cases_words,
@@ -38,6 +40,8 @@ MAX_DIFF_LINES = 400
 
 def markdown(run: Run) -> str:
     """The whole report."""
+    if (sweep := sweep_of(run)) is not None:
+        return written(sweep, "markdown")
     told = summary(run)
     closed = {event.step: event for event in run.events if isinstance(event, StepClosed)}
     kept = [(row, closed[row.step]) for row in told.steps if row.kept]

@@ -1,0 +1,174 @@
+"""What came of measuring, for a person at a terminal: who failed and why, then the sums."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from kept.cli import output
+from kept.cli.names import command_for, path_from_here
+from kept.cli.texts import pairs
+from kept.core.words import count, one_line
+from kept.report.test_report import Format, document, exit_code, totals, written
+from kept.report.tested import Status, Sweep, Tested, sweep_of
+from kept.report.words import duration, number
+from kept.store.reader import Run
+
+MAX_CASES = 40
+"""Cases that are listed; `kept show RUN` has all of them."""
+
+COLOURS: dict[Status, str] = {"passed": "green", "failed": "red", "errored": "yellow"}
+MAX_COLUMNS = 4
+"""Metrics that have a column of their own."""
+
+
+def read_sweep(folder: Path) -> Sweep | None:
+    """What a run measured; None where it does something else."""
+    with Run(folder) as run:
+        return sweep_of(run)
+
+
+def evaluated_text(sweep: Sweep, folder: Path, *, every: bool = False) -> str:
+    """Those that did not pass, the metrics, and where to look further."""
+    rows = [one for one in sweep.cases if every or one.status != "passed"]
+    parts = [_cases_table(sweep, rows), _metrics_table(sweep)]
+    usage = sweep.usage
+    spent = f"{count(usage.calls, 'call')}, {usage.tokens_in + usage.tokens_out:,} tokens"
+    money = f", ${usage.usd:,.4f}" if usage.usd else ""
+    facts = [
+        ("run", sweep.run),
+        ("spend", f"{spent}{money}, {duration(sweep.elapsed)}"),
+        ("look", command_for("show", folder)),
+    ]
+    failing = next((one for one in rows if one.status != "passed"), None)
+    if failing is not None:
+        facts.append(("", f"{command_for('show', folder)} {_quoted(failing.case)}"))
+    return "\n\n".join([title(sweep), *filter(None, parts), pairs(facts)])
+
+
+def title(sweep: Sweep) -> str:
+    """How many pass."""
+    bad = sweep.count("failed") + sweep.count("errored")
+    return output.style(f"{sweep.name}: {totals(sweep)}", bold=True, fg="red" if bad else "green")
+
+
+def _cases_table(sweep: Sweep, rows: list[Tested]) -> str:
+    if not rows:
+        return ""
+    names = list(sweep.means)[:MAX_COLUMNS]
+    header = ("case", "", *names, "seconds", "why")
+    cells = [
+        (
+            _called(one),
+            one.status,
+            *(_score(one.metrics.get(name)) for name in names),
+            f"{one.seconds:.1f}",
+            one_line(one.why, 160),
+        )
+        for one in rows[:MAX_CASES]
+    ]
+    text = output.table(header, cells, right=(*names, "seconds"), middle=("case",))
+    if len(rows) > MAX_CASES:
+        text += f"\n{len(rows) - MAX_CASES} more are not shown: --json lists all"
+    return text
+
+
+def _metrics_table(sweep: Sweep) -> str:
+    rows = [
+        (
+            name,
+            _score(mean.score),
+            str(mean.cases),
+            f"{mean.errored} of {mean.asked}" if mean.errored else "",
+        )
+        for name, mean in sweep.means.items()
+    ]
+    if not rows:
+        return ""
+    header = ("metric", "mean", "cases", "not measured")
+    return output.table(header, rows, right=("mean", "cases"), whole=("mean",))
+
+
+def case_line(one: Tested, width: int = 0) -> str:
+    """One case as it is told while others still run."""
+    scores = "  ".join(f"{name} {_score(value)}" for name, value in one.metrics.items())
+    why = f"  {one_line(one.why, 120)}" if one.why else f"  {scores}"
+    return f"{one.status:<8}{_called(one):<{width}}{why}  ({one.seconds:.1f} s)"
+
+
+def case_text(one: Tested) -> str:
+    """All that happened in a case."""
+    head = output.style(f"{_called(one)}: {one.status}", bold=True, fg=COLOURS[one.status])
+    return "\n".join([head, *_story(one)])
+
+
+def _story(one: Tested) -> Iterator[str]:
+    for n, exchange in enumerate(one.exchanges):
+        yield ""
+        yield from _said("user", exchange.input)
+        for use in exchange.uses:
+            given = ", ".join(f"{name}={value!r}" for name, value in use.arguments.items())
+            wrong = " (wrong)" if use.wrong else ""
+            yield from _said("used", f"{use.name}({given}){wrong}")
+            yield from _said("", use.result)
+        yield from _said("agent", exchange.response if exchange.answered else "(no answer)")
+        if n in one.truths:
+            yield from _said("expected", one.truths[n])
+        for each in one.measured:
+            if each.exchange == n:
+                yield from _said("metric", _metric_words(each.metric, each.score, each.error))
+                yield from _said("", each.reasoning)
+        for tools in one.expected:
+            if tools.exchange == n:
+                yield from _said("tools", "as expected" if tools.matched else "not as expected")
+    for finding in one.findings:
+        yield from _said("finding", finding)
+    if one.failure is not None:
+        failure = one.failure
+        yield from _said("failure", f"{failure.kind}, {failure.blame}'s: {failure.message}")
+        yield from _said("", failure.detail)
+
+
+def _metric_words(name: str, score: float | None, error: str) -> str:
+    return f"{name} {_score(score)}" + (f": {error}" if error else "")
+
+
+def _said(role: str, text: str) -> Iterator[str]:
+    for n, line in enumerate(output.visible(text).splitlines()):
+        yield f"  {'' if n else role:<10}{line}".rstrip()
+
+
+def _score(value: float | None) -> str:
+    return "" if value is None else number(round(value, 4))
+
+
+def _called(one: Tested) -> str:
+    return one.case if not one.repeat else f"{one.case} #{one.repeat + 1}"
+
+
+def _quoted(name: str) -> str:
+    import shlex
+
+    return shlex.quote(name)
+
+
+def tell_evaluated(
+    folder: Path, *, as_json: bool, every: bool, write: Path | None, form: Format | None
+) -> int:
+    """Answer, write what is to be written; the exit code."""
+    sweep = read_sweep(folder)
+    assert sweep is not None, "a run that measured was started"
+    if write is not None:
+        write.parent.mkdir(parents=True, exist_ok=True)
+        write.write_text(written(sweep, form or _form_of(write)), encoding="utf-8")
+        output.note(f"{path_from_here(write)} holds the report")
+    if as_json or (form == "json" and write is None):
+        output.document({"ok": exit_code(sweep) == 0, "folder": str(folder), **document(sweep)})
+    elif form is not None and write is None:
+        output.answer(written(sweep, form).removesuffix("\n"))
+    else:
+        output.answer(evaluated_text(sweep, folder, every=every))
+    return exit_code(sweep)
+
+
+def _form_of(path: Path) -> Format:
+    """By the name of the file."""
+    return {".md": "markdown", ".xml": "junit"}.get(path.suffix, "json")  # pyright: ignore[reportReturnType] # a table of forms
