@@ -10,11 +10,12 @@ from kept.core.artifact import Candidate
 from kept.core.budget import StopReason
 from kept.core.case import Case
 from kept.core.event import Event
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.model import ModelReply, ModelRequest, ToolOffer
 from kept.core.proposal import Ask, Brief, ProposerReply, Turn
 from kept.core.rollout import Failure, Job, Rollout, TraceItem, Usage
 from kept.core.score import Outcome, Score
 from kept.core.state import State
+from kept.core.tool import ToolAnswer
 from kept.core.verdict import Verdict, View
 
 
@@ -289,6 +290,28 @@ class Model(Protocol):
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
         """One reply, or why there is none."""
+        ...
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """Something that a model may use: one function, an index, or one of what a server offers.
+
+    It is cheap, and may differ between candidates; what it has open (an index, a server, processes)
+    is opened once for a run, and shared.
+    """
+
+    @property
+    def offer(self) -> ToolOffer:
+        """What a model is told of it."""
+        ...
+
+    async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
+        """Use it once, journalled in the scope: a resume does not use it again.
+
+        What is wrong with the arguments is an answer, which the model can go by; a `Failure` is
+        what no other arguments would mend.
+        """
         ...
 
 

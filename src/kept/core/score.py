@@ -13,7 +13,7 @@ from kept.core.answers import Answers
 from kept.core.case import IMPLICIT_CASE
 from kept.core.objective import Constraint, Objective, countable
 from kept.core.quick import make
-from kept.core.rollout import FREE, Failure, Pair, Purpose, Usage
+from kept.core.rollout import FREE, Failure, Pair, Purpose, TraceItem, Usage
 
 K = TypeVar("K")
 
@@ -34,6 +34,10 @@ class Score(NamedTuple):
 
     metrics: Mapping[str, float]
     findings: tuple[Finding, ...] = ()
+    details: tuple[TraceItem, ...] = ()
+    """How it came about, for people: written down behind the trace of the rollout."""
+    failure: Failure | None = None
+    """Why there is no score after all, when there are details all the same."""
 
 
 def usable(score: Score) -> Score:
@@ -49,7 +53,7 @@ def usable(score: Score) -> Score:
     strange = {name: v for name, v in score.metrics.items() if not countable(v)}
     metrics = {name: v for name, v in score.metrics.items() if name not in strange}
     notes = [Finding(f"`{name}` is {v}, left out", "low", name) for name, v in strange.items()]
-    return Score(metrics, (*score.findings, *notes))
+    return score._replace(metrics=metrics, findings=(*score.findings, *notes))
 
 
 _NOTHING: Mapping[str, float] = {}

@@ -103,16 +103,21 @@ class Attempts:
             scope.usage, scope.called = work.ran, work.called
         score = await self._scorer.score(job, rollout, candidate, case, scope)
         if not isinstance(score, Failure):
-            fault = self._objective.fault(score.metrics)
-            # of a single measure that is all there is to say
-            score = fault or (score if len(score.metrics) == 1 else usable(score))
-        elif score.blame == "infrastructure":
+            work.details = score.details
+            if score.failure is None:
+                fault = self._objective.fault(score.metrics)
+                # of a single measure that is all there is to say
+                score = fault or (score if len(score.metrics) == 1 else usable(score))
+                return self._outcome(work, scope, score)
+            score = score.failure
+        if score.blame == "infrastructure":
             score = replace(score, scoring=True)
         return self._outcome(work, scope, score)
 
     def _outcome(self, work: Work, scope: JournalScope, end: Score | Failure) -> Outcome:
         rollout, usage, tries = work.rollout, work.usage, work.tries
-        trace = self._journal.put(rollout.trace) if rollout is not None and rollout.trace else ""
+        told = rollout.trace + work.details if rollout is not None else ()
+        trace = self._journal.put(told) if told else ""
         # calls made through the scope are counted there, also those of earlier tries, which it
         # replays; what a runner reports of calls of its own comes on top, try by try
         if scope.called:
@@ -126,7 +131,7 @@ class Attempts:
         seconds = ended - work.started
         if isinstance(end, Failure):
             return Outcome({}, end, (), usage, seconds, tries, trace)
-        metrics, findings = end
+        metrics, findings, _, _ = end
         if self._own:
             # what a scorer emits by such a name is what is meant
             metrics = {**self._measured(work, scope, usage), **metrics}

@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 
-from kept.core.rollout import FREE, Job, Pair, Rollout, Usage
+from kept.core.rollout import FREE, Job, Pair, Rollout, TraceItem, Usage
 from kept.core.score import Outcome
 from kept.engine.scope import JournalScope
 
@@ -35,6 +35,8 @@ class Work:
     called = False
     """Whether calls were made through its scopes."""
     rollout: Rollout | None = None
+    details: tuple[TraceItem, ...] = ()
+    """How its score came about."""
     usage: Usage = FREE
     scope_usage: Usage = FREE
     ran: Usage = FREE

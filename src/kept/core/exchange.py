@@ -1,0 +1,112 @@
+"""A conversation as those who score it see it: what was said, what was used, what was answered.
+
+It travels as the trace of a rollout, which people read as well. `exchanges_of` reads it back.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from kept.core.model import Message
+from kept.core.rollout import TraceItem
+from kept.core.tool import ToolAnswer
+
+FINAL = "final"
+"""Marks the message of an assistant that answers; the others ask for tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """One use of a tool."""
+
+    name: str
+    arguments: Mapping[str, object]
+    result: str
+    wrong: bool = False
+    """Whether the result says what was wrong with the call."""
+    context: tuple[str, ...] = ()
+    """Passages that it found."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One thing that was said to an agent, and what came of it."""
+
+    input: str
+    response: str = ""
+    uses: tuple[ToolUse, ...] = ()
+    seconds: float = 0.0
+    answered: bool = False
+    """Whether it came to an answer, be it an empty one."""
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        """All passages that its tools found, in order."""
+        return tuple(passage for use in self.uses for passage in use.context)
+
+
+def said(message: Message) -> TraceItem:
+    """A message as it was sent."""
+    data: dict[str, object] = {}
+    if message.images:
+        data["images"] = [image.media_type for image in message.images]
+    return TraceItem(message.role, message.text, data)
+
+
+def asked_for(message: Message) -> TraceItem:
+    """A message of an assistant that wants tools used."""
+    calls = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
+    return TraceItem("assistant", message.text, {"tool_calls": calls})
+
+
+def used(name: str, arguments: Mapping[str, object], answer: ToolAnswer) -> TraceItem:
+    """What a tool gave back."""
+    data: dict[str, object] = {"name": name, "arguments": dict(arguments)}
+    data |= {"wrong": True} if answer.wrong else {}
+    data |= {"context": list(answer.context)} if answer.context else {}
+    return TraceItem("tool", answer.text, {**data, "seconds": answer.seconds})
+
+
+def answered(text: str, seconds: float) -> TraceItem:
+    """What an assistant answered in the end, and how long the whole exchange took."""
+    return TraceItem("assistant", text, {FINAL: True, "seconds": round(seconds, 4)})
+
+
+def exchanges_of(trace: Sequence[TraceItem]) -> tuple[Exchange, ...]:
+    """The exchanges of a trace, in order; the last may have come to no answer."""
+    return tuple(map(_exchange, _parts(trace)))
+
+
+def _parts(trace: Iterable[TraceItem]) -> Iterator[list[TraceItem]]:
+    part: list[TraceItem] = []
+    for item in trace:
+        if item.role == "user":
+            if part:
+                yield part
+            part = [item]
+        elif part and item.role in ("assistant", "tool"):
+            part.append(item)
+    if part:
+        yield part
+
+
+def _exchange(part: Sequence[TraceItem]) -> Exchange:
+    uses = tuple(_use(item) for item in part if item.role == "tool")
+    last = part[-1]
+    if not last.data.get(FINAL):
+        return Exchange(part[0].text, uses=uses)
+    seconds = cast("float", last.data.get("seconds", 0.0))
+    return Exchange(part[0].text, last.text, uses, seconds, answered=True)
+
+
+def _use(item: TraceItem) -> ToolUse:
+    data = cast("Mapping[str, Any]", item.data)
+    return ToolUse(
+        data["name"],
+        data["arguments"],
+        item.text,
+        bool(data.get("wrong")),
+        tuple(data.get("context", ())),
+        data.get("seconds", 0.0),
+    )
