@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from kept.core.model import Message
-from kept.core.rollout import TraceItem
+from kept.core.rollout import Failure, FailureKind, TraceItem
 from kept.core.tool import ToolAnswer
 
 FINAL = "final"
 """Marks the message of an assistant that answers; the others ask for tools."""
+
+FAILURE = "failure"
+"""The role of what says how a conversation ended that came to no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,21 @@ def used(name: str, arguments: Mapping[str, object], answer: ToolAnswer) -> Trac
 def answered(text: str, seconds: float) -> TraceItem:
     """What an assistant answered in the end, and how long the whole exchange took."""
     return TraceItem("assistant", text, {FINAL: True, "seconds": round(seconds, 4)})
+
+
+def failed(failure: Failure) -> TraceItem:
+    """How a conversation ended by the agent's own fault."""
+    data: dict[str, object] = {"kind": failure.kind, "detail": failure.detail}
+    return TraceItem(FAILURE, failure.message, data)
+
+
+def failure_of(trace: Sequence[TraceItem]) -> Failure | None:
+    """The agent's own failure that ended a conversation; None where it was brought to its end."""
+    for item in trace:
+        if item.role == FAILURE:
+            kind = cast("FailureKind", item.data["kind"])
+            return Failure(kind, "candidate", item.text, str(item.data["detail"]))
+    return None
 
 
 def exchanges_of(trace: Sequence[TraceItem]) -> tuple[Exchange, ...]:

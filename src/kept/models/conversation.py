@@ -1,0 +1,134 @@
+"""A model and its tools: it is asked, what it wants used is used, until it answers.
+
+Everything is journalled as it happens: replies by `ask`, uses by the tools themselves, so a
+conversation that was cut goes on where it was cut.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from kept.core.exchange import answered, asked_for, used
+from kept.core.model import Message, ModelReply, ModelRequest, ToolCall
+from kept.core.ports import Model, Scope, Tool
+from kept.core.rollout import Failure, TraceItem
+from kept.core.tool import ToolAnswer
+from kept.models.asking import ask
+
+MAX_REPLIES = 20
+"""Replies of a model to one thing said, after which it is taken to go round in circles."""
+
+LONGEST_RESULT = 200_000
+"""Characters of a result that a model is told; the rest is left out, and it is told so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What came of one thing said."""
+
+    text: str
+    """The answer; empty where there is none."""
+    messages: tuple[Message, ...]
+    """The conversation so far, with the answer."""
+    trace: tuple[TraceItem, ...]
+    """What happened since it was said."""
+    failure: Failure | None = None
+    """Why there is no answer, where that is the agent's own fault: the trace is worth having."""
+
+
+class Conversation:
+    """A model with tools at hand."""
+
+    def __init__(
+        self, model: Model, request: ModelRequest, tools: Sequence[Tool], replies: int = MAX_REPLIES
+    ) -> None:
+        self._model = model
+        self._tools: Mapping[str, Tool] = {tool.offer.name: tool for tool in tools}
+        self._request = replace(request, tools=tuple(tool.offer for tool in tools))
+        self._replies = replies
+
+    async def say(self, messages: tuple[Message, ...], scope: Scope) -> Said | Failure:
+        """Have the model answer the last message; a `Failure` is one of infrastructure."""
+        began = time.monotonic()
+        waited = 0.0
+        trace: list[TraceItem] = []
+        for n in range(self._replies):
+            reply = await ask(scope, self._model, replace(self._request, messages=messages))
+            if isinstance(reply, Failure):
+                return _ended(reply, messages, trace)
+            waited += reply.seconds
+            message = Message("assistant", reply.text, tool_calls=reply.tool_calls)
+            messages = (*messages, message)
+            if not reply.tool_calls:
+                # replayed replies did not take their time again
+                seconds = max(waited, time.monotonic() - began)
+                trace.append(answered(reply.text, seconds))
+                return Said(reply.text, messages, tuple(trace), _fault(reply))
+            trace.append(asked_for(message))
+            # a branch of its own each time: what is used twice alike is used twice
+            results = await self._use(reply.tool_calls, scope.branch(f"tools-{n}"))
+            if isinstance(results, Failure):
+                return results
+            for call, (given, answer) in zip(reply.tool_calls, results, strict=True):
+                waited += answer.seconds
+                messages = (*messages, Message("tool", _shown(answer.text), answers=call.id))
+                trace.append(used(call.name, given, answer))
+        circles = f"the model wanted tools {self._replies} times, and did not answer"
+        return Said("", messages, tuple(trace), Failure("limit", "candidate", circles))
+
+    async def _use(
+        self, calls: Sequence[ToolCall], scope: Scope
+    ) -> Sequence[tuple[Mapping[str, object], ToolAnswer]] | Failure:
+        """All that it wants used, side by side, each in a branch of its own."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._once(call, scope.branch(f"{n}-{call.name}")))
+                for n, call in enumerate(calls)
+            ]
+        results = [task.result() for task in tasks]
+        done = [one for one in results if not isinstance(one, Failure)]
+        failed = [one for one in results if isinstance(one, Failure)]
+        return failed[0] if failed else done
+
+    async def _once(
+        self, call: ToolCall, scope: Scope
+    ) -> tuple[Mapping[str, object], ToolAnswer] | Failure:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            return {}, ToolAnswer(f"there is no tool `{call.name}`; there is {known}", wrong=True)
+        given = _arguments(call.arguments)
+        if given is None:
+            return {}, ToolAnswer("the arguments are no JSON object", wrong=True)
+        answer = await tool.use(given, scope)
+        return answer if isinstance(answer, Failure) else (given, answer)
+
+
+def _ended(
+    failure: Failure, messages: tuple[Message, ...], trace: Sequence[TraceItem]
+) -> Said | Failure:
+    return failure if failure.blame == "infrastructure" else Said("", messages, tuple(trace), failure)
+
+
+def _fault(reply: ModelReply) -> Failure | None:
+    if reply.finish == "refused":
+        return Failure("refused", "candidate", "the model would not answer", reply.text)
+    return None
+
+
+def _arguments(text: str) -> dict[str, object] | None:
+    try:
+        given = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, object]", given) if isinstance(given, dict) else None
+
+
+def _shown(text: str) -> str:
+    if len(text) <= LONGEST_RESULT:
+        return text
+    left = len(text) - LONGEST_RESULT
+    return f"{text[:LONGEST_RESULT]}\n[{left:,} more characters were left out]"
