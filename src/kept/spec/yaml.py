@@ -1,6 +1,6 @@
 """YAML as plain values, with the line of each; the one place that knows the YAML library."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -41,6 +41,8 @@ class Document:
     """Where each key and each item of a list stands."""
     doubles: list[tuple[Loc, int]] = field(default_factory=list[tuple[Loc, int]])
     """Keys that stand a second time, and where; their second values are left out."""
+    templates: set[Loc] = field(default_factory=set[Loc])
+    """Texts without quotes that hold a `${`: what is filled in there may be a number."""
 
 
 def read_yaml(text: str) -> Document:
@@ -57,13 +59,12 @@ class _Reader:
         self._count = 0
 
     def read(self, text: str) -> Document:
-        lines, doubles = self._document.lines, self._document.doubles
         try:
             node: Any = self._yaml.compose(text)
             data = None if node is None else self._value(node, ())
         except YAMLError as error:
             raise _fault(error, text) from error
-        return Document(data, lines, doubles)
+        return replace(self._document, data=data)
 
     def _value(self, node: Any, loc: Loc) -> object:  # noqa: ANN401 # see the class
         self._count += 1
@@ -73,6 +74,8 @@ class _Reader:
             return self._mapping(node, loc)
         if isinstance(node, SequenceNode):
             return self._sequence(node, loc)
+        if node.style is None and "${" in node.value:
+            self._document.templates.add(loc)
         return self._yaml.constructor.construct_object(node)
 
     def _sequence(self, node: Any, loc: Loc) -> list[object]:  # noqa: ANN401 # see the class
