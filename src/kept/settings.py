@@ -16,6 +16,11 @@ def kept_home() -> Path | None:
     return Path(value).expanduser() if value else None
 
 
+def user_home() -> Path:
+    """The folder of whoever runs this."""
+    return Path.home()
+
+
 def is_set(name: str) -> bool:
     """Whether the environment has a variable; what it holds is nobody's business."""
     return name in os.environ

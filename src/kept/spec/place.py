@@ -35,7 +35,13 @@ def locate(model: type[BaseModel], loc: Loc) -> Place:
     """The place that pydantic means when it says so below a model."""
     models: tuple[type[BaseModel], ...] = (model,)
     real: list[str | int] = []
+    keyed = False
     for part in loc:
+        if keyed:
+            # a key that the user chose
+            real.append(part)
+            keyed = False
+            continue
         chosen = tuple(m for m in models if part in _tags(m).values()) if len(models) > 1 else ()
         if chosen:
             models = chosen
@@ -44,6 +50,7 @@ def locate(model: type[BaseModel], loc: Loc) -> Place:
         if isinstance(part, str):
             field = _fields(models[0]).get(part) if len(models) == 1 else None
             models = _models_in(field.annotation) if field else ()
+            keyed = field is not None and _is_mapping(field.annotation)
     return Place(tuple(real), models)
 
 
@@ -59,6 +66,13 @@ def _tags(model: type[BaseModel]) -> Mapping[str, object]:
         for key, field in _fields(model).items()
         if get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
     }
+
+
+def _is_mapping(annotation: object) -> bool:
+    """Whether a field is a mapping with keys of the user's own, be it `X | None`."""
+    if get_origin(annotation) is dict:
+        return True
+    return any(_is_mapping(inner) for inner in get_args(annotation) if get_origin(inner) is dict)
 
 
 def _models_in(annotation: object) -> tuple[type[BaseModel], ...]:

@@ -19,6 +19,7 @@ class Source:
         self.folder = path.absolute().parent
         self.data = document.data
         self.problems: list[Problem] = []
+        self.templates = document.templates
         self._lines = document.lines
         self._flags: dict[Loc, str] = {}
         for loc, line in document.doubles:
@@ -87,15 +88,21 @@ def read_source(path: Path, overrides: Sequence[str] = ()) -> Source:
     """A file with `KEY=VALUE` overrides laid over it."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-        document = read_yaml(text)
     except UnicodeDecodeError as error:
         line = path.read_bytes()[: error.start].count(b"\n") + 1
         raise SpecError([Problem(f"{shown(path)}:{line}", "", "not UTF-8 text")]) from error
+    except OSError as error:
+        raise SetupError(f"cannot read {shown(path)}: {error.strerror}") from error
+    return source_of(path, text, overrides)
+
+
+def source_of(path: Path, text: str, overrides: Sequence[str] = ()) -> Source:
+    """A text that would stand in a file, with `KEY=VALUE` overrides laid over it."""
+    try:
+        document = read_yaml(text)
     except YamlFault as fault:
         where = f"{shown(path)}:{fault.line}"
         raise SpecError([Problem(where, "", f"not YAML: {fault.message}", fault.hint)]) from fault
-    except OSError as error:
-        raise SetupError(f"cannot read {shown(path)}: {error.strerror}") from error
     source = Source(path, document)
     if not isinstance(source.data, dict):
         found = "empty" if source.data is None else f"{kind_of(source.data)}, not a mapping of keys"

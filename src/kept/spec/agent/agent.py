@@ -1,0 +1,128 @@
+"""What an agent.yaml may say, as a whole."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, cast
+
+from pydantic import BeforeValidator, Field
+
+from kept.core.model import Effort
+from kept.spec.agent.carried import (
+    ClaudeSpec,
+    DeploymentSpec,
+    EngineSpec,
+    ObservabilitySpec,
+    OpenAISpec,
+)
+from kept.spec.agent.cases import MAX_CASES, TestCaseSpec
+from kept.spec.agent.llm import LlmSpec
+from kept.spec.agent.metrics import AnyMetricSpec, EvaluationsSpec
+from kept.spec.agent.tools import MAX_TOOLS, AnyToolSpec
+from kept.spec.agent.words import Loose, Words, one_of
+from kept.spec.base import Count, Model, Seconds
+from kept.spec.source import kind_of
+
+_DEFAULT_TURNS = 20
+
+
+def _format(value: object) -> object:
+    if value is None or isinstance(value, dict) or (isinstance(value, str) and value.strip()):
+        return cast("object", value)
+    raise ValueError(f"{kind_of(value)}, where a JSON schema or the path of one was expected")
+
+
+class InstructionsSpec(Model):
+    """What the agent is told before anything else."""
+
+    file: Words | None = None
+    inline: Words | None = None
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """One text."""
+        fault = one_of(said, ("file", "inline"))
+        if fault:
+            yield fault
+
+
+class ExecutionSpec(Model):
+    """How test cases are run."""
+
+    file_timeout: Seconds = 30
+    llm_timeout: Seconds = 60
+    """For one exchange with the agent."""
+    download_timeout: Seconds = 30
+    cache_enabled: bool = True
+    cache_dir: Words = ".holodeck/cache"
+    verbose: bool = False
+    quiet: bool = False
+    parallel_test_cases: Count | None = None
+    """Cases in flight at once; None leaves it to whoever runs them."""
+
+
+class AgentSpec(Model):
+    """A whole agent.yaml."""
+
+    name: Words
+    description: Words | None = None
+    author: Words | None = None
+    model: LlmSpec
+    instructions: InstructionsSpec
+    response_format: Annotated[Loose | str | None, BeforeValidator(_format)] = None
+    """A JSON schema, or the path of one."""
+    tools: Annotated[tuple[AnyToolSpec, ...], Field(strict=False, max_length=MAX_TOOLS)] = ()
+    evaluations: EvaluationsSpec | None = None
+    test_cases: (
+        Annotated[tuple[TestCaseSpec, ...], Field(strict=False, max_length=MAX_CASES)] | None
+    ) = None
+    test_cases_file: Words | None = None
+    execution: ExecutionSpec = ExecutionSpec()
+    embedding_provider: LlmSpec | None = None
+    observability: ObservabilitySpec | None = None
+    deployment: DeploymentSpec | None = None
+    claude: ClaudeSpec | None = None
+    openai: OpenAISpec | None = None
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """Cases from one place."""
+        if said.get("test_cases") is not None and said.get("test_cases_file") is not None:
+            yield "give `test_cases` or `test_cases_file`, not both"
+
+    @property
+    def metrics(self) -> tuple[AnyMetricSpec, ...]:
+        """What cases without metrics of their own are measured by."""
+        return self.evaluations.metrics if self.evaluations else ()
+
+    def judge_of(self, metric: AnyMetricSpec) -> LlmSpec:
+        """The model that a metric asks: its own, else the one of all metrics, else the agent's."""
+        shared = self.evaluations.model if self.evaluations else None
+        return getattr(metric, "model", None) or shared or self.model
+
+    @property
+    def max_turns(self) -> int:
+        """Replies of the model to one thing that is said to it, at most."""
+        return next((e.max_turns for e in self._engines if e.max_turns), _DEFAULT_TURNS)
+
+    @property
+    def effort(self) -> Effort | None:
+        """How long the model should think; what others call `max` is `high` here."""
+        for engine in self._engines:
+            return "high" if engine.effort == "max" else engine.effort
+        return None
+
+    @property
+    def _engines(self) -> tuple[EngineSpec, ...]:
+        """What is said of the engine of the model's maker."""
+        engine = self.claude if self.model.provider == "anthropic" else self.openai
+        return (engine,) if engine else ()
+
+
+def is_agent(data: object) -> bool:
+    """Whether a file means to be an agent.yaml; whether it is one is another matter."""
+    if not isinstance(data, dict):
+        return False
+    keys = cast("dict[str, object]", data)
+    if any(key in keys for key in ("artifacts", "runner", "scorer", "prompts")):
+        return False
+    tells = ("instructions", "test_cases", "test_cases_file")
+    return isinstance(keys.get("model"), dict) or any(key in keys for key in tells)

@@ -1,0 +1,206 @@
+"""From an agent.yaml to what can be run: the spec, its texts, its cases.
+
+`read_agent` reads it from the disk. `parse_agent` reads one that a candidate has changed, by the
+same rules and with the same config; the cases are not a candidate's to change.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from kept.errors import Problem, SpecError
+from kept.models.config import ModelConfig
+from kept.spec.agent.agent import AgentSpec, InstructionsSpec
+from kept.spec.agent.case_file import KEY, named, read_case_file
+from kept.spec.agent.cases import TestCaseSpec
+from kept.spec.agent.config import Config, lay_agent, read_config
+from kept.spec.agent.texts import Instructions, Texts, check_there, inline_of, instructions_of
+from kept.spec.agent.tools import (
+    FunctionToolSpec,
+    HierarchicalDocumentToolSpec,
+    McpToolSpec,
+    PromptToolSpec,
+    VectorstoreToolSpec,
+)
+from kept.spec.agent.variables import fill_in, tell_once, without_secrets
+from kept.spec.agent.warn import warnings_of
+from kept.spec.load import said, section, validate
+from kept.spec.source import Source, kind_of, read_source, source_of
+from kept.spec.yaml import YamlFault, read_yaml
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlace:
+    """What stays as it is whatever a candidate says."""
+
+    path: Path
+    overrides: tuple[str, ...] = ()
+    config: Config = field(default_factory=Config)
+
+    @property
+    def folder(self) -> Path:
+        """Where paths begin."""
+        return self.path.absolute().parent
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedAgent:
+    """One agent, in order."""
+
+    spec: AgentSpec
+    instructions: Instructions
+    response_format: Mapping[str, Any] | None
+    prompts: Mapping[str, str]
+    """Templates of prompt tools by the names of the tools."""
+    texts: Mapping[str, str]
+    """What it is made of, by paths relative to its folder; the agent.yaml first."""
+
+    def model_config(self, folder: Path) -> ModelConfig:
+        """The agent's own model, for those who call it."""
+        spec = self.spec
+        return spec.model.config(folder, timeout=spec.execution.llm_timeout, effort=spec.effort)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAgent:
+    """An agent.yaml as it stands on the disk."""
+
+    source: Source
+    place: AgentPlace
+    agent: ParsedAgent
+    cases: tuple[TestCaseSpec, ...]
+    """Each with a name that no other has."""
+    warnings: tuple[str, ...] = ()
+
+
+def read_agent(path: Path, overrides: Sequence[str] = ()) -> ReadAgent:
+    """An agent with its cases; raises `SpecError` with everything that is wrong."""
+    source = read_source(path, overrides)
+    place = AgentPlace(path, tuple(overrides), read_config(source.folder))
+    source.problems += place.config.problems
+    # as it stands on the disk, without what is laid over or filled in
+    text = path.read_text(encoding="utf-8-sig")
+    agent = _agent(source, place, {path.name: text})
+    cases = _cases(source, agent, place.config)
+    source.problems[:] = map(without_secrets, source.problems)
+    source.check()
+    assert agent is not None  # or else there was a problem
+    return ReadAgent(source, place, agent, cases, tuple(warnings_of(agent.spec, cases)))
+
+
+def parse_agent(place: AgentPlace, texts: Mapping[str, str]) -> ParsedAgent | tuple[Problem, ...]:
+    """The agent that a candidate's texts make, or what is wrong with them."""
+    try:
+        source = source_of(place.path, texts[place.path.name], place.overrides)
+        cast("dict[str, object]", source.data).pop(KEY, None)
+        agent = _agent(source, place, texts)
+        source.check()
+    except SpecError as error:
+        return tuple(map(without_secrets, error.problems))
+    assert agent is not None  # or else there was a problem
+    return agent
+
+
+def _agent(source: Source, place: AgentPlace, given: Mapping[str, str]) -> ParsedAgent | None:
+    unset = fill_in(source)
+    lay_agent(source, place.config)
+    spec = validate(source, AgentSpec)
+    tell_once(source, unset)
+    _check_names(source)
+    name = place.path.name
+    texts = Texts(source, given)
+    texts.read[name] = given[name]
+    instructions = _instructions(source, texts)
+    schema = _response_format(source, texts)
+    if spec is None:
+        return None
+    prompts = dict(_prompts(spec, texts))
+    _check_tools(source, spec)
+    if instructions is None:
+        return None
+    return ParsedAgent(spec, instructions, schema, prompts, texts.read)
+
+
+def _instructions(source: Source, texts: Texts) -> Instructions | None:
+    spec = section(source, ("instructions",), InstructionsSpec)
+    if spec is None:
+        return None
+    if spec.file is None:
+        return inline_of(spec.inline or "")
+    text = texts.get(("instructions", "file"), spec.file)
+    if text is None:
+        return None
+    made = instructions_of(source, spec.file, text)
+    if not made.text.strip():
+        source.report(("instructions", "file"), f"`{spec.file}` says nothing")
+    return made
+
+
+def _response_format(source: Source, texts: Texts) -> Mapping[str, Any] | None:
+    loc = ("response_format",)
+    value = said(source, loc)
+    if not isinstance(value, str) or not value.strip():
+        return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    text = texts.get(loc, value)
+    if text is None:
+        return None
+    try:
+        data: object = json.loads(text) if value.endswith(".json") else read_yaml(text).data
+    except (json.JSONDecodeError, YamlFault) as error:
+        source.report(loc, f"`{value}` cannot be read: {error}")
+        return None
+    if not isinstance(data, dict):
+        source.report(loc, f"`{value}` holds {kind_of(data)}, not a JSON schema")
+        return None
+    return cast("dict[str, Any]", data)
+
+
+def _prompts(spec: AgentSpec, texts: Texts) -> Iterator[tuple[str, str]]:
+    for number, tool in enumerate(spec.tools):
+        if not isinstance(tool, PromptToolSpec):
+            continue
+        text = tool.template
+        if tool.file is not None:
+            text = texts.get(("tools", number, "file"), tool.file)
+        if text is not None:
+            yield tool.name, text
+
+
+def _check_names(source: Source) -> None:
+    """Tools are told apart by their names, and so no two have the same."""
+    tools = said(source, ("tools",))
+    first: dict[str, int] = {}
+    for number in range(len(cast("list[object]", tools)) if isinstance(tools, list) else 0):
+        loc = ("tools", number, "name")
+        name = said(source, loc)
+        if not isinstance(name, str):
+            continue
+        if name in first:
+            place = source.where(("tools", first[name], "name"))
+            source.report(loc, f"the name `{name}` stands twice, first in {place}")
+        first.setdefault(name, number)
+
+
+def _check_tools(source: Source, spec: AgentSpec) -> None:
+    for number, tool in enumerate(spec.tools):
+        loc = ("tools", number)
+        match tool:
+            case FunctionToolSpec():
+                check_there(source, (*loc, "file"), tool.file)
+            case VectorstoreToolSpec() | HierarchicalDocumentToolSpec():
+                check_there(source, (*loc, "source"), tool.source, folder=True)
+            case McpToolSpec(env_file=str(name)):
+                check_there(source, (*loc, "env_file"), name)
+            case _:
+                pass
+
+
+def _cases(source: Source, agent: ParsedAgent | None, config: Config) -> tuple[TestCaseSpec, ...]:
+    file = said(source, ("test_cases_file",))
+    if said(source, (KEY,)) is None and isinstance(file, str) and file.strip():
+        return read_case_file(source, file, config)
+    if agent is None or agent.spec.test_cases is None:
+        return ()
+    return named(source, agent.spec.test_cases)

@@ -1,0 +1,46 @@
+"""What is in order in an agent.yaml, and may not be what was meant."""
+
+from collections.abc import Iterator, Sequence
+
+from kept.core.words import count
+from kept.spec.agent.agent import AgentSpec
+from kept.spec.agent.cases import ExpectedToolSpec, TestCaseSpec
+from kept.spec.agent.llm import NEVER_ASKED
+from kept.spec.agent.metrics import is_judged
+from kept.spec.agent.tools import McpToolSpec
+
+
+def warnings_of(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]:
+    """What to tell about an agent and its cases."""
+    if spec.model.auth_provider in NEVER_ASKED:
+        yield (
+            f"`model.auth_provider: {spec.model.auth_provider}` is not used: "
+            "Kept asks Anthropic with an API key"
+        )
+    own = [
+        m.key for m in spec.metrics if m.enabled and is_judged(m) and spec.judge_of(m) is spec.model
+    ]
+    if own:
+        names = ", ".join(f"`{key}`" for key in own)
+        yield f"the agent's own model judges {names}: name another in `evaluations.model`"
+    yield from _never_used(spec, cases)
+
+
+def _never_used(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]:
+    """Tools that cases expect and the agent has not; a server tells its own when it is asked."""
+    if any(isinstance(tool, McpToolSpec) for tool in spec.tools):
+        return
+    names = [tool.name for tool in spec.tools]
+    lacking: dict[str, int] = {}
+    for case in cases:
+        expected = [e for turn in case.exchanges for e in turn.expected_tools or ()]
+        for name in {e.name for e in expected if not _is_there(e, names)}:
+            lacking[name] = lacking.get(name, 0) + 1
+    for name, number in lacking.items():
+        yield f"{count(number, 'case')} expect a tool `{name}`, which the agent has not"
+
+
+def _is_there(expected: ExpectedToolSpec, names: Sequence[str]) -> bool:
+    if expected.match == "contains":
+        return any(expected.name in name for name in names)
+    return expected.name in names
