@@ -65,15 +65,23 @@ def having_said(failure: Failure, answer: str, wrong: str) -> Failure:
 
 def fit(text: str, schema: Any, *, mend: bool = True) -> str:  # noqa: ANN401 # any JSON schema
     """The JSON in a text, as JSON; raises `Unfit` where none satisfies the schema."""
-    validator = _validator(json.dumps(schema, sort_keys=True))
     wrong = ""
     for value in _readings(without_thoughts(text), mend):
-        error = next(iter(validator.iter_errors(value)), None)
-        if error is None:
+        problem = problem_with(value, schema)
+        if problem is None:
             return json.dumps(value, ensure_ascii=False)
-        where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
-        wrong = wrong or f"at `{where.lstrip('.') or 'the top'}`: {error.message}"[:LONGEST]
+        wrong = wrong or problem
     raise Unfit(wrong or "there is no JSON in it")
+
+
+def problem_with(value: Any, schema: Any) -> str | None:  # noqa: ANN401 # any JSON, any JSON schema
+    """Why a value does not satisfy a schema, None if it does; `ValueError` for no schema."""
+    validator = _validator(json.dumps(schema, sort_keys=True))
+    error = next(iter(validator.iter_errors(value)), None)
+    if error is None:
+        return None
+    where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
+    return f"at `{where.lstrip('.') or 'the top'}`: {error.message}"[:LONGEST]
 
 
 def without_thoughts(text: str) -> str:

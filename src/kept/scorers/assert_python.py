@@ -6,12 +6,12 @@ from typing import Any, cast
 
 from kept.core.rollout import Failure
 from kept.core.words import count, one_line
+from kept.sandbox.child import Child, ChildEnded
+from kept.sandbox.turns import Turns
 from kept.scorers.assertion import Assertion, Grade
-from kept.scorers.child import Child, ChildEnded
 from kept.scorers.comparing import quoted
 from kept.scorers.grading import Asked
 from kept.scorers.python import Function
-from kept.scorers.turns import Turns
 from kept.settings import processors
 
 FILE = "file://"

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from kept.core.rollout import Failure
+from kept.sandbox.child import Child, ChildEnded
+from kept.sandbox.turns import Turns
 from kept.scorers.bounded_far import MEMORY
 from kept.scorers.checks import Matches, Measured, Parses
-from kept.scorers.child import Child, ChildEnded
 from kept.scorers.python import Function
-from kept.scorers.turns import Turns
 from kept.settings import processors
 
 BOUNDED = (Matches, Parses)

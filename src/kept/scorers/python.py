@@ -19,8 +19,9 @@ from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
 from kept.core.words import count
 from kept.sandbox import TIMEOUT
-from kept.scorers.child import Child, ChildEnded
+from kept.sandbox.child import Child, ChildEnded
 from kept.scorers.command import Fields, read_score
+from kept.settings import child_environment
 
 _SCRIPT = Path(__file__).with_name("serve.py")
 
@@ -42,7 +43,7 @@ class Function:
         """A process that has the function imported, or says why it cannot."""
         # -B: nothing is written beside the user's modules, least of all by a check
         argv = [sys.executable, "-B", "-P", str(_SCRIPT), str(self.folder), self.target]
-        return Child(argv, self.folder, self.passed_on)
+        return Child(argv, self.folder, child_environment({}, self.passed_on))
 
 
 class PythonScorer:

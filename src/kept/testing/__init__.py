@@ -22,6 +22,8 @@ from kept.testing.suites.runner import RunnerSuite
 from kept.testing.suites.schedule import ScheduleSuite
 from kept.testing.suites.scorer import ScorerSuite
 from kept.testing.suites.sink import SinkSuite
+from kept.testing.suites.tool import ToolSuite
+from kept.testing.tool import ScriptedTool
 
 __all__ = [
     "AcceptAll",
@@ -43,7 +45,9 @@ __all__ = [
     "ScriptedEvaluator",
     "ScriptedModel",
     "ScriptedProposer",
+    "ScriptedTool",
     "SinkSuite",
+    "ToolSuite",
     "hear",
     "sit",
     "sitting",

@@ -1,4 +1,4 @@
-"""A process that answers lines with lines, one at a time.
+"""A process that answers lines with lines, one at a time: where the code of a user runs.
 
 Belongs to no event loop, so it may outlive one. Reading and writing happens in a thread for each
 exchange; ending the process ends the thread.
@@ -11,12 +11,14 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kept.sandbox import start_alone
-from kept.settings import child_environment
+from kept.sandbox.session import start_alone
+
+MOST_LINE = 64 * 1024 * 1024
+"""Bytes of an answer; a process that says more in one line is ended, before it fills our memory."""
 
 _DETAIL = 4000
 """Bytes of its last words that are worth telling."""
@@ -33,21 +35,37 @@ class ChildEnded(Exception):
 class Child:
     """One such process."""
 
-    def __init__(self, argv: Sequence[str], cwd: Path, passed_on: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        pass_fds: Sequence[int] = (),
+        after: Callable[[], None] | None = None,
+    ) -> None:
+        """Start it; `after` is called once it is gone. Raises `OSError` where it cannot start."""
+        self._after = after
+        self._over = False
         # append, so that it can be emptied while the process has it open
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 # closed with the process
         self._process = start_alone(
             lambda: subprocess.Popen(
                 argv,
                 cwd=cwd,
-                env=child_environment({}, passed_on),
+                env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
+                pass_fds=pass_fds,
                 start_new_session=True,
             )
         )
         self._thread: threading.Thread | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended, as far as anybody knows."""
+        return not self._over and self._process.poll() is None
 
     async def ask(self, line: bytes | None, seconds: float) -> bytes:
         """The answer to a line; None only listens. Raises `ChildEnded`, or `TimeoutError`.
@@ -66,7 +84,7 @@ class Child:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(settle, answer)
 
-        self._thread = threading.Thread(target=work, name="kept-scorer", daemon=True)
+        self._thread = threading.Thread(target=work, name="kept-child", daemon=True)
         self._thread.start()
         try:
             answer = await asyncio.wait_for(future, seconds)
@@ -74,7 +92,7 @@ class Child:
             self.end()
             raise
         if not answer.endswith(b"\n"):
-            raise self._ended()
+            raise self._ended(len(answer))
         self._errors.truncate(0)
         return answer
 
@@ -85,13 +103,23 @@ class Child:
         if not select.select([output], [], [], seconds)[0]:
             self.end()
             raise TimeoutError
-        answer = output.readline()
+        answer = output.readline(MOST_LINE)
         if not answer.endswith(b"\n"):
-            raise self._ended()
+            raise self._ended(len(answer))
         return answer
 
     def end(self) -> None:
         """Have the process and everything it started gone."""
+        if self._over:
+            return
+        self._over = True
+        try:
+            self._kill()
+        finally:
+            if self._after is not None:
+                self._after()
+
+    def _kill(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -113,11 +141,17 @@ class Child:
             if line is not None:
                 process.stdin.write(line)
                 process.stdin.flush()
-            return process.stdout.readline()
+            return process.stdout.readline(MOST_LINE)
         return b""
 
-    def _ended(self) -> ChildEnded:
-        """How it ended by itself, with its last words."""
+    def _ended(self, said: int) -> ChildEnded:
+        """How it ended by itself, with its last words; or that it said too much."""
+        if said >= MOST_LINE:
+            self.end()
+            return ChildEnded(f"answered with more than {MOST_LINE // 1024**2} MiB")
+        return self._silent()
+
+    def _silent(self) -> ChildEnded:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
         code = self._process.poll()
@@ -126,7 +160,9 @@ class Child:
         said = self._errors.read().decode("utf-8", "replace").strip()
         self.end()
         how = "fell silent" if code is None else f"ended with exit {code}"
-        if code is not None and code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
+        if code is not None:
+            # bwrap reports a signal as 128 + n
+            with suppress(ValueError):
+                how = f"was killed by {signal.Signals(-code if code < 0 else code - 128).name}"
         last = said.rpartition("\n")[2]
         return ChildEnded(f"{how}: {last[:300]}" if last else how, said)

@@ -1,0 +1,69 @@
+"""A process that serves, with walls round it where this machine can build them.
+
+It sees what we see, and writes to folders of its own: `/tmp` and its home, which are held in memory
+between walls. Without walls it is only asked to, and `abilities` says so.
+"""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import join
+
+from kept.sandbox import cgroup, strays, warden
+from kept.sandbox.abilities import abilities, calls_filter
+from kept.sandbox.child import Child
+from kept.sandbox.command import Command, Limits, Network, View
+from kept.sandbox.limits import shell
+from kept.sandbox.running import Status
+from kept.sandbox.walls import INSIDE, Site, walled
+from kept.settings import child_environment
+
+_DAY = 86_400.0
+"""Seconds that it may serve; of its processors it may use many times that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Where a process serves, and what it sees."""
+
+    folder: Path
+    """It runs here, and may read what is here."""
+    seen: tuple[Path, ...] = ()
+    """Further files and folders that it needs, wherever they lie."""
+    network: Network = "none"
+    passed_on: tuple[str, ...] = ()
+    """Further variables of our environment that it may see."""
+    limits: Limits = field(default_factory=Limits)
+
+
+def start_confined(argv: Sequence[str], room: Room) -> Child:
+    """Start it; raises `OSError` where it cannot be."""
+    able = abilities()
+    folder = room.folder.resolve()
+    seen = (folder, *(path.resolve() for path in room.seen))
+    view = View(folder, seen=seen, network=room.network, bare=True)
+    command = Command(f"exec {join(argv)}", folder, _DAY, limits=room.limits, view=view)
+    mark = warden.new_mark()
+    open_ = ExitStack()
+    try:
+        scratch = Path(open_.enter_context(tempfile.TemporaryDirectory(prefix="kept-serve-")))
+        groups = open_.enter_context(cgroup.groups(able.groups, room.limits))
+        own = {"HOME": str(scratch), "TMPDIR": str(scratch), strays.MARK: mark}
+        if not able.walls:
+            open_.callback(strays.kill_strays, mark)
+            words = shell(command, groups=groups, mark=mark)
+            environment = child_environment(own, room.passed_on)
+            return Child(words, folder, environment, after=open_.close)
+        status = open_.enter_context(Status(calls_filter(view) if able.calls else b""))
+        site = Site(scratch.resolve() / "serve" / "w", groups=groups)
+        # the shell's limit on processes holds for everyone but root
+        words = walled(command, site, status, shell(command, count=os.geteuid() != 0))
+        own |= {"HOME": str(INSIDE / "home"), "TMPDIR": "/tmp"}
+        environment = child_environment(own, room.passed_on)
+        return Child(words, Path("/"), environment, status.fds, open_.close)
+    except BaseException:
+        open_.close()
+        raise
