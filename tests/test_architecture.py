@@ -34,7 +34,7 @@ LAYERS = (
     Layer(
         modules=(
             *("store", "workspace", "sandbox", "settings", "threads", "models", "locate", "git"),
-            *("prompts", "harness", "nunjucks"),
+            *("prompts", "harness", "nunjucks", "documents"),
         )
     ),
     Layer(
