@@ -1,0 +1,1 @@
+"""What a model may use besides its own words: implementations of `kept.core.ports.Tool`."""
