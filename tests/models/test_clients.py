@@ -12,9 +12,10 @@ import pytest
 from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolCall, ToolOffer
 from kept.core.ports import Model
 from kept.core.rollout import Failure, Usage
-from kept.models.client import HttpModel, _url
+from kept.models.client import HttpModel
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
+from kept.models.line import url_of
 from kept.testing import ModelSuite
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.models.worlds import ASK, CLIENTS, KEY, client, config, model
@@ -210,7 +211,7 @@ def test_a_server_of_ones_own_needs_no_key():
 def test_azure_is_addressed_by_deployment_where_a_version_is_given(version: str | None, url: str):
     base = "https://x.openai.azure.com"
     made = ModelConfig(provider="azure_openai", model="d/1", base_url=base, api_version=version)
-    assert _url(made) == url
+    assert url_of(made, "chat/completions") == url
 
 
 def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch):

@@ -12,8 +12,8 @@ import pytest
 
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, FailureKind
-from kept.models import client as client_module
 from kept.models import http
+from kept.models import line as line_module
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.models.worlds import ASK, CLIENTS, KEY, client
 
@@ -82,7 +82,7 @@ TABLE = (
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The waits between tries are tested by themselves."""
-    monkeypatch.setattr(client_module, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(line_module, "FIRST_WAIT", 0.001)
     monkeypatch.setattr(http, "MOST_BYTES", 1 << 16)
 
 

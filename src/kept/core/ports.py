@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from kept.core.artifact import Candidate
 from kept.core.budget import StopReason
 from kept.core.case import Case
+from kept.core.embedding import Embedded
 from kept.core.event import Event
 from kept.core.model import ModelReply, ModelRequest, ToolOffer
 from kept.core.proposal import Ask, Brief, ProposerReply, Turn
@@ -290,6 +291,29 @@ class Model(Protocol):
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
         """One reply, or why there is none."""
+        ...
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into vectors."""
+
+    @property
+    def name(self) -> str:
+        """As a spec spells it."""
+        ...
+
+    @property
+    def known_by(self) -> str:
+        """What tells its vectors from those of any other: vectors of two are not comparable."""
+        ...
+
+    def worst_usd(self, texts: Sequence[str]) -> float | None:
+        """The most that these can cost; None where that is not known."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Embedded | Failure:
+        """A vector for each, or why there is none; the same text has the same vector."""
         ...
 
 

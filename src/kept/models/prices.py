@@ -70,9 +70,20 @@ def rates_of(config: ModelConfig) -> Rates | None:
     """What a model costs: as declared, as listed, nothing on this machine; None if unknown."""
     if config.price is not None:
         return declared(config.price)
+    return _found(config, says_something=True)
+
+
+def embedding_rates_of(config: ModelConfig) -> Rates | None:
+    """The same of a model that turns texts into vectors, and so has no price for what it says."""
+    if config.price is not None:
+        return declared(config.price)
+    return _found(config, says_something=False)
+
+
+def _found(config: ModelConfig, *, says_something: bool) -> Rates | None:
     listed = PROVIDERS[config.provider].prices
     if listed:
-        return _listed(listed, config.model)
+        return _listed(listed, config.model, says_something)
     return FREE_OF_CHARGE if is_ours(address(config)) else None
 
 
@@ -84,7 +95,7 @@ def declared(price: Price) -> Rates:
 
 
 @lru_cache(maxsize=256)
-def _listed(provider: str, model: str) -> Rates | None:
+def _listed(provider: str, model: str, says_something: bool) -> Rates | None:
     # at use: it takes 0.4 s to import
     from genai_prices import Usage, calc_price
 
@@ -93,7 +104,8 @@ def _listed(provider: str, model: str) -> Rates | None:
     except LookupError:
         return None
     price = found.model_price
-    plain = _rate(price.input_mtok), _rate(price.output_mtok)
+    said = _rate(price.output_mtok) if says_something else _NOTHING
+    plain = _rate(price.input_mtok), said
     if plain[0] is None or plain[1] is None:
         return None
     cached, written = _rate(price.cache_read_mtok), _rate(price.cache_write_mtok)

@@ -7,6 +7,7 @@ whose `test_` methods pytest finds in a subclass.
 from kept.models.scripted import ScriptedModel
 from kept.testing.clock import FakeClock
 from kept.testing.dialogue import Heard, Matter, hear
+from kept.testing.embedder import WordEmbedder
 from kept.testing.evaluator import Faults, ScriptedEvaluator
 from kept.testing.gates import AcceptAll, RejectAll
 from kept.testing.journal import MemoryJournal
@@ -14,6 +15,7 @@ from kept.testing.pool import Pool
 from kept.testing.proposer import ScriptedProposer
 from kept.testing.sink import RecordingSink
 from kept.testing.sitting import sit, sitting, small_cases, small_plan
+from kept.testing.suites.embedder import EmbedderSuite
 from kept.testing.suites.gate import GateSuite
 from kept.testing.suites.journal import JournalSuite
 from kept.testing.suites.model import ModelSuite
@@ -27,6 +29,7 @@ from kept.testing.tool import ScriptedTool
 
 __all__ = [
     "AcceptAll",
+    "EmbedderSuite",
     "FakeClock",
     "Faults",
     "GateSuite",

@@ -1,0 +1,169 @@
+"""Texts turned into vectors by a provider that speaks like OpenAI, over the same line as chat."""
+
+import asyncio
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from kept.core.embedding import Embedded
+from kept.core.rollout import FREE, Failure, Usage
+from kept.errors import SetupError
+from kept.models.config import ModelConfig
+from kept.models.entra import Entra
+from kept.models.http import post
+from kept.models.line import Line, Question
+from kept.models.prices import embedding_rates_of
+from kept.models.providers import PROVIDERS, located
+from kept.models.speech import Taken, mapping, maps, number
+from kept.models.trouble import lasting, passing
+
+MOST_TEXTS = 128
+"""Of one call; no provider takes fewer, and the reply stays far below what is read of one."""
+MOST_BYTES = 250_000
+"""Of the texts of one call: a token has a byte at least, and OpenAI takes 300,000 of them."""
+AT_ONCE = 4
+"""Calls in flight for one list of texts."""
+
+USUAL = {
+    "openai": "text-embedding-3-small",
+    "azure_openai": "text-embedding-3-small",
+    "ollama": "nomic-embed-text",
+}
+"""The model of a provider where nobody names one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """What one call brought."""
+
+    vectors: tuple["array[float]", ...]
+    tokens: int
+
+
+class HttpEmbedder:
+    """A model of a provider that turns texts into vectors."""
+
+    def __init__(
+        self, config: ModelConfig, dimensions: int | None = None, *, entra: Entra | None = None
+    ) -> None:
+        """`dimensions` is how long vectors are to be, for models that can cut them."""
+        self.config = config
+        self.name = config.name
+        self.known_by = f"{config.name} at {config.base_url} of {dimensions or 'its own'} numbers"
+        self.rates = embedding_rates_of(config)
+        """None where the price is not known."""
+        self._dimensions = dimensions
+        self._line = Line(config, "embeddings", entra)
+
+    def worst_usd(self, texts: Sequence[str]) -> float | None:
+        """The most that these can cost: a token is a byte at least."""
+        return self.rates.worst(sum(map(_size, texts)), 0) if self.rates else None
+
+    async def embed(self, texts: Sequence[str]) -> Embedded | Failure:
+        """A vector for each, in as many calls as it takes; what was paid is told with a failure."""
+        gate = asyncio.Semaphore(AT_ONCE)
+        failed: list[Failure] = []
+
+        async def one(batch: Sequence[str]) -> Embedded | Failure | None:
+            async with gate:
+                if failed:
+                    return None
+                answer = await self._call(batch)
+                if isinstance(answer, Failure):
+                    failed.append(answer)
+                return answer
+
+        answers = await asyncio.gather(*map(one, _batches(texts)))
+        done = [answer for answer in answers if isinstance(answer, Embedded)]
+        usage = sum((answer.usage for answer in done), FREE)
+        if failed:
+            return replace(failed[0], usage=failed[0].usage + usage)
+        vectors = tuple(vector for answer in done for vector in answer.vectors)
+        sizes = {len(vector) for vector in vectors}
+        if len(sizes) > 1:
+            what = f"`{self.name}` gave vectors of different lengths: {sorted(sizes)}"
+            return Failure("server", "infrastructure", what, usage=usage, tried=True)
+        return Embedded(vectors, usage)
+
+    async def _call(self, texts: Sequence[str]) -> Embedded | Failure:
+        # half a character, or bytes that are no text: no server could read them either
+        plain = [text.encode("utf-8", "replace").decode() for text in texts]
+        wanted: dict[str, Any] = {"model": self.config.model, "input": plain}
+        if self._dimensions is not None:
+            wanted["dimensions"] = self._dimensions
+        body = msgspec.json.encode(wanted)
+
+        async def hear(headers: Mapping[str, str], body: bytes) -> _Vectors:
+            return self._heard(await post(self._line.endpoint, headers, body), len(texts))
+
+        heard = await self._line.ask(Question(lambda: body, hear, lambda heard: heard.tokens))
+        if isinstance(heard, Failure):
+            return heard
+        usd = self.rates.usd(Taken(heard.tokens)) if self.rates else 0.0
+        if self.rates and not heard.tokens:
+            # a server that counts nothing: nobody knows more than the most that it can have been
+            usd = self.worst_usd(texts) or 0.0
+        return Embedded(heard.vectors, Usage(1, heard.tokens, usd=usd))
+
+    def _heard(self, whole: Mapping[str, Any], count: int) -> _Vectors:
+        if whole.get("error"):
+            raise passing("server", f"`{self.name}` gave up: {str(whole['error'])[:200]}")
+        data = maps(whole.get("data"))
+        if len(data) != count:
+            raise passing("server", f"`{self.name}` gave {len(data)} vectors for {count} texts")
+        # most servers keep the order, and OpenAI promises no more than the number
+        data.sort(key=lambda item: number(item.get("index")))
+        vectors = tuple(map(_vector, data))
+        if None in vectors:
+            raise passing("server", f"`{self.name}` gave something that is no vector")
+        sound = tuple(vector for vector in vectors if vector is not None)
+        if self._dimensions is not None and len(sound[0]) != self._dimensions:
+            what = f"`{self.name}` gave vectors of {len(sound[0])} numbers, not {self._dimensions}"
+            raise lasting(what, "leave `embedding_dimensions` out, or name another model")
+        return _Vectors(sound, number(mapping(whole.get("usage")).get("prompt_tokens")))
+
+
+def make_embedder(config: ModelConfig, dimensions: int | None = None) -> HttpEmbedder:
+    """An embedder of a config; a `SetupError` where its provider has none, or it lacks a key."""
+    if not embeds(config.provider):
+        able = ", ".join(name for name in PROVIDERS if embeds(name))
+        raise SetupError(
+            f"`{config.provider}` turns no texts into vectors",
+            hint=f"name an embedding provider: {able}",
+        )
+    return HttpEmbedder(located(config), dimensions)
+
+
+def embeds(provider: str) -> bool:
+    """Whether a provider has embeddings, as OpenAI spells them."""
+    return PROVIDERS[provider].speech == "chat"
+
+
+def _batches(texts: Sequence[str]) -> list[Sequence[str]]:
+    batches: list[Sequence[str]] = []
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        length = _size(text)
+        if batch and (len(batch) == MOST_TEXTS or size + length > MOST_BYTES):
+            batches.append(batch)
+            batch, size = [], 0
+        batch.append(text)
+        size += length
+    return [*batches, batch] if batch else batches
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _vector(item: Mapping[str, Any]) -> "array[float] | None":
+    try:
+        vector = array("f", item["embedding"])
+    except (KeyError, TypeError, OverflowError, ValueError):
+        return None
+    return vector if len(vector) and all(map(math.isfinite, vector)) else None

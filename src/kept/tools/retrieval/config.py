@@ -1,0 +1,202 @@
+"""What an `agent.yaml` says of an index, by its own names.
+
+What is decided when a source is taken in stands apart from what is decided for each query: the
+first makes another index, the second another look at the same one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Mode = Literal["semantic", "keyword", "hybrid"]
+Strategy = Literal["structure", "token"]
+
+IN_MEMORY = "in-memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """Where vectors are kept."""
+
+    provider: str = IN_MEMORY
+    connection_string: str | None = None
+    options: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Whatever else the file says of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorStore:
+    """A tool of `type: vectorstore`: texts or records, found by what they mean."""
+
+    name: str
+    description: str = ""
+    source: str
+    folder: Path = field(default_factory=Path.cwd)
+    """Where a relative source begins."""
+    vector_field: str | tuple[str, ...] = ()
+    """Of a record: what is searched; all of it where nobody says."""
+    meta_fields: tuple[str, ...] = ()
+    """Of a record: what is told with a passage."""
+    chunk_size: int = 512
+    """Tokens of a passage at most."""
+    chunk_overlap: int = 50
+    """Tokens that a passage repeats of the one before it."""
+    embedding_model: str | None = None
+    embedding_dimensions: int | None = None
+    database: Database = Database()
+    top_k: int = 5
+    min_similarity_score: float | None = None
+    record_path: str | None = None
+    """Where in a JSON file the records are, as `data.items`."""
+    record_prefix: str = ""
+    meta_prefix: str = ""
+    id_field: str | None = None
+    field_separator: str = "\n"
+    delimiter: str | None = None
+    """Of a csv file; by default a comma, and a tab in `.tsv`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HierarchicalDocument:
+    """A tool of `type: hierarchical_document`: documents by their headings, found in three ways."""
+
+    name: str
+    description: str = ""
+    source: str
+    folder: Path = field(default_factory=Path.cwd)
+    """Where a relative source begins."""
+    chunking_strategy: Strategy = "structure"
+    chunking: Strategy | None = None
+    """Another name for the same."""
+    max_chunk_tokens: int = 800
+    chunk_overlap: int = 50
+    max_subsection_depth: int | None = None
+    """Headings deeper than this stay inside the passage of the one above."""
+    document_domain: str | None = None
+    search_mode: Mode = "hybrid"
+    top_k: int = 10
+    min_score: float | None = None
+    semantic_weight: float = 0.5
+    keyword_weight: float = 0.3
+    exact_weight: float = 0.2
+    rrf_k: int = 60
+    contextual_embeddings: bool | None = None
+    context_max_tokens: int | None = None
+    context_concurrency: int | None = None
+    context_model: object = None
+    extract_definitions: bool | None = None
+    extract_cross_references: bool | None = None
+    enable_reranking: bool | None = None
+    reranker_model: object = None
+    embedding_model: str | None = None
+    embedding_dimensions: int | None = None
+    database: Database = Database()
+    keyword_index: Database = Database()
+
+
+IndexConfig = VectorStore | HierarchicalDocument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """How records are read from json, jsonl and csv files."""
+
+    fields: tuple[str, ...] = ()
+    meta_fields: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    prefix: str = ""
+    meta_prefix: str = ""
+    id_field: str | None = None
+    separator: str = "\n"
+    delimiter: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingestion:
+    """What makes an index what it is, besides what its source says."""
+
+    source: Path
+    strategy: Strategy
+    size: int
+    overlap: int
+    depth: int = 6
+    records: Records | None = None
+    """None where such files are text like any other."""
+    database: Database = Database()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looking:
+    """How one query is answered; may differ between candidates."""
+
+    mode: Mode
+    top_k: int
+    min_score: float | None = None
+    semantic_weight: float = 0.0
+    keyword_weight: float = 0.0
+    exact_weight: float = 0.0
+    rrf_k: int = 60
+
+
+def ingestion_of(config: IndexConfig) -> Ingestion:
+    """What a config says of taking a source in."""
+    source = config.folder / Path(config.source).expanduser()
+    if isinstance(config, HierarchicalDocument):
+        return Ingestion(
+            source=source,
+            strategy=config.chunking or config.chunking_strategy,
+            size=config.max_chunk_tokens,
+            overlap=config.chunk_overlap,
+            depth=config.max_subsection_depth or 6,
+            database=_placed(config),
+        )
+    fields = config.vector_field
+    records = Records(
+        fields=(fields,) if isinstance(fields, str) else fields,
+        meta_fields=config.meta_fields,
+        path=tuple(filter(None, (config.record_path or "").split("."))),
+        prefix=config.record_prefix,
+        meta_prefix=config.meta_prefix,
+        id_field=config.id_field,
+        separator=config.field_separator,
+        delimiter=config.delimiter,
+    )
+    return Ingestion(
+        source=source,
+        strategy="token",
+        size=config.chunk_size,
+        overlap=config.chunk_overlap,
+        records=records,
+        database=_placed(config),
+    )
+
+
+def _placed(config: IndexConfig) -> Database:
+    """A database in a folder, which begins where the file does."""
+    database = config.database
+    options = dict(database.options)
+    place = database.connection_string
+    if isinstance(options.get("path"), str):
+        options["path"] = str(config.folder / str(options["path"]))
+    if place is not None and "://" not in place and not place.startswith(":"):
+        place = str(config.folder / place)
+    return Database(provider=database.provider, connection_string=place, options=options)
+
+
+def looking_of(config: IndexConfig, *, embeds: bool) -> Looking:
+    """What a config says of each query; a vectorstore without vectors is searched by words."""
+    if isinstance(config, VectorStore):
+        if not embeds:
+            # a similarity says nothing of words: `without_embedder` tells that it is left out
+            return Looking(mode="keyword", top_k=config.top_k)
+        return Looking(mode="semantic", top_k=config.top_k, min_score=config.min_similarity_score)
+    return Looking(
+        mode=config.search_mode,
+        top_k=config.top_k,
+        min_score=config.min_score,
+        semantic_weight=config.semantic_weight,
+        keyword_weight=config.keyword_weight,
+        exact_weight=config.exact_weight,
+        rrf_k=config.rrf_k,
+    )
