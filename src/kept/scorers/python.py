@@ -37,11 +37,13 @@ class Function:
     """Seconds for one call; the first one includes the import."""
     passed_on: tuple[str, ...] = ()
     """Further variables of our environment that it may see."""
+    script: Path = _SCRIPT
+    """The far end, which calls it."""
 
     def start(self) -> Child:
         """A process that has the function imported, or says why it cannot."""
         # -B: nothing is written beside the user's modules, least of all by a check
-        argv = [sys.executable, "-B", "-P", str(_SCRIPT), str(self.folder), self.target]
+        argv = [sys.executable, "-B", "-P", str(self.script), str(self.folder), self.target]
         return Child(argv, self.folder, self.passed_on)
 
 
