@@ -11,12 +11,29 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Literal, get_args
 
-Name = Literal["component", "edit", "rewrite", "simplify", "reflect", "judge", "judge_pair"]
+TaskPrompt = Literal["edit", "rewrite", "simplify", "reflect", "judge", "judge_pair"]
+MetricPrompt = Literal[
+    "groundedness",
+    "relevance",
+    "coherence",
+    "fluency",
+    "geval",
+    "statements",
+    "faithfulness",
+    "answer_relevancy",
+    "contextual_precision",
+    "contextual_recall",
+    "contextual_relevancy",
+]
+Name = Literal["component"] | TaskPrompt | MetricPrompt
 
-NAMES: tuple[Name, ...] = get_args(Name)
-
-ASKED: tuple[Name, ...] = tuple(name for name in NAMES if name != "component")
+ASKED: tuple[Name, ...] = get_args(TaskPrompt)
 """Prompts of models that a task may ask."""
+
+METRICS: tuple[Name, ...] = get_args(MetricPrompt)
+"""Prompts of judges that the metrics of an agent's tests ask."""
+
+NAMES: tuple[Name, ...] = ("component", *ASKED, *METRICS)
 
 ABOUT: Mapping[Name, str] = {
     "component": "writes one text anew, for `kept.adapters`",
@@ -26,6 +43,17 @@ ABOUT: Mapping[Name, str] = {
     "reflect": "says what went wrong in each case, then proposes edits",
     "judge": "judges an output by criteria",
     "judge_pair": "says which of two answers is better",
+    "groundedness": "grades whether an answer follows from its sources",
+    "relevance": "grades whether an answer deals with what was asked",
+    "coherence": "grades whether an answer holds together",
+    "fluency": "grades how well an answer reads",
+    "geval": "grades an answer by criteria of yours",
+    "statements": "takes a text apart into statements",
+    "faithfulness": "says whether passages support a statement",
+    "answer_relevancy": "says whether a statement is to the point",
+    "contextual_precision": "says whether a passage is useful",
+    "contextual_recall": "says whether passages hold what was expected",
+    "contextual_relevancy": "says whether a passage's statement is to the point",
 }
 """What a model does that is told so."""
 
@@ -37,6 +65,11 @@ _PROPOSING: Mapping[str, str] = {
     "max_files": "how many of them one proposal may change, or `any number`",
     "max_changed_lines": "how many lines it may remove and add in all, or `any number`",
 }
+_GRADING: Mapping[str, str] = {"scale": "the greatest grade; the least is 1"}
+_GEVAL: Mapping[str, str] = {
+    "name": "what the metric is called",
+    "criteria": "its criteria, which are sent behind the prompt as well",
+}
 _JUDGING: Mapping[str, str] = {"criteria": "the names of the criteria, with commas between"}
 
 PLACEHOLDERS: Mapping[Name, Mapping[str, str]] = {
@@ -47,6 +80,17 @@ PLACEHOLDERS: Mapping[Name, Mapping[str, str]] = {
     "reflect": _PROPOSING,
     "judge": _JUDGING,
     "judge_pair": _JUDGING,
+    "groundedness": _GRADING,
+    "relevance": _GRADING,
+    "coherence": _GRADING,
+    "fluency": _GRADING,
+    "geval": _GEVAL,
+    "statements": {},
+    "faithfulness": {},
+    "answer_relevancy": {},
+    "contextual_precision": {},
+    "contextual_recall": {},
+    "contextual_relevancy": {},
 }
 """What may stand in a prompt, and what it holds."""
 

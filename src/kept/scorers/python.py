@@ -38,6 +38,8 @@ class Function:
     """Seconds for one call; the first one includes the import."""
     passed_on: tuple[str, ...] = ()
     """Further variables of our environment that it may see."""
+    script: Path = _SCRIPT
+    """The far end, which calls it."""
 
     def start(self) -> Child:
         """A process that has the function imported, or says why it cannot."""

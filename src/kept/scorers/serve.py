@@ -51,6 +51,12 @@ class Problem(Exception):
 
 def resolve(target: str) -> tuple[Callable[..., Any], list[str]]:
     """The function that `module:function` names, and what of the offer it takes."""
+    function = find(target)
+    return function, wants(target, function)
+
+
+def find(target: str) -> Callable[..., Any]:
+    """The function that `module:function` names."""
     module_name, _, name = target.partition(":")
     try:
         value: Any = importlib.import_module(module_name)
@@ -66,7 +72,7 @@ def resolve(target: str) -> tuple[Callable[..., Any], list[str]]:
         value = getattr(value, part)
     if not callable(value):
         raise Problem(f"`{target}` is not a function")
-    return value, wants(target, value)
+    return value
 
 
 def wants(target: str, function: Callable[..., Any]) -> list[str]:

@@ -1,0 +1,48 @@
+"""Likeness of texts of any length: long ones are compared in a process apart, and given up in time.
+
+What is compared grows with the product of both lengths, and an answer may be as long as it likes.
+"""
+
+from pathlib import Path
+
+from kept.core.rollout import Failure
+from kept.core.words import count
+from kept.scorers.metrics.config import Likeness
+from kept.scorers.metrics.far import Processes
+from kept.scorers.metrics.likeness import likeness, missing_library
+from kept.scorers.metrics.subject import Measured, unreadable
+from kept.scorers.python import Function
+
+QUICK = 4_000_000
+"""Product of two lengths that takes a tenth of a second at worst."""
+
+LONGEST = 200_000
+"""Characters of an answer that is compared at all."""
+
+_FAR = Function("kept.scorers.metrics.likeness_far:measure", Path(__file__).parents[3])
+
+
+class Alike:
+    """The processes for long texts, started when needed and used again."""
+
+    def __init__(self) -> None:
+        self._far = Processes(_FAR)
+
+    async def measure(
+        self, metric: Likeness, response: str, truth: str, seconds: float
+    ) -> Measured | Failure:
+        """What a likeness comes to."""
+        if library := missing_library(metric):
+            message = f"`{metric}` needs `{library}`: pip install 'kept[metrics]'"
+            return Failure("harness", "infrastructure", message)
+        if len(response) > LONGEST:
+            return unreadable(f"{count(len(response), 'character')} are too many to compare")
+        if len(response) * len(truth) <= QUICK:
+            return likeness(metric, response, truth)
+        asked = {"case": {"metric": metric, "response": response, "truth": truth}}
+        reply = await self._far.ask(asked, seconds)
+        return reply if isinstance(reply, Failure) else Measured(*reply["result"])
+
+    def close(self) -> None:
+        """End the processes."""
+        self._far.close()

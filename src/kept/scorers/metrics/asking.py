@@ -1,0 +1,79 @@
+"""Questions of a metric to its judge: each in a branch of its own, tried again where it fails.
+
+What is judged is fenced off as material. A judge's failure is no candidate's.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from kept.core.model import Message, ModelRequest
+from kept.core.ports import Model, Scope
+from kept.core.rollout import Failure
+from kept.models.asking import ask_within
+from kept.models.fencing import Named, fenced
+from kept.scorers.judge import judges_own
+
+T = TypeVar("T")
+Schema = Mapping[str, object]
+
+TEXT: Schema = {"type": "string"}
+
+
+def schema(**properties: Schema) -> Schema:
+    """An object with these fields, all of them, in this order: a reason before what it leads to."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+class Judge:
+    """A judge on behalf of one metric of one exchange."""
+
+    def __init__(
+        self, model: Model, scope: Scope, *, seconds: float, retries: int, seed: int
+    ) -> None:
+        self.model = model
+        self._scope = scope
+        self._seconds = seconds
+        self._retries = retries
+        self._seed = seed
+        self.tries = 1
+        """Of the question that took most of them."""
+
+    async def ask(
+        self, name: str, told: str, shown: Sequence[Named], wanted: Schema
+    ) -> dict[str, Any] | Failure:
+        """What it answers, as the schema wants it."""
+        messages = (Message("system", told.strip()), Message("user", fenced(shown)))
+        request = ModelRequest(messages, schema=wanted, seed=self._seed)
+        scope = self._scope.branch(name)
+        tried = 0
+        while True:
+            tried += 1
+            self.tries = max(self.tries, tried)
+            reply = await ask_within(self._seconds, scope, self.model, request)
+            if not isinstance(reply, Failure):
+                return json.loads(reply.text)
+            if tried > self._retries:
+                return judges_own(reply, self.model)
+
+
+async def all_of(asked: Sequence[Awaitable[T | Failure]]) -> list[T] | Failure:
+    """All answers, asked for side by side; the first failure where there is one."""
+    tasks = [asyncio.ensure_future(one) for one in asked]
+    try:
+        found: list[T] = []
+        for answer in await asyncio.gather(*tasks):
+            if isinstance(answer, Failure):
+                return answer
+            found.append(answer)
+        return found
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
