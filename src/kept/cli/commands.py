@@ -12,9 +12,11 @@ class Entry(NamedTuple):
     section: Section
     name: str
     module: str
-    """Below `kept.cli`; the command is its attribute of the same name."""
+    """Below `kept.cli`; the command is an attribute of it."""
     summary: str
     """The first sentence of the command's own help; a test compares them."""
+    attribute: str = ""
+    """By default the name."""
 
 
 COMMANDS = {
@@ -44,6 +46,7 @@ COMMANDS = {
             "eval",
             "evaluate",
             "Measure what SPEC names on all its cases, and change nothing",
+            "evaluate",
         ),
         Entry("Measure", "test", "test", "Test the agent of an agent.yaml on its cases"),
         Entry("Look", "runs", "runs", "List the runs of this project"),

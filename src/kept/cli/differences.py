@@ -45,7 +45,7 @@ def _table(told: Difference) -> str:
         )
         for shift in told.shifts
     ]
-    header = ("metric", told.first[-8:], told.second[-8:], "difference (95 %)", "cases", "answer")
+    header = ("metric", "first", "second", "difference (95 %)", "cases", "answer")
     return output.table(header, rows, right=header[1:5], whole=("answer",))
 
 

@@ -27,7 +27,7 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        command = getattr(import_module(f"kept.cli.{entry.module}"), entry.name)
+        command = getattr(import_module(f"kept.cli.{entry.module}"), entry.attribute or entry.name)
         assert isinstance(command, click.Command)
         return command
 

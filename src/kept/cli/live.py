@@ -13,10 +13,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from kept.cli.progress import Progress, opening_line, step_words
+from kept.cli.progress import Progress, case_line, opening_line, step_words
 from kept.core.event import RunResumed, RunStarted
 from kept.core.plan import COMPARE
 from kept.core.proposal import ClosedStep
+from kept.core.rollout import Job
+from kept.core.score import Outcome
 from kept.core.state import State
 from kept.core.words import count
 from kept.report.words import number
@@ -25,7 +27,15 @@ from kept.store.index import values
 REDRAWS = 8
 """A second."""
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-STYLES = {"keep": "bold green", "better": "bold green", "crash": "red", "skip": "dim"}
+STYLES = {
+    "passed": "green",
+    "failed": "red",
+    "errored": "yellow",
+    "keep": "bold green",
+    "better": "bold green",
+    "crash": "red",
+    "skip": "dim",
+}
 
 
 class LiveProgress(Progress):
@@ -68,8 +78,16 @@ class LiveProgress(Progress):
         """Say which run this is."""
         self._lines.append(Text(opening_line(event, state), style="dim"))
 
+    def measured(self, job: Job, outcome: Outcome) -> None:
+        """The case in one line."""
+        line = Text(case_line(job, outcome, self.state))
+        line.stylize(STYLES.get(str(line)[:8].strip(), ""), 0, 8)
+        self._lines.append(line)
+
     def closed(self, step: ClosedStep) -> None:
-        """The step in one line."""
+        """The step in one line; the one of a run that measures says nothing new."""
+        if self.sweeping:
+            return
         style = STYLES.get(step.verdict.word, "")
         line = Text(f"step {step.step:>2}  ")
         line.append(f"{step.verdict.word:<7}", style=style)
@@ -123,7 +141,9 @@ class LiveProgress(Progress):
         if most and done <= most:
             so_far = f"{done} of {count(most, 'step')}"
         parts = [so_far, f"{state.keeps} kept"]
-        if state.fact(COMPARE):
+        if self.sweeping:
+            parts = []
+        elif state.fact(COMPARE):
             parts = [count(self.proposals, "answer")]
         seed, best = values(state)
         if best is not None:

@@ -13,11 +13,13 @@ from typing import TextIO, cast
 from kept.cli.output import cut_middle
 from kept.core.event import Event, RunResumed, RunStarted, StepClosed
 from kept.core.grow import Log
+from kept.core.plan import EVAL
 from kept.core.proposal import ClosedStep
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.core.words import one_line
+from kept.report.tested import PASSED, tested
 from kept.settings import dumb_terminal
 
 WHY_WIDTH = 60
@@ -43,6 +45,8 @@ class Progress:
         self.began = time.monotonic()
         self.signals = 0
         self.proposer_width = 0
+        self.sweeping = False
+        """Whether the run measures: then a case is what a person waits for."""
         self._steps_before: int | None = None
 
     @property
@@ -73,14 +77,17 @@ class Progress:
             self.proposals = sum(not step.verdict.idle for step in state.closed)
             self.rollouts = state.spend.rollouts
             self.proposer_width = _longest(state)
+            self.sweeping = state.fact(EVAL) != ""
             if isinstance(event, RunResumed):
                 self._steps_before = len(state.closed)
             self.opening(event, state)
 
     def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """Count it; nothing else, for there may be thousands a second."""
+        """Count it; nothing else, for there may be thousands a second, unless it is waited for."""
         self.rollouts += 1
         self.seconds += outcome.seconds
+        if self.sweeping:
+            self.measured(job, outcome)
 
     def on_signal(self) -> None:
         """Somebody pressed Ctrl-C."""
@@ -95,6 +102,9 @@ class Progress:
 
     def closed(self, step: ClosedStep) -> None:
         """A step has its verdict."""
+
+    def measured(self, job: Job, outcome: Outcome) -> None:
+        """A case of a run that measures is done."""
 
     def say(self, text: str) -> None:
         """Say something that is not about a step."""
@@ -112,8 +122,13 @@ class PlainProgress(Progress):
         self.say(opening_line(event, state))
 
     def closed(self, step: ClosedStep) -> None:
-        """The step in one line."""
-        self.say(step_line(step, self.proposer_width))
+        """The step in one line; the one of a run that measures says nothing new."""
+        if not self.sweeping:
+            self.say(step_line(step, self.proposer_width))
+
+    def measured(self, job: Job, outcome: Outcome) -> None:
+        """The case in one line."""
+        self.say(case_line(job, outcome, self.state))
 
     def say(self, text: str) -> None:
         """Write a line, as long as there is somebody to read it."""
@@ -149,6 +164,9 @@ def opening_line(event: RunStarted | RunResumed, state: State) -> str:
     started = state.started
     assert started is not None, "the first event is `run_started`"
     verb = "resumed" if isinstance(event, RunResumed) else "started"
+    if state.fact(EVAL):
+        swept = cast("dict[str, object]", started.facts[EVAL])
+        return f"run {started.run_id} {verb}: {swept['name']}, {swept['asked']} rollouts"
     aim = f"{state.fact('direction')} {state.fact('metric')}"
     return f"run {started.run_id} {verb}: {aim}, gate {state.fact('gate')}"
 
@@ -170,6 +188,15 @@ def _longest(state: State) -> int:
     names = state.started.facts.get("proposers") if state.started else None
     found = cast("list[object]", names) if isinstance(names, list) else []
     return max((len(str(name)) for name in found), default=0)
+
+
+def case_line(job: Job, outcome: Outcome, state: State) -> str:
+    """`failed   refund-over-limit  1.2 s  equality 0.00: …`."""
+    told = tested(job, outcome, (), graded=state.fact("metric") == PASSED)
+    name = told.case if not told.repeat else f"{told.case} #{told.repeat + 1}"
+    scores = "  ".join(f"{n} {v:.4g}" for n, v in told.metrics.items() if n != PASSED)
+    words = one_line(told.why, REASON_WIDTH) if told.why else scores
+    return f"{told.status:<8} {name}  {told.seconds:.1f} s  {words}".rstrip()
 
 
 def step_line(step: ClosedStep, proposer_width: int = 0) -> str:

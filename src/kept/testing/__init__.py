@@ -51,6 +51,7 @@ __all__ = [
     "ScriptedTool",
     "SinkSuite",
     "ToolSuite",
+    "WordEmbedder",
     "hear",
     "sit",
     "sitting",

@@ -1,0 +1,169 @@
+"""The tools of an agent, from what its file says to what a model may use.
+
+What tools have open (processes, servers, indexes) is opened once for a run, and shared by all
+candidates. What a candidate may change (descriptions, numbers of a search) is looked up each time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from kept.core.ports import Embedder, Tool
+from kept.core.rollout import Failure
+from kept.errors import SetupError
+from kept.models.config import ModelConfig
+from kept.models.embedding import USUAL, embeds, make_embedder
+from kept.spec.agent.agent import AgentSpec
+from kept.spec.agent.read import ParsedAgent
+from kept.spec.agent.tools import (
+    DatabaseSpec,
+    FunctionToolSpec,
+    HierarchicalDocumentToolSpec,
+    VectorstoreToolSpec,
+)
+from kept.tools.function import FunctionConfig, FunctionTools
+from kept.tools.retrieval import (
+    Database,
+    HierarchicalDocument,
+    IndexConfig,
+    Indexes,
+    VectorStore,
+    needs_embedder,
+    problems,
+    unsupported,
+    without_embedder,
+)
+
+IndexSpec = VectorstoreToolSpec | HierarchicalDocumentToolSpec
+
+
+class Toolbox:
+    """What the tools of one run have open."""
+
+    def __init__(self, folder: Path, *, force: bool = False) -> None:
+        self._folder = folder
+        self._functions: dict[str, FunctionTools] = {}
+        self._indexes = Indexes(force=force)
+        self._embedders: dict[ModelConfig, Embedder] = {}
+
+    async def tools(self, agent: ParsedAgent) -> tuple[Tool, ...] | Failure:
+        """The tools of an agent as a candidate has it, ready to be used."""
+        found: list[Tool] = []
+        for spec in agent.spec.tools:
+            made = await self._made(spec, agent)
+            if isinstance(made, Failure):
+                return made
+            found += made
+        return tuple(found)
+
+    async def close(self) -> None:
+        """Close all of it."""
+        for functions in self._functions.values():
+            await functions.close()
+        self._functions.clear()
+        await self._indexes.close()
+
+    async def _made(self, spec: object, agent: ParsedAgent) -> Sequence[Tool] | Failure:
+        match spec:
+            case FunctionToolSpec():
+                return await self._function(spec).tools(spec.description)
+            case VectorstoreToolSpec() | HierarchicalDocumentToolSpec():
+                config = index_config(spec, self._folder)
+                try:
+                    return (self._indexes.tool(config, self._embedder(spec, agent.spec)),)
+                except SetupError as error:
+                    return Failure("harness", "infrastructure", error.message)
+            case _:
+                return ()
+
+    def _function(self, spec: FunctionToolSpec) -> FunctionTools:
+        known = f"{spec.name} {spec.file} {spec.function} {spec.parameters}"
+        if known not in self._functions:
+            self._functions[known] = FunctionTools(function_config(spec, self._folder))
+        return self._functions[known]
+
+    def _embedder(self, spec: IndexSpec, agent: AgentSpec) -> Embedder | None:
+        config = embedding_config(spec, agent, self._folder)
+        if config is None:
+            return None
+        if config not in self._embedders:
+            dimensions = getattr(spec, "embedding_dimensions", None)
+            self._embedders[config] = make_embedder(config, dimensions)
+        return self._embedders[config]
+
+
+def function_config(spec: FunctionToolSpec, folder: Path) -> FunctionConfig:
+    """A function as its process is started."""
+    return FunctionConfig(
+        spec.name,
+        spec.file,
+        spec.function,
+        folder,
+        spec.description,
+        spec.parameters,
+    )
+
+
+def index_config(spec: IndexSpec, folder: Path) -> IndexConfig:
+    """An index as it is taken in and searched; what the file leaves out has its default."""
+    made: Any = VectorStore if isinstance(spec, VectorstoreToolSpec) else HierarchicalDocument
+    known = {one.name for one in fields(made)}
+    said = {
+        name: value
+        for name, value in spec.model_dump(exclude={"database", "keyword_index"}).items()
+        if value is not None and name in known
+    }
+    if spec.database is not None:
+        said["database"] = _database(spec.database)
+    return made(**said, folder=folder)
+
+
+def _database(spec: DatabaseSpec) -> Database:
+    return Database(
+        provider=spec.provider,
+        connection_string=spec.connection_string,
+        options=dict(spec.options),
+    )
+
+
+def embedding_config(spec: IndexSpec, agent: AgentSpec, folder: Path) -> ModelConfig | None:
+    """The model that turns texts into vectors: the agent's, else one of its model's provider."""
+    provider = agent.embedding_provider or (agent.model if embeds(agent.model.provider) else None)
+    if provider is None:
+        return None
+    named = agent.embedding_provider.name if agent.embedding_provider else None
+    name = spec.embedding_model or named or USUAL.get(provider.provider)
+    if name is None:
+        return None
+    return provider.model_copy(update={"name": name}).config(
+        folder, timeout=agent.execution.llm_timeout
+    )
+
+
+def tool_problems(agent: AgentSpec, folder: Path) -> Iterator[tuple[int, str, str | None]]:
+    """What is wrong with tools that only looking at them tells: number, problem, hint."""
+    for number, spec in enumerate(agent.tools):
+        if isinstance(spec, IndexSpec):
+            config = index_config(spec, folder)
+            yield from ((number, problem, None) for problem in problems(config))
+            lacks = embedding_config(spec, agent, folder) is None and needs_embedder(config)
+            if lacks and without_embedder(config) is None:
+                yield (
+                    number,
+                    "a search by meaning needs a model that turns texts into vectors",
+                    "name an `embedding_provider`, or set `search_mode: keyword`",
+                )
+
+
+def tool_warnings(agent: AgentSpec, folder: Path) -> Iterator[str]:
+    """What should be known of tools before a run."""
+    for spec in agent.tools:
+        if isinstance(spec, FunctionToolSpec):
+            yield from FunctionTools(function_config(spec, folder)).warnings
+        if isinstance(spec, IndexSpec):
+            config = index_config(spec, folder)
+            yield from (f"tool `{spec.name}`: {words}" for words in unsupported(config))
+            lacks = embedding_config(spec, agent, folder) is None and needs_embedder(config)
+            if lacks and (words := without_embedder(config)):
+                yield f"tool `{spec.name}`: {words}"
