@@ -14,8 +14,8 @@ from kept.core.rollout import Blame, Failure, Job, TraceItem
 from kept.models.asking import draw_seed
 from kept.scorers.metrics.alike import Alike
 from kept.scorers.metrics.asking import Judge
+from kept.scorers.metrics.checking import is_judged
 from kept.scorers.metrics.config import (
-    GRADED,
     LIKENESS,
     CodeMetric,
     GEvalMetric,
@@ -121,7 +121,7 @@ class Measuring:
             seconds = self._seconds(settings)
             measured, tries = await self._graders.measure(settings, subject, seconds)
         else:
-            judge = self._judge(asked, job, scope) if _is_judged(settings) else None
+            judge = self._judge(asked, job, scope) if is_judged(settings) else None
             measured = await self._measured(settings, subject, judge)
             if judge is not None:
                 tries, model = judge.tries, judge.model.name
@@ -140,7 +140,7 @@ class Measuring:
                     )
                 except NoValue as error:
                     return unreadable(str(error))
-            if not _is_judged(settings):
+            if not is_judged(settings):
                 return await self._compared(settings, subject)
         if judge is None:
             message = "there is no model to judge: name one in `evaluations.model`"
@@ -185,12 +185,6 @@ class Measuring:
     def _seconds(self, settings: Metric) -> float:
         given = settings.timeout_ms
         return self._means.timeout if given is None else given / 1000
-
-
-def _is_judged(settings: Metric) -> bool:
-    if isinstance(settings, StandardMetric):
-        return settings.metric in GRADED
-    return isinstance(settings, GEvalMetric | RagMetric)
 
 
 def _result(asked: Asked, measured: Measured | Failure) -> Result:
