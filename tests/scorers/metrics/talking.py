@@ -61,7 +61,8 @@ def no_judge(_: Mapping[str, object] | None) -> Model | None:
 def scorer(
     metrics: Sequence[Row], model: Model | None = None, folder: Path = Path(), **given: Any
 ) -> DialogueScorer:
-    means = Means((lambda _: model) if model else no_judge, folder, **given)
+    judge_of = given.pop("judge_of", (lambda _: model) if model else no_judge)  # pyright: ignore[reportUnknownLambdaType] # a mapping
+    means = Means(judge_of, folder, **given)
     return DialogueScorer(read_metrics(metrics), means)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from kept.scorers.metrics.expecting import Expecting, Use, alike, read_expected,
 from tests.scorers.metrics.talking import score, scorer, talk
 
 
-def check(rows: list[Any], *uses: tuple[str, dict[str, object]]) -> list[Use]:
-    one = Expecting()
+def check(rows: list[Any], *uses: tuple[str, Mapping[str, object]]) -> list[Use]:
+    one = Expecting(patience=0.5)
     try:
         made = [ToolUse(name, arguments, "") for name, arguments in uses]
         found = asyncio.run(one.check(read_expected(rows), made))
@@ -23,7 +24,7 @@ def check(rows: list[Any], *uses: tuple[str, dict[str, object]]) -> list[Use]:
     return list(found)
 
 
-def at(rows: list[Any], *uses: tuple[str, dict[str, object]]) -> list[int]:
+def at(rows: list[Any], *uses: tuple[str, Mapping[str, object]]) -> list[int]:
     return [use.at for use in check(rows, *uses)]
 
 
@@ -130,7 +131,12 @@ def test_an_expression_that_would_never_end_is_given_up():
 
 
 def test_each_expectation_is_held_against_all_uses_and_counts_at_least():
-    uses = [("t", {"x": 1}), ("u", {}), ("t", {"x": 2}), ("t", {"x": 1.0})]
+    uses: list[tuple[str, Mapping[str, object]]] = [
+        ("t", {"x": 1}),
+        ("u", {}),
+        ("t", {"x": 2}),
+        ("t", {"x": 1.0}),
+    ]
     assert at([{"name": "t", "args": {"x": 1}, "count": 2}], *uses) == [0]
     assert at([{"name": "t", "count": 3}, "u", "v"], *uses) == [0, 1, -1]
     (few,) = check([{"name": "t", "args": {"x": 1}, "count": 3}], *uses)

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from kept.core.model import ModelReply, ModelRequest
+from kept.core.ports import Model
 from kept.core.rollout import Failure
 from kept.models.scripted import ScriptedModel
 from tests.scorers.metrics.talking import Row, judge, score, scorer, shown, talk, told
@@ -122,7 +124,7 @@ def says(statements: list[str], no: set[str]):
 
 
 # by hand: 3 of 4; 1 of 2; (1/1 + 2/3) / 2; 2 of 3; 1 of 4
-VECTORS = [
+VECTORS: list[tuple[str, list[str], set[str], float]] = [
     ("faithfulness", ["a", "b", "c", "d"], {"c"}, 3 / 4),
     ("answer_relevancy", ["a", "b"], {"a"}, 1 / 2),
     ("contextual_precision", [], {"two"}, (1 / 1 + 2 / 3) / 2),
@@ -310,9 +312,20 @@ def test_a_metric_that_must_not_fail_ends_the_case():
 
 
 def test_without_a_judge_a_judged_metric_says_so():
-    one = scorer([{"metric": "fluency"}], None)
-    one._measuring._means = one._measuring._means.__class__(
-        lambda _: None, one._measuring._means.folder
-    )
-    found = score(one, talk("x"), CASE)
+    def nobody(_: Mapping[str, object] | None) -> None:
+        return None
+
+    found = score(scorer([{"metric": "fluency"}], judge_of=nobody), talk("x"), CASE)
     assert found.failure is not None and "no model to judge" in found.failure.message
+
+
+def test_each_metric_is_judged_by_its_own_model_where_it_names_one():
+    models = {"all": ScriptedModel([grade(5)], name="all"), "mine": ScriptedModel([grade(1)])}
+
+    def judge_of(own: Mapping[str, object] | None) -> Model:
+        return models["mine" if own == {"name": "mine"} else "all"]
+
+    metrics = [{"metric": "fluency"}, {"metric": "coherence", "model": {"name": "mine"}}]
+    found = score(scorer(metrics, judge_of=judge_of), talk("x"), CASE)
+    assert found.metrics == {"fluency": 1.0, "coherence": 0.2, "passed": 1.0}
+    assert told(found, "coherence")["model"] == "scripted"
