@@ -1,13 +1,12 @@
 """What is wrong with a metric or a case before anything is spent on it; costs no process."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from kept.scorers.metrics.config import (
     GRADED,
     LIKENESS,
     GEvalMetric,
-    Likeness,
     Metric,
     RagMetric,
     StandardMetric,
@@ -37,7 +36,7 @@ def faults_of(metric: Metric) -> Iterator[tuple[str, str]]:
     if metric.custom_prompt and metric.metric not in GRADED:
         yield "custom_prompt", f"`{metric.metric}` asks no model"
     if metric.metric in LIKENESS:
-        library = missing_library(cast("Likeness", metric.metric))
+        library = missing_library(metric.metric)
         if library is not None:
             yield "metric", f"`{metric.metric}` needs `{library}`: pip install 'kept[metrics]'"
 
