@@ -34,6 +34,11 @@ def test_each_kind_is_read_by_the_names_of_the_yaml():
     )
 
 
+def test_a_kind_that_nobody_says_is_told_by_what_only_it_has():
+    rows = [{"grader": "a:b"}, {"metric_type": "faithfulness"}, {"name": "n", "criteria": "c"}]
+    assert [metric.kind for metric in read_metrics(rows)] == ["code", "rag", "geval"]
+
+
 def test_a_key_or_a_kind_that_there_is_not_is_refused():
     with pytest.raises(ValueError, match="has no `treshold`"):
         read_metric({"metric": "bleu", "treshold": 1})

@@ -6,9 +6,9 @@ from typing import Any
 
 from kept.core.rollout import Failure
 from kept.core.words import count
-from kept.scorers.child import Child, ChildEnded
+from kept.sandbox.child import Child, ChildEnded
+from kept.sandbox.turns import Turns
 from kept.scorers.python import Function
-from kept.scorers.turns import Turns
 from kept.settings import processors
 
 MOST = 8
