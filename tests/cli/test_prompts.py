@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.prompts import NAMES, PLACEHOLDERS, Name, prompt
+from kept.prompts import ASKED, NAMES, PLACEHOLDERS, Name, prompt
 from tests.cli.tasks import kept
 
 
@@ -25,9 +25,7 @@ def test_one_is_shown_as_it_is(here: Path, name: Name):
 
 def test_those_that_a_task_can_name_are_copied_and_nothing_is_overwritten(here: Path):
     made = kept("prompts", "copy", "mine/prompts", "--json")
-    assert json.loads(made.stdout) == [
-        f"mine/prompts/{name}.md" for name in NAMES if name != "component"
-    ]
+    assert json.loads(made.stdout) == [f"mine/prompts/{name}.md" for name in ASKED]
     for file in made.json:
         assert (here / file).read_text() == prompt(Path(file).stem)  # pyright: ignore[reportArgumentType] # of the names above
     (here / "mine" / "prompts" / "edit.md").write_text("changed\n")
@@ -40,10 +38,11 @@ def test_those_that_a_task_can_name_are_copied_and_nothing_is_overwritten(here: 
     assert kept("prompts", "show", "nothing").code == 2
 
 
-def test_what_only_the_adapters_ask_is_not_copied_for_a_task(here: Path):
-    refused = kept("prompts", "copy", "mine", "component")
+@pytest.mark.parametrize("name", ["component", "fluency"])
+def test_what_only_adapters_or_metrics_ask_is_not_copied_for_a_task(here: Path, name: str):
+    refused = kept("prompts", "copy", "mine", name)
     assert refused.code == 2
-    assert "component" in refused.stderr
+    assert name in refused.stderr
     assert not (here / "mine").exists()
 
 

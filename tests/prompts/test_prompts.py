@@ -39,8 +39,9 @@ def test_the_page_tells_every_prompt_and_what_each_placeholder_holds():
         for name, places in PLACEHOLDERS.items()
         for place, holds in places.items()
     }
+    wide = max(map(len, NAMES))
     for name in NAMES:
-        assert f"\n{name:<10}  {ABOUT[name]}" in PAGE
+        assert f"\n{name:<{wide}}  {ABOUT[name]}" in PAGE
 
 
 def names(cells: list[str]) -> list[str]:

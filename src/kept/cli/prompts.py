@@ -55,7 +55,7 @@ def _together(places: Mapping[Name, Mapping[str, str]]) -> Iterator[tuple[str, s
 
 
 @prompts.command(cls=Command, examples=("kept prompts show edit",))
-@click.argument("name", type=NAME)
+@click.argument("name", type=NAME, metavar="NAME")
 def show(name: str) -> None:
     """Print one of Kept's own prompts."""
     from kept.cli import output

@@ -44,7 +44,7 @@ class Function:
     def start(self) -> Child:
         """A process that has the function imported, or says why it cannot."""
         # -B: nothing is written beside the user's modules, least of all by a check
-        argv = [sys.executable, "-B", "-P", str(_SCRIPT), str(self.folder), self.target]
+        argv = [sys.executable, "-B", "-P", str(self.script), str(self.folder), self.target]
         return Child(argv, self.folder, child_environment({}, self.passed_on))
 
 

@@ -44,6 +44,8 @@ class Judge:
         self._seed = seed
         self.tries = 1
         """Of the question that took most of them."""
+        self.seconds = 0.0
+        """That replies were waited for in all, as they are written down with them."""
 
     async def ask(
         self, name: str, told: str, shown: Sequence[Named], wanted: Schema
@@ -58,6 +60,7 @@ class Judge:
             self.tries = max(self.tries, tried)
             reply = await ask_within(self._seconds, scope, self.model, request)
             if not isinstance(reply, Failure):
+                self.seconds += reply.seconds
                 return json.loads(reply.text)
             if tried > self._retries:
                 return judges_own(reply, self.model)

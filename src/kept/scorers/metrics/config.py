@@ -156,6 +156,10 @@ _CLASSES: Mapping[str, type[Metric]] = {
 }
 
 
+_TOLD_BY: Mapping[str, str] = {"metric_type": "rag", "criteria": "geval", "grader": "code"}
+"""What only one kind has, which tells it where nobody says `type`."""
+
+
 def read_metrics(rows: Iterable[Mapping[str, Any]]) -> tuple[Metric, ...]:
     """The metrics of a list of the YAML; what is None there is left to its default."""
     return tuple(map(read_metric, rows))
@@ -164,7 +168,8 @@ def read_metrics(rows: Iterable[Mapping[str, Any]]) -> tuple[Metric, ...]:
 def read_metric(row: Mapping[str, Any]) -> Metric:
     """One of them; raises `ValueError` for a kind or a key that there is not."""
     given = {key: value for key, value in row.items() if value is not None}
-    kind = given.pop("type", "standard")
+    told = next((kind for key, kind in _TOLD_BY.items() if key in given), "standard")
+    kind = given.pop("type", told)
     if kind not in _CLASSES:
         raise ValueError(f"there is no metric of the type `{kind}`")
     made: Any = _CLASSES[kind]

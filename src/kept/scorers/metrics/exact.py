@@ -40,10 +40,10 @@ def _plain(settings: StandardMetric, text: str) -> str:
 
 def numeric(settings: StandardMetric, response: str, truth: str) -> Measured:
     """1 where both are numbers, no further apart than one of the tolerances allows."""
-    wanted = _number(settings, truth)
+    wanted = number_in(settings, truth)
     if wanted is None:
         return Measured(None, error="`ground_truth` of the case is not a number")
-    found = _number(settings, response)
+    found = number_in(settings, response)
     if found is None:
         return unreadable(f"{quoted(response)} is not a number")
     apart = abs(found - wanted)
@@ -53,8 +53,9 @@ def numeric(settings: StandardMetric, response: str, truth: str) -> Measured:
     return Measured(0.0, False, f"{quoted(response)} is too far from what was expected")
 
 
-def _number(settings: StandardMetric, text: str) -> float | None:
-    text = text.strip()
+def number_in(settings: StandardMetric, given: object) -> float | None:
+    """The number that a text is, read as the settings say; None where it is none."""
+    text = str(given).strip()
     percent = settings.accept_percent and text.endswith("%")
     if percent:
         text = text[:-1].strip()

@@ -125,14 +125,15 @@ def problem_with_pattern(pattern: str) -> str | None:
 class Expecting:
     """Holds what an agent used against what was expected."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = PATIENCE) -> None:
         self._bounded = Bounded()
+        self._patience = patience
 
     async def check(
         self, expected: Sequence[ExpectedTool], uses: Sequence[ToolUse]
     ) -> tuple[Use, ...] | Failure:
         """What became of each expectation; each is held against all uses of the exchange."""
-        patience = Patience(PATIENCE)
+        patience = Patience(self._patience)
         found: list[Use] = []
         for one in expected:
             use = await self._look(one, uses, patience)

@@ -14,8 +14,8 @@ from kept.core.rollout import Blame, Failure, Job, TraceItem
 from kept.models.asking import draw_seed
 from kept.scorers.metrics.alike import Alike
 from kept.scorers.metrics.asking import Judge
+from kept.scorers.metrics.checking import is_judged
 from kept.scorers.metrics.config import (
-    GRADED,
     LIKENESS,
     CodeMetric,
     GEvalMetric,
@@ -75,6 +75,7 @@ class Result:
     """Why there is no score, where nobody but the harness is to blame."""
     tries: int = 1
     seconds: float = 0.0
+    """That a judge or a grader was waited for."""
     model: str = ""
     details: Mapping[str, object] = field(default_factory=dict[str, object])
 
@@ -114,20 +115,20 @@ class Measuring:
 
     async def measure(self, asked: Asked, job: Job, scope: Scope) -> Result:
         """Measure one, with a branch of the scope for its questions."""
-        began = time.monotonic()
         settings, subject = asked.settings, asked.subject
-        tries, model = 1, ""
         if isinstance(settings, CodeMetric):
-            seconds = self._seconds(settings)
-            measured, tries = await self._graders.measure(settings, subject, seconds)
-        else:
-            judge = self._judge(asked, job, scope) if _is_judged(settings) else None
-            measured = await self._measured(settings, subject, judge)
-            if judge is not None:
-                tries, model = judge.tries, judge.model.name
-        result = _result(asked, measured)
-        took = round(time.monotonic() - began, 2)
-        return replace(result, tries=tries, model=model, seconds=took)
+            began = time.monotonic()
+            measured, tries = await self._graders.measure(
+                settings, subject, self._seconds(settings)
+            )
+            took = round(time.monotonic() - began, 2)
+            return replace(_result(asked, measured), tries=tries, seconds=took)
+        judge = self._judge(asked, job, scope) if is_judged(settings) else None
+        result = _result(asked, await self._measured(settings, subject, judge))
+        if judge is None:
+            return result
+        heard = round(judge.seconds, 4)
+        return replace(result, tries=judge.tries, model=judge.model.name, seconds=heard)
 
     async def _measured(
         self, settings: Metric, subject: Subject, judge: Judge | None
@@ -140,7 +141,7 @@ class Measuring:
                     )
                 except NoValue as error:
                     return unreadable(str(error))
-            if not _is_judged(settings):
+            if not is_judged(settings):
                 return await self._compared(settings, subject)
         if judge is None:
             message = "there is no model to judge: name one in `evaluations.model`"
@@ -185,12 +186,6 @@ class Measuring:
     def _seconds(self, settings: Metric) -> float:
         given = settings.timeout_ms
         return self._means.timeout if given is None else given / 1000
-
-
-def _is_judged(settings: Metric) -> bool:
-    if isinstance(settings, StandardMetric):
-        return settings.metric in GRADED
-    return isinstance(settings, GEvalMetric | RagMetric)
 
 
 def _result(asked: Asked, measured: Measured | Failure) -> Result:
