@@ -18,16 +18,16 @@ def check_every_cut(
     folder: Path,
     *,
     every: int = 1,
-    asks: str = "",
+    asks: Callable[[str], bool] = bool,
 ) -> State:
     """Resume from every moment of a run: the same end, and no reply that was written asked again.
 
-    Calls of models are those in scopes that begin with `asks`. What the whole run came to, so that
+    Calls of models are those in scopes of which `asks` is true. What the whole run came to, so that
     a test can say that it was worth cutting.
     """
 
     def asked_for(lines: Rows) -> int:
-        return sum(n for (scope, _), n in calls(lines).items() if scope.startswith(asks))
+        return sum(n for (scope, _), n in calls(lines).items() if asks(scope))
 
     moments = Moments()
     whole, state = asyncio.run(start(make(), Home1(folder / "home", moments), Watch((moments,))))

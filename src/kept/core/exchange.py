@@ -14,6 +14,9 @@ from kept.core.tool import ToolAnswer
 FINAL = "final"
 """Marks the message of an assistant that answers; the others ask for tools."""
 
+EXPECTED = "expected"
+"""The role of what an exchange should have come to: for people to read, and for no proposer."""
+
 FAILURE = "failure"
 """The role of what says how a conversation ended that came to no answer."""
 
@@ -74,6 +77,11 @@ def used(name: str, arguments: Mapping[str, object], answer: ToolAnswer) -> Trac
 def answered(text: str, seconds: float) -> TraceItem:
     """What an assistant answered in the end, and how long the whole exchange took."""
     return TraceItem("assistant", text, {FINAL: True, "seconds": round(seconds, 4)})
+
+
+def expected(truth: str, exchange: int) -> TraceItem:
+    """What an exchange should have come to."""
+    return TraceItem(EXPECTED, truth, {"exchange": exchange})
 
 
 def failed(failure: Failure) -> TraceItem:

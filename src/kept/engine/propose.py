@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from kept.core.budget import StopReason
 from kept.core.event import Proposed
+from kept.core.exchange import EXPECTED
 from kept.core.lineage import on_top
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Proposer
@@ -22,7 +23,7 @@ from kept.core.proposal import (
     derive_seed,
     proposal_scope,
 )
-from kept.core.rollout import Failure
+from kept.core.rollout import Failure, TraceItem
 from kept.core.state import State
 from kept.engine.evaluate import Evaluator
 from kept.engine.known import Known
@@ -175,13 +176,20 @@ class Proposing:
     def _answer(self, ask: Ask) -> Answer:
         outcomes = dict(self._evaluator.outcomes(ask))
         traces = {p: self._journal.trace(o.trace) for p, o in outcomes.items() if o.trace}
-        return Answer(ask, outcomes, traces)
+        return Answer(ask, outcomes, {p: _without_gold(trace) for p, trace in traces.items()})
 
     def _event(self, number: int) -> asyncio.Event:
         told = self._told.get(number)
         if told is None:
             told = self._told[number] = asyncio.Event()
         return told
+
+
+def _without_gold(trace: tuple[TraceItem, ...]) -> tuple[TraceItem, ...]:
+    """What happened, without what should have: who may see that is told it with the case."""
+    if not any(item.role == EXPECTED for item in trace):
+        return trace
+    return tuple(item for item in trace if item.role != EXPECTED)
 
 
 def _crash(error: BaseException) -> Failure:

@@ -57,8 +57,11 @@ class Conversation:
         trace: list[TraceItem] = []
         for n in range(self._replies):
             reply = await ask(scope, self._model, replace(self._request, messages=messages))
-            if isinstance(reply, Failure):
+            if isinstance(reply, Failure) and reply.kind != "empty":
                 return _ended(reply, messages, trace)
+            if isinstance(reply, Failure):
+                # to say nothing is an answer, and is measured as one
+                reply = ModelReply("")
             waited += reply.seconds
             message = Message("assistant", reply.text, tool_calls=reply.tool_calls)
             messages = (*messages, message)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, cast
 
-from kept.core.exchange import Exchange, exchanges_of
+from kept.core.exchange import EXPECTED, Exchange, exchanges_of
 from kept.core.plan import EVAL
 from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
@@ -182,7 +182,7 @@ def tested(job: Job, outcome: Outcome, trace: Sequence[TraceItem], *, graded: bo
     measured = tuple(_measured(item) for item in trace if item.role == "metric")
     expected = tuple(_expected(item) for item in trace if item.role == "tools")
     truths = {
-        cast("int", item.data["exchange"]): item.text for item in trace if item.role == "expected"
+        cast("int", item.data["exchange"]): item.text for item in trace if item.role == EXPECTED
     }
     metrics = dict(outcome.metrics) or _by_metric(measured)
     return Tested(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from kept.core.case import Case
 from kept.core.model import Image, Message
@@ -104,11 +104,3 @@ class Inputs:
             elif about:
                 parts.append(f"[{Path(str(file.path)).name}]{about}")
         return Message("user", "\n\n".join(parts), tuple(images))
-
-
-def truths_of(case: Case) -> dict[int, str]:
-    """What is expected, by exchange."""
-    data = cast("Mapping[str, Any]", case.data)
-    turns = cast("Sequence[Mapping[str, Any]]", data.get("turns") or (data,))
-    told = enumerate(turn.get("ground_truth") for turn in turns)
-    return {n: str(truth) for n, truth in told if truth is not None}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.exchange import Exchange, exchanges_of, failure_of
+from kept.core.exchange import Exchange, exchanges_of, expected, failure_of
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Finding, Score
@@ -69,7 +69,7 @@ class DialogueScorer:
         used = await self._used(turns, exchanges)
         if isinstance(used, Failure):
             return used
-        told = tuple(one.told for one in used)
+        told = (*_truths(turns), *(one.told for one in used))
         own = failure_of(rollout.trace)
         if own is not None:
             return Score({}, details=told, failure=own)
@@ -128,6 +128,12 @@ class DialogueScorer:
             if last.failure is not None and last.asked.settings.fail_on_error:
                 break
         return found
+
+
+def _truths(turns: Sequence[Mapping[str, Any]]) -> Iterator[TraceItem]:
+    for index, turn in enumerate(turns):
+        if (truth := turn.get("ground_truth")) is not None:
+            yield expected(str(truth), index)
 
 
 def _in_force(

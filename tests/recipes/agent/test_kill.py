@@ -1,0 +1,58 @@
+"""Kill -9 in the middle of measuring an agent: nothing that was answered is asked again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kept.store import wire
+from kept.testing.server import ModelServer
+from tests.engine.cutting import calls, rows
+from tests.recipes.agent.world import answer, write_agent
+
+pytestmark = pytest.mark.kill
+
+CASES = 100
+"""Of two turns and three calls each."""
+WORKERS = 8
+
+
+def kept(folder: Path, *words: str) -> "subprocess.Popen[str]":
+    env = {"PATH": os.defpath, "HOME": str(folder), "KEY": "none"}
+    command = [sys.executable, "-m", "kept", *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=env, stdout=pipe, stderr=pipe, text=True)
+
+
+def killed_at(process: "subprocess.Popen[str]", server: ModelServer, count: int) -> None:
+    while process.poll() is None and len(server.answered) < count:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=10)
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_killed_run_goes_on_and_asks_nothing_twice(tmp_path: Path):
+    with ModelServer(answer, latency=0.01) as server:
+        write_agent(tmp_path, server.v1, CASES)
+        words = ("eval", "agent.yaml", "--repeats", "2", "-q", "--workers", str(WORKERS))
+        killed_at(kept(tmp_path, *words), server, 150)
+        killed_at(kept(tmp_path, "resume", "-q"), server, 330)
+        last = kept(tmp_path, "resume", "-q")
+        out, err = last.communicate(timeout=120)
+        asked = [f"{seen.body['messages']} {seen.body.get('seed')}" for seen in server.answered]
+    assert last.returncode == 1, err
+    assert "132 of 200 rollouts pass, 68 fail" in out
+    (run,) = (tmp_path / ".kept" / "runs").iterdir()
+    lines = rows(run)
+    assert max(calls(lines).values()) == 1
+    pairs = Counter(row.entry()[0] for row in lines if isinstance(row, wire.RolloutLine))
+    assert len(pairs) == 200 and max(pairs.values()) == 1
+    # what was under way at a kill may have been answered to nobody
+    again = sum(n - 1 for n in Counter(asked).values())
+    assert again <= 2 * WORKERS
