@@ -148,7 +148,9 @@ def test_a_run_of_proposals_cut_after_anything_it_wrote_asks_nothing_again(
         said = ["budget={max_iterations: 8}", f"proposers=[{{kind: {kind}}}]"]
         return compile_task(task, said).plan
 
-    state = check_every_cut(make, server, tmp_path / "cut", asks=lambda scope: scope.startswith("propose/"))
+    state = check_every_cut(
+        make, server, tmp_path / "cut", asks=lambda scope: scope.startswith("propose/")
+    )
     assert state.keeps
 
 

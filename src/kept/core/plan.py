@@ -40,6 +40,8 @@ class Plan:
     """Rollouts in flight at once."""
     retries: int = 2
     """Further tries of a rollout that infrastructure failed."""
+    tries_one: bool = True
+    """Whether one rollout is tried before the others: where that fails, so may all of them."""
     random_seed: int = 0
     reserve: int = 0
     """Rollouts set aside for what is done at the end: the proof and the claim."""

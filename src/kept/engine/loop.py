@@ -113,7 +113,7 @@ class Loop:
         self._known.save(self._plan.seed)
         self._evaluator.hearers = [sink.on_rollout for sink in self._sinks]
         self._proposing.remember(state, self._opened)
-        if not state.closed:
+        if not state.closed and self._plan.tries_one:
             self._evaluator.try_one_first()
         if state.next_step == 0:
             return

@@ -60,6 +60,8 @@ def as_sweep(plan: Plan, wanted: Wanted, told: Mapping[str, object]) -> Plan:
         # a sweep is one step; what limits it is what it may cost
         budget=replace(plan.budget, max_iterations=None, max_failures=None),
         width=1,
+        # a case that cannot be run is what the report tells of
+        tries_one=False,
         facts={**plan.facts, **facts},
     )
 

@@ -18,6 +18,8 @@ from kept.testing.server import Fault, ModelServer, Seen
 from tests.recipes.agent.world import answer, write_agent
 from tests.recipes.cutting import check_every_cut
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +107,9 @@ def test_what_a_model_is_asked_in_circles_is_the_agents_own_failure(tmp_path: Pa
 
 def _without_results(seen: Seen) -> Seen:
     messages = [m for m in seen.body["messages"] if m["role"] in ("system", "user")]
-    return Seen(seen.number, seen.wire, seen.path, seen.headers, {**seen.body, "messages": messages})
+    return Seen(
+        seen.number, seen.wire, seen.path, seen.headers, {**seen.body, "messages": messages}
+    )
 
 
 def test_an_outage_is_tried_again_and_is_nobodys_failure(tmp_path: Path):
@@ -138,7 +142,9 @@ def test_every_repeat_draws_with_a_seed_of_its_own(tmp_path: Path):
 def test_what_only_looking_further_tells_is_told_at_once(tmp_path: Path):
     path = write_agent(tmp_path, "http://127.0.0.1:9/v1", 1)
     text = path.read_text().replace("file: sums.py", "file: sum.py")
-    text = text.replace("threshold: 1.0}\n", "threshold: 1.0}\n    - {type: code, grader: 'gone:f'}\n")
+    text = text.replace(
+        "threshold: 1.0}\n", "threshold: 1.0}\n    - {type: code, grader: 'gone:f'}\n"
+    )
     path.write_text(text)
     with pytest.raises(SpecError) as caught:
         plan_of(path)
@@ -151,7 +157,6 @@ def of_a_model(scope: str) -> bool:
     return "/tools-" not in scope
 
 
-@pytest.mark.slow
 def test_cut_after_anything_it_wrote_it_resumes_to_the_same_end(tmp_path: Path):
     with ModelServer(answer) as server:
         path = write_agent(tmp_path / "agent", server.v1, 3)
