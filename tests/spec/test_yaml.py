@@ -13,7 +13,7 @@ TEXTS = [
     "- \n-\n- x\n",
     "a:\n  b:\nc: ~\n",
     "{a: [1, {b: c}], d: 'x: ${y}'}\n",
-    'a: ${X}\nb: "${Y}"\nc: \'${Z}\'\n',
+    "a: ${X}\nb: \"${Y}\"\nc: '${Z}'\n",
     "a: |\n  x\n\n  y\nb: >\n  f\n  g\n",
     "a: &x {k: 1}\nb: *x\n",
     "? a\n: b\n",
@@ -78,7 +78,9 @@ def test_the_fast_library_is_really_used(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_merge_key_adds_what_a_mapping_does_not_say():
-    document = read_yaml("base: &b\n  x: 1\n  y: 2\nmore: &m {z: 5}\nall:\n  <<: [*b, *m]\n  y: 3\n")
+    document = read_yaml(
+        "base: &b\n  x: 1\n  y: 2\nmore: &m {z: 5}\nall:\n  <<: [*b, *m]\n  y: 3\n"
+    )
     assert document.data == {
         "base": {"x": 1, "y": 2},
         "more": {"z": 5},

@@ -37,7 +37,8 @@ def _never_used(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]
         for name in {e.name for e in expected if not _is_there(e, names)}:
             lacking[name] = lacking.get(name, 0) + 1
     for name, number in lacking.items():
-        yield f"{count(number, 'case')} expect a tool `{name}`, which the agent has not"
+        verb = "expects" if number == 1 else "expect"
+        yield f"the agent has no tool `{name}`, which {count(number, 'case')} {verb} to be used"
 
 
 def _is_there(expected: ExpectedToolSpec, names: Sequence[str]) -> bool:
