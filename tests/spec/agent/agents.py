@@ -107,7 +107,7 @@ execution: {llm_timeout: 30, file_timeout: 11}
 FINANCE = {
     "agent.yaml": """\
 name: ledger
-model: {provider: local, name: smollm2-135m, temperature: 0.0, max_tokens: 64}
+model: {provider: local, name: smollm2, temperature: 0.0, max_tokens: 64}
 instructions: {file: prompt.md}
 tools:
 - type: function

@@ -13,7 +13,7 @@ from tests.spec.agent.agents import FINANCE, write
 
 HEAD = """\
 name: x
-model: {provider: local, name: smollm2-135m}
+model: {provider: local, name: smollm2}
 instructions: {inline: Answer.}
 evaluations: {metrics: [{metric: equality}]}
 """

@@ -65,7 +65,7 @@ def test_a_ticket_router_is_read(tmp_path: Path):
 
 def test_a_finance_agent_is_read_with_the_embedded_model(tmp_path: Path):
     read = read_agent(write(tmp_path, FINANCE))
-    assert read.agent.spec.model.full_name == "local/smollm2-135m"
+    assert read.agent.spec.model.full_name == "local/smollm2"
     assert [metric.key for metric in read.agent.spec.metrics] == ["numeric", "same_program"]
     assert len(read.cases) == 2
     assert read.agent.spec.max_turns == 20
@@ -340,3 +340,20 @@ def test_the_sum_of_weights_may_be_off_by_a_rounding(tmp_path: Path):
     assert read_agent(write_agent(tmp_path, text)).warnings == ()
     keyword = AGENT.replace("source: docs", "source: docs, search_mode: keyword, exact_weight: 1")
     assert read_agent(write_agent(tmp_path, keyword)).warnings == ()
+
+
+def test_a_secret_that_stands_in_the_file_is_warned_of(tmp_path: Path):
+    text = AGENT.replace(
+        "args: [server]", "env: {API_TOKEN: abc, HOME: x}, headers: {Auth: 'a ${DESK_KEY}'}"
+    )
+    base = "source: docs, database: {provider: qdrant, url: 'http://h', "
+    one = text.replace("source: docs", f"{base}api_key: '${{DESK_KEY}}'}}")
+    other = text.replace("source: docs", f"{base}api_key: abc, connection_string: 'a://u:p@h'}}")
+    told = "` holds a secret for all to read: write ${NAME} for it"
+    env = f"`tools[2].env.API_TOKEN{told}"
+    assert read_agent(write_agent(tmp_path, one)).warnings == (env,)
+    assert read_agent(write_agent(tmp_path, other)).warnings == (
+        f"`tools[1].database.api_key{told}",
+        f"`tools[1].database.connection_string{told}",
+        env,
+    )
