@@ -95,9 +95,14 @@ def dumb_terminal() -> bool:
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE)
 
 
+def names_secret(name: str) -> bool:
+    """Whether the name of a variable says that its value is secret."""
+    return _SECRET.search(name) is not None
+
+
 def secrets() -> tuple[str, ...]:
     """Values of variables whose names say that they are secret; longest first."""
-    found = {v for name, v in os.environ.items() if _SECRET.search(name) and len(v) >= 8}
+    found = {v for name, v in os.environ.items() if names_secret(name) and len(v) >= 8}
     return tuple(sorted(found, key=len, reverse=True))
 
 

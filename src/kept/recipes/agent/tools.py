@@ -22,6 +22,7 @@ from kept.spec.agent.tools import (
     HierarchicalDocumentToolSpec,
     VectorstoreToolSpec,
 )
+from kept.spec.agent.variables import filled
 from kept.tools.function import FunctionConfig, FunctionTools
 from kept.tools.retrieval import (
     Database,
@@ -122,8 +123,8 @@ def index_config(spec: IndexSpec, folder: Path) -> IndexConfig:
 def _database(spec: DatabaseSpec) -> Database:
     return Database(
         provider=spec.provider,
-        connection_string=spec.connection_string,
-        options=dict(spec.options),
+        connection_string=filled(spec.connection_string),
+        options=filled(spec.options),
     )
 
 

@@ -18,14 +18,16 @@ from kept.spec.agent.llm import LlmSpec
 from kept.spec.agent.metrics import AnyMetricSpec, EvaluationsSpec
 from kept.spec.agent.tools import MAX_TOOLS, AnyToolSpec
 from kept.spec.agent.words import Loose, Words, one_of
-from kept.spec.base import Count, Model, Seconds
+from kept.spec.base import Count, Model, Seconds, no_nul
 from kept.spec.source import kind_of
 
 _DEFAULT_TURNS = 20
 
 
 def _format(value: object) -> object:
-    if value is None or isinstance(value, dict) or (isinstance(value, str) and value.strip()):
+    if isinstance(value, str) and value.strip():
+        return no_nul(value)
+    if value is None or isinstance(value, dict):
         return cast("object", value)
     raise ValueError(f"{kind_of(value)}, where a JSON schema or the path of one was expected")
 

@@ -75,9 +75,9 @@ def read_config(folder: Path) -> Config:
     problems: list[Problem] = []
     for place in (settings.user_home() / ".holodeck", folder):
         file = next((place / name for name in NAMES if (place / name).is_file()), None)
-        if file is None or not file.read_text(encoding="utf-8", errors="replace").strip():
+        source = _source(file) if file else None
+        if source is None:
             continue
-        source = read_source(file)
         unset = fill_in(source)
         validate(source, ConfigSpec)
         tell_once(source, unset)
@@ -85,6 +85,16 @@ def read_config(folder: Path) -> Config:
         if not source.problems:
             _merge(data, source, (), where)
     return Config(data, where, tuple(problems))
+
+
+def _source(file: Path) -> Source | None:
+    """A config file; None for one that says nothing, which is no mistake here."""
+    try:
+        if read_yaml(file.read_text(encoding="utf-8-sig")).data is None:
+            return None
+    except (UnicodeDecodeError, YamlFault, OSError):
+        pass  # told below
+    return read_source(file)
 
 
 def _merge(into: dict[str, Any], source: Source, loc: Loc, where: dict[Loc, str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from kept.errors import Problem, SpecError
 from kept.models.config import ModelConfig
 from kept.spec.agent.agent import AgentSpec, InstructionsSpec
-from kept.spec.agent.case_file import KEY, named, read_case_file
+from kept.spec.agent.case_file import FILE, KEY, named, read_case_file
 from kept.spec.agent.cases import TestCaseSpec
 from kept.spec.agent.config import Config, lay_agent, read_config
 from kept.spec.agent.texts import Instructions, Texts, check_there, inline_of, instructions_of
@@ -198,9 +198,10 @@ def _check_tools(source: Source, spec: AgentSpec) -> None:
 
 
 def _cases(source: Source, agent: ParsedAgent | None, config: Config) -> tuple[TestCaseSpec, ...]:
-    file = said(source, ("test_cases_file",))
-    if said(source, (KEY,)) is None and isinstance(file, str) and file.strip():
-        return read_case_file(source, file, config)
+    file = said(source, FILE)
+    name = file if isinstance(file, str) and "\0" not in file else ""
+    if name.strip() and said(source, (KEY,)) is None:
+        return read_case_file(source, name, config)
     if agent is None or agent.spec.test_cases is None:
         return ()
     return named(source, agent.spec.test_cases)

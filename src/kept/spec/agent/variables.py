@@ -5,12 +5,12 @@ secret is left as it stands, for whoever uses it to fill in.
 """
 
 import re
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from kept import settings
 from kept.errors import Problem
-from kept.models.config import REFERENCE
+from kept.models.config import REFERENCE, expand
 from kept.spec.source import Source
 from kept.spec.yaml import Loc, YamlFault, read_yaml
 
@@ -70,6 +70,18 @@ def _plain(text: str) -> object:
     except YamlFault:
         return text
     return text if isinstance(value, dict | list) else value
+
+
+def filled(value: Any) -> Any:  # noqa: ANN401 # any value of YAML
+    """What may be a secret, filled in: only for the one who is about to use it."""
+    if isinstance(value, str):
+        return expand(value)
+    if isinstance(value, Mapping):
+        given = cast("Mapping[str, Any]", value)
+        return {key: filled(inner) for key, inner in given.items()}
+    if isinstance(value, list | tuple):
+        return [filled(inner) for inner in cast("Sequence[Any]", value)]
+    return value
 
 
 def tell_once(source: Source, unset: Iterable[str]) -> None:

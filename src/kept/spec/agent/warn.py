@@ -1,13 +1,16 @@
 """What is in order in an agent.yaml, and may not be what was meant."""
 
 from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
 
 from kept.core.words import count
+from kept.models.config import REFERENCE
+from kept.settings import names_secret
 from kept.spec.agent.agent import AgentSpec
 from kept.spec.agent.cases import ExpectedToolSpec, TestCaseSpec
 from kept.spec.agent.llm import NEVER_ASKED
 from kept.spec.agent.metrics import is_judged
-from kept.spec.agent.tools import McpToolSpec
+from kept.spec.agent.tools import AnyToolSpec, DatabaseSpec, McpToolSpec
 
 
 def warnings_of(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]:
@@ -23,7 +26,32 @@ def warnings_of(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]
     if own:
         names = ", ".join(f"`{key}`" for key in own)
         yield f"the agent's own model judges {names}: name another in `evaluations.model`"
+    yield from _open_secrets(spec)
     yield from _never_used(spec, cases)
+
+
+def _open_secrets(spec: AgentSpec) -> Iterator[str]:
+    """Secrets that stand in the file itself, and so in every record of a run."""
+    for number, tool in enumerate(spec.tools):
+        for key, value in _secret_places(tool):
+            if isinstance(value, str) and not REFERENCE.search(value):
+                place = f"tools[{number}].{key}"
+                yield f"`{place}` holds a secret for all to read: write ${{NAME}} for it"
+
+
+def _secret_places(tool: AnyToolSpec) -> Iterator[tuple[str, object]]:
+    if isinstance(tool, McpToolSpec):
+        for name, held in (("env", tool.env), ("headers", tool.headers)):
+            for key, value in (held or {}).items():
+                if names_secret(key):
+                    yield f"{name}.{key}", value
+    database = getattr(tool, "database", None)
+    if isinstance(database, DatabaseSpec):
+        for key, value in database.options.items():
+            if names_secret(key):
+                yield f"database.{key}", value
+        if urlsplit(database.connection_string or "").password:
+            yield "database.connection_string", database.connection_string
 
 
 def _never_used(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]:
@@ -37,7 +65,8 @@ def _never_used(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]
         for name in {e.name for e in expected if not _is_there(e, names)}:
             lacking[name] = lacking.get(name, 0) + 1
     for name, number in lacking.items():
-        yield f"{count(number, 'case')} expect a tool `{name}`, which the agent has not"
+        verb = "expects" if number == 1 else "expect"
+        yield f"the agent has no tool `{name}`, which {count(number, 'case')} {verb} to be used"
 
 
 def _is_there(expected: ExpectedToolSpec, names: Sequence[str]) -> bool:
