@@ -155,7 +155,7 @@ def test_a_server_sees_of_the_environment_what_it_is_given(
     (tmp_path / "server.env").write_text(text)
 
     async def whole() -> dict[str, str]:
-        given = {"A": "from the spec"}
+        given = {"A": "from the spec", "KEY": "Bearer ${SECRET_KEY}"}
         server = McpServer(config(tmp_path, env=given, env_file="server.env"))
         said = await answer((await tools_of(server))["environment"])
         await server.close()
@@ -163,6 +163,7 @@ def test_a_server_sees_of_the_environment_what_it_is_given(
 
     seen = asyncio.run(whole())
     assert (seen["A"], seen["B"], seen["C"]) == ("from the spec", "quoted # so", "1")
+    assert seen["KEY"] == "Bearer s3cret-s3cret"
     assert "SECRET_KEY" not in seen and "HOME" not in seen
 
 
@@ -254,6 +255,24 @@ def test_a_server_that_cannot_be_opened_is_told(
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.blame) == (kind, "infrastructure")
     assert failure.message == f"cannot open the server `shop`: {message}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"env": {"KEY": "${NOWHERE_SET}"}}, "the variable NOWHERE_SET is not set"),
+        ({"env_file": "gone.env"}, "no such file or directory: {folder}/gone.env"),
+        ({"transport": "websocket"}, "servers are not spoken to by websocket; most that offer it"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_told_and_not_tried_again(
+    tmp_path: Path, settings: dict[str, Any], words: str
+):
+    failure = asyncio.run(McpServer(config(tmp_path, **settings)).tools())
+    assert isinstance(failure, Failure)
+    assert words.format(folder=tmp_path) in failure.message
+    assert not failure.retryable
+    assert not (tmp_path / "pids").exists()
 
 
 def test_without_the_sdk_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,7 @@ them opens it. Any of them may speak by it.
 
 import asyncio
 import logging
+import re
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from kept._version import __version__
 from kept.core.rollout import Failure, FailureKind
 from kept.core.words import count
+from kept.settings import variable
 from kept.threads import call_apart
 from kept.tools.mcp_stdio import MOST_LINE, Program, stdio
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.client._transport import TransportStreams
 
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 _CLOSING = 15.0
 """Seconds that a connection gets to end."""
 
@@ -33,10 +36,11 @@ class McpConfig:
     name: str
     folder: Path
     """Where it is started, and what the file of its environment is relative to."""
-    transport: Literal["stdio", "http", "sse"] = "stdio"
+    transport: Literal["stdio", "http", "sse", "websocket"] = "stdio"
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """May hold `${NAME}`, as headers may: filled in when it is opened, and written down nowhere."""
     env_file: str | None = None
     """Lines of `NAME=value`; `env` goes before it."""
     encoding: str = "utf-8"
@@ -119,8 +123,10 @@ class Session:
 
     def _transport(self) -> "AbstractAsyncContextManager[TransportStreams]":
         config = self._config
+        if config.transport == "websocket":
+            raise ValueError("servers are not spoken to by websocket; most that offer it know http")
         if config.transport == "stdio":
-            env = {**_read_env(config), **config.env}
+            env = {**_read_env(config), **_filled(config.env)}
             words = (config.command, config.args)
             self._program = Program(*words, config.folder, env, config.encoding)
             return stdio(self._program)
@@ -128,7 +134,7 @@ class Session:
             from mcp.client.sse import sse_client
 
             seconds = (config.timeout, config.sse_read_timeout)
-            return sse_client(config.url, dict(config.headers), *seconds)
+            return sse_client(config.url, _filled(config.headers), *seconds)
         return _http(config)
 
     def _failure(self, error: BaseException, kind: FailureKind | None = None) -> Failure:
@@ -142,7 +148,7 @@ class Session:
             words = f"it did not answer within {count(config.timeout, 'second')}"
         elif self._program is not None and self._program.ended:
             words = self._program.how()
-        lasting = config.transport == "stdio" or isinstance(error, ImportError)
+        lasting = config.transport == "stdio" or isinstance(error, ImportError | ValueError)
         message = f"cannot open the server `{config.name}`: {words.splitlines()[0]}"
         detail = self._program.last_words if self._program is not None else ""
         return Failure(
@@ -159,7 +165,7 @@ def _http(config: McpConfig) -> "AbstractAsyncContextManager[TransportStreams]":
     @asynccontextmanager
     async def opened():  # noqa: ANN202 # a generator of what the SDK makes
         async with (
-            create_mcp_http_client(dict(config.headers)) as client,
+            create_mcp_http_client(_filled(config.headers)) as client,
             streamable_http_client(
                 config.url,
                 http_client=client,
@@ -177,6 +183,18 @@ def _import() -> None:
 
     # it would tell on stderr what callers are told anyway
     logging.getLogger("mcp").addHandler(logging.NullHandler())
+
+
+def _filled(values: Mapping[str, str]) -> dict[str, str]:
+    """The same values, with variables of our environment where they name one."""
+
+    def value(match: re.Match[str]) -> str:
+        found = variable(match[1])
+        if found is None:
+            raise ValueError(f"the variable {match[1]} is not set")
+        return found
+
+    return {name: _VARIABLE.sub(value, text) for name, text in values.items()}
 
 
 def _read_env(config: McpConfig) -> dict[str, str]:

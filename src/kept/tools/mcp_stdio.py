@@ -34,6 +34,8 @@ GRACE = 2.0
 
 _PART = 64 * 1024
 _DETAIL = 4000
+_MOST_ERRORS = 1024 * 1024
+"""Bytes of what a server grumbles, which may go on for hours; then it is forgotten."""
 _ID = r'"id" *: *(\d+|"[^"\\]{1,100}")'
 _EARLY = re.compile(rf'^\{{ *(?:"jsonrpc" *: *"2\.0" *, *)?{_ID}'.encode())
 _LATE = re.compile(rf'{_ID} *(?:, *"jsonrpc" *: *"2\.0" *)?\}}\s*$'.encode())
@@ -72,7 +74,8 @@ async def stdio(program: Program) -> "AsyncGenerator[TransportStreams]":
 
     mark = warden.new_mark()
     environment = child_environment({**program.env, strays.MARK: mark})
-    with tempfile.TemporaryFile("w+b") as errors:
+    # append, so that it can be emptied while the server has it open
+    with tempfile.TemporaryFile("a+b") as errors:
         process = await asyncio.create_subprocess_exec(
             program.command,
             *program.args,
@@ -86,7 +89,7 @@ async def stdio(program: Program) -> "AsyncGenerator[TransportStreams]":
         heard, reading = anyio.create_memory_object_stream[Any](0)
         writing, said = anyio.create_memory_object_stream[Any](0)
         tasks = (
-            asyncio.create_task(_listen(process, heard, program)),
+            asyncio.create_task(_listen(process, heard, program, errors)),
             asyncio.create_task(_speak(process, said, program)),
         )
         try:
@@ -134,7 +137,12 @@ class _Line:
         return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (found[1], error)
 
 
-async def _listen(process: asyncio.subprocess.Process, heard: Any, program: Program) -> None:  # noqa: ANN401 # a stream of anyio
+async def _listen(
+    process: asyncio.subprocess.Process,
+    heard: Any,  # noqa: ANN401 # a stream of anyio
+    program: Program,
+    errors: IO[bytes],
+) -> None:
     """Hand on what the server says, message by message."""
     from anyio import BrokenResourceError, ClosedResourceError
     from mcp.shared.message import SessionMessage
@@ -145,6 +153,8 @@ async def _listen(process: asyncio.subprocess.Process, heard: Any, program: Prog
     try:
         async with heard:
             while part := await process.stdout.read(_PART):
+                if os.fstat(errors.fileno()).st_size > _MOST_ERRORS:
+                    errors.truncate(0)
                 *ends, rest = part.split(b"\n")
                 for end in ends:
                     line.add(end)
