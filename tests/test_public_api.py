@@ -49,6 +49,7 @@ UNUSED = (
     *("kept.models", "aiohttp", "genai_prices", "jsonschema_rs", "json_repair"),
     *("pydantic", "ruamel", "click", "rich", "optuna", "numpy"),
     *("kept.adapters", "gepa", "dspy", "inspect_ai"),
+    *("kept.tools", "kept.documents", "mcp", "anyio", "pypdf", "docx", "pptx", "openpyxl"),
 )
 """What only tasks with commands, cases, races or a terminal need."""
 

@@ -4,7 +4,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,11 @@ from kept.core.artifact import Candidate
 from kept.core.bandit import Bandit
 from kept.core.edit import Append, Replace
 from kept.core.objective import Objective
-from kept.core.ports import Journal, Model, Proposer, Runner, Schedule, Scorer, Sink
+from kept.core.ports import Journal, Model, Proposer, Runner, Schedule, Scorer, Sink, Tool
 from kept.core.proposal import Ask, Brief, Proposal, ProposerReply
 from kept.core.rollout import Failure, Pair, Rollout
 from kept.core.schedule import Pooling, RoundRobin, Turns
+from kept.core.tool import ToolAnswer
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
 from kept.runners.function import FunctionRunner
@@ -36,7 +37,9 @@ from kept.testing import (
     ScriptedEvaluator,
     ScriptedModel,
     ScriptedProposer,
+    ScriptedTool,
     SinkSuite,
+    ToolSuite,
 )
 
 
@@ -142,6 +145,27 @@ class TestScriptedModelFromAFunction(ModelSuite):
 
     def make_failing_model(self) -> Model:
         return ScriptedModel([])
+
+
+class TestScriptedTool(ToolSuite):
+    async def open_tool(self) -> Tool:
+        async def answer(arguments: Mapping[str, object]) -> ToolAnswer:
+            return ToolAnswer("what?", wrong=True) if "odd" in arguments else ToolAnswer("yes")
+
+        return ScriptedTool("ask", answer)
+
+    async def open_hanging_tool(self) -> Tool | None:
+        async def answer(arguments: Mapping[str, object]) -> ToolAnswer:
+            await asyncio.sleep(60)
+            return ToolAnswer("late")
+
+        return ScriptedTool("wait", answer)
+
+    def arguments(self) -> Mapping[str, object]:
+        return {"a": 1}
+
+    def wrong_arguments(self) -> Mapping[str, object] | None:
+        return {"odd": 1}
 
 
 class TestVariants(ProposerSuite):

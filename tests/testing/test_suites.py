@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,12 +11,24 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.edit import Append
 from kept.core.event import Event
-from kept.core.model import ModelReply, ModelRequest
-from kept.core.ports import Gate, Journal, Model, Proposer, Runner, Schedule, Scope, Scorer, Sink
+from kept.core.model import ModelReply, ModelRequest, ToolOffer
+from kept.core.ports import (
+    Gate,
+    Journal,
+    Model,
+    Proposer,
+    Runner,
+    Schedule,
+    Scope,
+    Scorer,
+    Sink,
+    Tool,
+)
 from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Turn
 from kept.core.rollout import Failure, Job, Pair, Rollout
 from kept.core.score import Outcome, Score
 from kept.core.state import State
+from kept.core.tool import ToolAnswer
 from kept.core.verdict import Verdict, View
 from kept.gates.common import asks_for
 from kept.testing import (
@@ -31,8 +43,10 @@ from kept.testing import (
     ScheduleSuite,
     ScorerSuite,
     SinkSuite,
+    ToolSuite,
 )
 from kept.testing.journal import Record, RolloutRecord
+from kept.testing.suites import tool as tool_suite
 
 
 def failing_tests(suite: object) -> set[str]:
@@ -422,3 +436,81 @@ def test_the_journal_suite_catches(fault: str, caught: str):
             return journal.events
 
     assert caught in failing_tests(Suite())
+
+
+CANCELLED = "test_cancelling_a_use_leaves_nothing_running_and_the_others_alone"
+
+
+class BadTool:
+    """Broken in one way."""
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+        self.uses = 0
+        self.background: list[asyncio.Task[None]] = []
+
+    @property
+    def offer(self) -> ToolOffer:
+        return ToolOffer("a name" if self.fault == "no name" else "name", "", {"type": "object"})
+
+    async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
+        if self.fault == "keeps no journal":
+            return self._answer(arguments)
+
+        async def do() -> ToolAnswer | Failure:
+            if self.fault == "leaves a task":
+                self.background.append(asyncio.ensure_future(asyncio.sleep(30)))
+                await asyncio.shield(self.background[-1])
+            if self.fault == "ignores cancelling":
+                try:
+                    await asyncio.sleep(30)
+                except asyncio.CancelledError:
+                    return ToolAnswer("anyway")
+            return self._answer(arguments)
+
+        return await scope.call({"arguments": dict(arguments)}, ToolAnswer, do, 0.0)
+
+    def _answer(self, arguments: Mapping[str, object]) -> ToolAnswer | Failure:
+        self.uses += 1
+        if "odd" in arguments and self.fault == "fails for arguments":
+            return Failure("harness", "infrastructure", "no")
+        if "odd" in arguments and self.fault != "takes anything":
+            return ToolAnswer("no", wrong=True)
+        if self.fault == "edits":
+            arguments["a"] = 2  # pyright: ignore[reportIndexIssue] # which is the fault
+        if self.fault == "one at a time" and self.uses > 1:
+            return Failure("limit", "infrastructure", "busy")
+        return ToolAnswer("yes")
+
+
+@pytest.mark.parametrize(
+    ("fault", "caught"),
+    [
+        ("no name", "test_a_model_can_be_told_of_it"),
+        ("fails for arguments", "test_wrong_arguments_are_answered_with_what_is_wrong"),
+        ("takes anything", "test_wrong_arguments_are_answered_with_what_is_wrong"),
+        ("edits", "test_the_arguments_stay_as_they_are"),
+        ("keeps no journal", "test_a_resume_does_not_use_it_again"),
+        ("one at a time", "test_uses_side_by_side_are_all_answered"),
+        ("leaves a task", CANCELLED),
+        ("ignores cancelling", CANCELLED),
+    ],
+)
+def test_the_tool_suite_catches(fault: str, caught: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tool_suite, "PATIENCE", 0.2)
+    hangs = fault in ("leaves a task", "ignores cancelling")
+
+    class Suite(ToolSuite):
+        async def open_tool(self) -> Tool:
+            return BadTool("" if hangs else fault)
+
+        async def open_hanging_tool(self) -> Tool | None:
+            return BadTool(fault) if hangs else None
+
+        def arguments(self) -> Mapping[str, object]:
+            return {"a": 1}
+
+        def wrong_arguments(self) -> Mapping[str, object] | None:
+            return {"odd": 1}
+
+    assert failing_tests(Suite()) == {caught}

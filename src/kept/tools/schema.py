@@ -47,7 +47,7 @@ def merged(
         "required": required,
         "additionalProperties": bool(told["additionalProperties"]) and not said,
     }
-    return _unsound(schema) or schema
+    return unsound(schema) or schema
 
 
 def plain(said: Mapping[str, Mapping[str, object]], names: tuple[str, ...]) -> dict[str, object]:
@@ -77,7 +77,8 @@ def _schema(about: Mapping[str, object]) -> dict[str, object]:
     return schema
 
 
-def _unsound(schema: Mapping[str, object]) -> str | None:
+def unsound(schema: Mapping[str, object]) -> str | None:
+    """Why a schema is none, in words."""
     try:
         problem_with({}, schema)
     except ValueError as error:

@@ -128,7 +128,9 @@ class ToolSuite:
         done, _ = await asyncio.wait((task,), timeout=PATIENCE)
         assert done, f"not gone after {PATIENCE:g} seconds"
         assert task.cancelled(), "a cancelled use must not be answered"
-        left = asyncio.all_tasks() - before
+        if left := asyncio.all_tasks() - before:
+            # what was started for it may need a moment to be gone
+            _, left = await asyncio.wait(left, timeout=PATIENCE)
         assert not left, f"still running: {left}"
         answer = await self._once(tool)
         assert isinstance(answer, ToolAnswer) and not answer.wrong, f"afterwards: {answer}"
