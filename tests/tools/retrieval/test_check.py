@@ -16,6 +16,7 @@ from kept.tools.retrieval import (
     unsupported,
     without_embedder,
 )
+from kept.tools.retrieval.config import ingestion_of
 from tests.tools.retrieval.worlds import maker
 
 
@@ -93,6 +94,15 @@ def test_what_cannot_be_run_is_said_in_words(
 def test_several_problems_are_told_at_once():
     config = document(top_k=0, rrf_k=0, database=Database(provider="chroma"))
     assert len(problems(config)) == 3
+
+
+def test_what_a_file_leaves_out_or_says_nothing_of_has_its_usual_value():
+    said = dict.fromkeys(("vector_field", "meta_fields", "chunk_size", "chunk_overlap", "database"))
+    assert ingestion_of(vectorstore(**said)) == ingestion_of(vectorstore())
+    usual = ingestion_of(vectorstore())
+    assert (usual.size, usual.overlap, usual.strategy) == (512, 50, "token")
+    assert ingestion_of(vectorstore(chunk_size=20)).overlap == 2, "a tenth, where 50 is too much"
+    assert ingestion_of(document(chunking="token")).strategy == "token"
 
 
 def test_weights_matter_to_a_hybrid_search_alone():

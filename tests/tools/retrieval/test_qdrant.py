@@ -153,12 +153,14 @@ def test_a_hybrid_search_ranks_what_qdrant_finds(tmp_path: Path):
 def test_a_server_that_breaks_or_is_away_is_an_outage(tmp_path: Path):
     async def whole() -> list[Found | Failure]:
         async with serving(QdrantServer(broken=True)) as server:
-            base = Database(provider="qdrant", connection_string=server.url)
+            place = server.url.replace("://", "://me:secret@")
+            base = Database(provider="qdrant", connection_string=place)
             config = store(tmp_path, TEXTS, database=base)
             broken = await run(tmp_path, config, WordEmbedder())
         return broken + await run(tmp_path, config, WordEmbedder())
 
     for brought in asyncio.run(whole()):
         assert isinstance(brought, Failure)
+        assert "secret" not in brought.message
         assert (brought.kind, brought.blame) == ("server", "infrastructure")
         assert "Qdrant at http://127.0.0.1:" in brought.message

@@ -4,6 +4,7 @@ A collection is named by what its index was made of, so that an index of another
 model, is another collection, and nothing is ever changed in one.
 """
 
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from kept.core.rollout import Failure
 from kept.errors import SetupError
+from kept.models.trouble import hidden
 from kept.tools.retrieval.config import Database
 from kept.tools.retrieval.ranking import DIGITS, Scores
 
@@ -22,13 +24,16 @@ MOST_AT_ONCE = 256
 
 MEMORY = ":memory:"
 
+_PASSWORD = re.compile(r"://[^/@]*@")
+
 
 class Away(Exception):
     """Qdrant could not be asked."""
 
-    def __init__(self, where: str, error: Exception) -> None:
+    def __init__(self, where: str, key: str, error: Exception) -> None:
         words = (str(error).splitlines() or [type(error).__name__])[0][:300]
-        super().__init__(f"Qdrant at {where} cannot be used: {words}")
+        place = _PASSWORD.sub("://", where)
+        super().__init__(hidden(f"Qdrant at {place} cannot be used: {words}", (key,)))
 
     @property
     def failure(self) -> Failure:
@@ -60,7 +65,7 @@ class Qdrant:
                 return None
             there = await client.count(name, exact=True)
         except Exception as error:
-            raise Away(self.where, error) from error
+            raise self._away(error) from error
         return QdrantVectors(self, name) if there.count == count else None
 
     async def keep(self, key: str, rows: Sequence[Sequence[float]], texts: Sequence[str]) -> None:
@@ -81,14 +86,14 @@ class Qdrant:
                 ]
                 await client.upsert(name, points=points, wait=True)
         except Exception as error:
-            raise Away(self.where, error) from error
+            raise self._away(error) from error
 
     async def near(self, name: str, vector: Sequence[float], count: int) -> Scores:
         """The cosines of so many that lie nearest."""
         try:
             found = await self._opened().query_points(name, query=list(vector), limit=count)
         except Exception as error:
-            raise Away(self.where, error) from error
+            raise self._away(error) from error
         return {int(point.id): round(float(point.score), DIGITS) for point in found.points}
 
     async def close(self) -> None:
@@ -96,6 +101,9 @@ class Qdrant:
         if self._client is not None:
             client, self._client = self._client, None
             await client.close()
+
+    def _away(self, error: Exception) -> Away:
+        return Away(self.where, str(self._key or ""), error)
 
     def _opened(self) -> Any:  # noqa: ANN401 # of a library that is not always there
         if self._client is None:
@@ -124,7 +132,7 @@ class Qdrant:
                     check_compatibility=False,
                 )
         except Exception as error:
-            raise Away(self.where, error) from error
+            raise self._away(error) from error
 
 
 class QdrantVectors:
