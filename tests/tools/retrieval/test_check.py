@@ -36,7 +36,7 @@ def test_who_needs_an_embedder_and_what_becomes_of_it_without():
     assert without_embedder(document()) is None
     said = without_embedder(vectorstore(min_similarity_score=0.3))
     assert said is not None
-    assert "`faq` is searched by words (BM25), not by meaning" in said
+    assert "searched by words (BM25), not by meaning" in said
     assert "`min_similarity_score` is not used" in said
 
 
@@ -52,7 +52,7 @@ def test_who_needs_an_embedder_and_what_becomes_of_it_without():
 )
 def test_what_is_not_run_is_named(given: dict[str, Any], name: str):
     [said] = unsupported(document(**given))
-    assert said.startswith(f"tool `rules`: `{name}` is not ")
+    assert said.startswith(f"`{name}` is not ")
 
 
 def test_what_is_run_or_turned_off_is_not_named():

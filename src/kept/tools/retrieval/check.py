@@ -31,10 +31,7 @@ def without_embedder(config: IndexConfig) -> str | None:
         return None
     limited = config.min_similarity_score is not None
     left_out = ", and `min_similarity_score` is not used" if limited else ""
-    return (
-        f"tool `{config.name}` is searched by words (BM25), not by meaning, "
-        f"for want of an embedding provider{left_out}"
-    )
+    return "searched by words (BM25), not by meaning, for want of an embedding provider" + left_out
 
 
 def unsupported(config: IndexConfig) -> list[str]:
@@ -58,7 +55,7 @@ def unsupported(config: IndexConfig) -> list[str]:
             f"`document_domain: {config.document_domain}` is not looked at: passages are cut by "
             "Markdown headings"
         )
-    return [f"tool `{config.name}`: {one}" for one in told]
+    return told
 
 
 def problems(config: IndexConfig) -> list[str]:
