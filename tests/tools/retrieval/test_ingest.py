@@ -235,7 +235,7 @@ def test_what_cannot_be_embedded_is_nobodys_fault_who_asked(tmp_path: Path):
     assert (brought.blame, brought.message) == ("infrastructure", "too long")
 
 
-def test_the_first_query_is_said_to_cost_what_the_source_costs(tmp_path: Path):
+def test_a_query_is_said_to_cost_what_the_source_costs_until_it_is_taken_in(tmp_path: Path):
     class Dear(WordEmbedder):
         def worst_usd(self, texts: object) -> float:
             return float(len(texts))  # pyright: ignore[reportArgumentType] # a list
@@ -244,7 +244,8 @@ def test_the_first_query_is_said_to_cost_what_the_source_costs(tmp_path: Path):
     tool = maker(tmp_path)(store(tmp_path, TEXTS), embedder)
     index, looking = tool._index, tool._looking
     assert asyncio.run(index.read()) is None
-    assert [index.worst_usd("parcel", looking) for _ in range(2)] == [3.0, 1.0]
+    # also the second: the first may be cancelled, or may be served from the journal
+    assert [index.worst_usd("parcel", looking) for _ in range(2)] == [3.0, 3.0]
     found(tool, "parcel")
     assert index.worst_usd("parcel", looking) == 1.0
     other = maker(tmp_path)(store(tmp_path, TEXTS), embedder)

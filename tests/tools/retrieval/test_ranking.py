@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from kept.models.config import ModelConfig
+from kept.models.embedding import HttpEmbedder
 from kept.testing import WordEmbedder
+from kept.testing.server import ModelServer
 from kept.tools.retrieval import HierarchicalDocument, VectorStore
 from kept.tools.retrieval.config import Looking
 from kept.tools.retrieval.ranking import (
@@ -129,6 +132,25 @@ def test_a_name_brings_up_its_passage(tmp_path: Path):
     config = handbook(tmp_path, semantic_weight=0.0, keyword_weight=0.0, exact_weight=1.0)
     tool = maker(tmp_path)(config, WordEmbedder())
     assert [text.split()[0] for text, _ in found(tool, "and E-1042?")] == ["Money"]
+
+
+def test_a_search_to_the_letter_embeds_nothing(tmp_path: Path):
+    embedder = WordEmbedder()
+    tool = maker(tmp_path)(handbook(tmp_path, search_mode="exact"), embedder)
+    assert found(tool, "the card has expired") == found(tool, "E-1042")
+    assert [score for _, score in found(tool, "E-1042")] == [1.0]
+    assert found(tool, "expired card") == []
+    assert embedder.calls == []
+
+
+def test_a_provider_of_vectors_finds_what_shares_words(tmp_path: Path):
+    with ModelServer() as server:
+        config = ModelConfig(provider="openai_compatible", model="m", base_url=server.v1)
+        tool = maker(tmp_path)(handbook(tmp_path, search_mode="semantic"), HttpEmbedder(config))
+        scores = found(tool, "a parcel may be returned")
+    assert scores[0][0].startswith("A parcel may be returned")
+    assert len(scores) == 4
+    assert scores == sorted(scores, key=lambda item: -item[1])
 
 
 def test_a_search_by_words_tells_shares_of_the_best(tmp_path: Path):

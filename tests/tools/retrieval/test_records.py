@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from kept.documents import reading as documents
 from kept.errors import SetupError
+from kept.tools.retrieval import reading
 from kept.tools.retrieval.config import VectorStore, ingestion_of
 from kept.tools.retrieval.reading import chunks_of
 
@@ -140,6 +142,16 @@ def test_a_folder_is_read_whole_but_for_what_is_hidden_or_no_text(
         ("deep/a.html", "# T\n\nthird"),
     ]
     assert "blob.bin is left out of the index" in caplog.text
+
+
+def test_a_file_of_text_may_be_longer_than_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(documents, "MOST_TEXT", 10)
+    assert read(tmp_path / "x.md", "more than ten characters")
+    monkeypatch.setattr(reading, "MOST_BYTES", 10)
+    with pytest.raises(SetupError, match=r"`x\.md` has 0 MiB"):
+        read(tmp_path / "x.md", "more than ten characters")
 
 
 def test_a_source_that_is_not_there_is_named(tmp_path: Path):

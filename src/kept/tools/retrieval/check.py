@@ -18,7 +18,7 @@ CLOSE = 1e-6
 
 def needs_embedder(config: IndexConfig) -> bool:
     """Whether it is searched by meaning, alone or with other ways."""
-    return isinstance(config, VectorStore) or config.search_mode != "keyword"
+    return isinstance(config, VectorStore) or config.search_mode in ("semantic", "hybrid")
 
 
 def without_embedder(config: IndexConfig) -> str | None:
@@ -31,10 +31,7 @@ def without_embedder(config: IndexConfig) -> str | None:
         return None
     limited = config.min_similarity_score is not None
     left_out = ", and `min_similarity_score` is not used" if limited else ""
-    return (
-        f"tool `{config.name}` is searched by words (BM25), not by meaning, "
-        f"for want of an embedding provider{left_out}"
-    )
+    return "searched by words (BM25), not by meaning, for want of an embedding provider" + left_out
 
 
 def unsupported(config: IndexConfig) -> list[str]:
@@ -53,12 +50,12 @@ def unsupported(config: IndexConfig) -> list[str]:
         told.append("`extract_definitions` is not run: definitions are found as any other passage")
     if config.extract_cross_references:
         told.append("`extract_cross_references` is not run: references are not followed")
-    if config.document_domain not in (None, "none", "general"):
+    if config.document_domain not in (None, "none"):
         told.append(
-            f"`document_domain: {config.document_domain}` is not known: passages are cut by "
+            f"`document_domain: {config.document_domain}` is not looked at: passages are cut by "
             "Markdown headings"
         )
-    return [f"tool `{config.name}`: {one}" for one in told]
+    return told
 
 
 def problems(config: IndexConfig) -> list[str]:
@@ -97,10 +94,10 @@ def _weights(config: HierarchicalDocument) -> list[str]:
     return found
 
 
-def _database(name: str, database: Database, known: tuple[str, ...]) -> list[str]:
-    provider = database.provider
-    if provider == IN_MEMORY:
+def _database(name: str, database: Database | None, known: tuple[str, ...]) -> list[str]:
+    if database is None or database.provider == IN_MEMORY:
         return []
+    provider = database.provider
     if provider not in known:
         there = " and ".join(f"`{one}`" for one in (IN_MEMORY, *known))
         return [f"`{name}.provider: {provider}` is not supported; there is {there}"]

@@ -1,18 +1,23 @@
 """What an `agent.yaml` says of an index, by its own names.
 
 What is decided when a source is taken in stands apart from what is decided for each query: the
-first makes another index, the second another look at the same one.
+first makes another index, the second another look at the same one. None is what a file may say for
+nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Mode = Literal["semantic", "keyword", "hybrid"]
+Mode = Literal["semantic", "keyword", "exact", "hybrid"]
 Strategy = Literal["structure", "token"]
 
 IN_MEMORY = "in-memory"
+
+SIZE = 512
+"""Tokens of a passage of a vectorstore, where nobody says."""
+OVERLAP = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,23 +39,23 @@ class VectorStore:
     source: str
     folder: Path = field(default_factory=Path.cwd)
     """Where a relative source begins."""
-    vector_field: str | tuple[str, ...] = ()
+    vector_field: str | Sequence[str] | None = None
     """Of a record: what is searched; all of it where nobody says."""
-    meta_fields: tuple[str, ...] = ()
+    meta_fields: Sequence[str] | None = None
     """Of a record: what is told with a passage."""
-    chunk_size: int = 512
-    """Tokens of a passage at most."""
-    chunk_overlap: int = 50
-    """Tokens that a passage repeats of the one before it."""
+    chunk_size: int | None = None
+    """Tokens of a passage at most, 512 where nobody says."""
+    chunk_overlap: int | None = None
+    """Tokens that a passage repeats of the one before it; where nobody says 50, or a tenth."""
     embedding_model: str | None = None
     embedding_dimensions: int | None = None
-    database: Database = Database()
+    database: Database | None = None
     top_k: int = 5
     min_similarity_score: float | None = None
     record_path: str | None = None
     """Where in a JSON file the records are, as `data.items`."""
-    record_prefix: str = ""
-    meta_prefix: str = ""
+    record_prefix: str | None = None
+    meta_prefix: str | None = None
     id_field: str | None = None
     field_separator: str = "\n"
     delimiter: str | None = None
@@ -91,8 +96,8 @@ class HierarchicalDocument:
     reranker_model: object = None
     embedding_model: str | None = None
     embedding_dimensions: int | None = None
-    database: Database = Database()
-    keyword_index: Database = Database()
+    database: Database | None = None
+    keyword_index: Database | None = None
 
 
 IndexConfig = VectorStore | HierarchicalDocument
@@ -151,22 +156,24 @@ def ingestion_of(config: IndexConfig) -> Ingestion:
             depth=config.max_subsection_depth or 6,
             database=_placed(config),
         )
-    fields = config.vector_field
+    fields = config.vector_field or ()
     records = Records(
-        fields=(fields,) if isinstance(fields, str) else fields,
-        meta_fields=config.meta_fields,
+        fields=(fields,) if isinstance(fields, str) else tuple(fields),
+        meta_fields=tuple(config.meta_fields or ()),
         path=tuple(filter(None, (config.record_path or "").split("."))),
-        prefix=config.record_prefix,
-        meta_prefix=config.meta_prefix,
+        prefix=config.record_prefix or "",
+        meta_prefix=config.meta_prefix or "",
         id_field=config.id_field,
         separator=config.field_separator,
         delimiter=config.delimiter,
     )
+    size = SIZE if config.chunk_size is None else config.chunk_size
+    overlap = config.chunk_overlap
     return Ingestion(
         source=source,
         strategy="token",
-        size=config.chunk_size,
-        overlap=config.chunk_overlap,
+        size=size,
+        overlap=min(OVERLAP, size // 10) if overlap is None else overlap,
         records=records,
         database=_placed(config),
     )
@@ -174,7 +181,7 @@ def ingestion_of(config: IndexConfig) -> Ingestion:
 
 def _placed(config: IndexConfig) -> Database:
     """A database in a folder, which begins where the file does."""
-    database = config.database
+    database = config.database or Database()
     options = dict(database.options)
     place = database.connection_string
     if isinstance(options.get("path"), str):

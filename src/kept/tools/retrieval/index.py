@@ -73,7 +73,6 @@ class Index:
         self._vectors: Vectors | None = None
         self._words: Words | None = None
         self._counted = False
-        self._claimed = False
         self._attempts: int = 0
         self._failed: Failure | None = None
         self.key = ""
@@ -103,13 +102,11 @@ class Index:
         return key, Stored(chunks)
 
     def worst_usd(self, query: str, how: Looking) -> float | None:
-        """The most that a query can cost; the first one pays for taking the source in."""
+        """The most that a query can cost: with taking the source in, until somebody has."""
         if self._embedder is None or not _semantic(how):
             return 0.0
         texts = [query]
-        at_hand = self._vectors is not None or (self._stored and self._stored.vectors)
-        if not at_hand and not self._claimed:
-            self._claimed = True
+        if self._vectors is None and not (self._stored and self._stored.vectors):
             texts += [chunk.whole for chunk in self._chunks]
         return self._embedder.worst_usd(texts)
 
@@ -140,22 +137,22 @@ class Index:
             if isinstance(found, Failure):
                 return replace(found, usage=found.usage + opened)
             near, usage = found[0], found[1] + opened
-        if how.mode == "semantic":
-            scores = near
-        else:
-            words = await self._counted_words()
-            scores = words.keyword(query)
-            if how.mode == "hybrid":
-                parts = (
-                    (how.semantic_weight, near),
-                    (how.keyword_weight, scores),
-                    (how.exact_weight, words.exact(query)),
-                )
-                scores = fused(parts, how.rrf_k)
-            else:
-                scores = shares(scores)
+        scores = near if how.mode == "semantic" else await self._by_words(query, how, near)
         passages = tuple(Passage(self._chunks[n], score) for n, score in chosen(scores, how))
         return Found(passages, usage)
+
+    async def _by_words(self, query: str, how: Looking, near: Scores) -> Scores:
+        words = await self._counted_words()
+        if how.mode == "keyword":
+            return shares(words.keyword(query))
+        if how.mode == "exact":
+            return shares(words.exact(query))
+        parts = (
+            (how.semantic_weight, near),
+            (how.keyword_weight, words.keyword(query)),
+            (how.exact_weight, words.exact(query)),
+        )
+        return fused(parts, how.rrf_k)
 
     async def _near(self, query: str, how: Looking) -> tuple[Scores, Usage] | Failure:
         assert self._embedder is not None and self._vectors is not None
@@ -189,8 +186,6 @@ class Index:
                 opened = await self._opened()
             except (SetupError, Away) as error:
                 opened = _broken(error) if isinstance(error, SetupError) else error.failure
-            finally:
-                self._claimed = False
             self._attempts += 1
             self._failed = opened if isinstance(opened, Failure) else None
             return opened

@@ -4,13 +4,17 @@ A collection is named by what its index was made of, so that an index of another
 model, is another collection, and nothing is ever changed in one.
 """
 
+import re
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from kept.core.rollout import Failure
 from kept.errors import SetupError
+from kept.models.trouble import hidden
+from kept.threads import call_apart
 from kept.tools.retrieval.config import Database
 from kept.tools.retrieval.ranking import DIGITS, Scores
 
@@ -22,13 +26,16 @@ MOST_AT_ONCE = 256
 
 MEMORY = ":memory:"
 
+_PASSWORD = re.compile(r"://[^/@]*@")
+
 
 class Away(Exception):
     """Qdrant could not be asked."""
 
-    def __init__(self, where: str, error: Exception) -> None:
+    def __init__(self, where: str, key: str, error: Exception) -> None:
         words = (str(error).splitlines() or [type(error).__name__])[0][:300]
-        super().__init__(f"Qdrant at {where} cannot be used: {words}")
+        place = _PASSWORD.sub("://", where)
+        super().__init__(hidden(f"Qdrant at {place} cannot be used: {words}", (key,)))
 
     @property
     def failure(self) -> Failure:
@@ -54,13 +61,13 @@ class Qdrant:
     async def vectors(self, key: str, count: int) -> "QdrantVectors | None":
         """Those of an index, if all of them are there."""
         name = f"kept-{key}"
-        client = self._opened()
+        client = await self._opened()
         try:
             if not await client.collection_exists(name):
                 return None
             there = await client.count(name, exact=True)
         except Exception as error:
-            raise Away(self.where, error) from error
+            raise self._away(error) from error
         return QdrantVectors(self, name) if there.count == count else None
 
     async def keep(self, key: str, rows: Sequence[Sequence[float]], texts: Sequence[str]) -> None:
@@ -68,7 +75,7 @@ class Qdrant:
         from qdrant_client import models
 
         name = f"kept-{key}"
-        client = self._opened()
+        client = await self._opened()
         made = models.VectorParams(size=len(rows[0]), distance=models.Distance.COSINE)
         try:
             if await client.collection_exists(name):
@@ -81,14 +88,15 @@ class Qdrant:
                 ]
                 await client.upsert(name, points=points, wait=True)
         except Exception as error:
-            raise Away(self.where, error) from error
+            raise self._away(error) from error
 
     async def near(self, name: str, vector: Sequence[float], count: int) -> Scores:
         """The cosines of so many that lie nearest."""
+        client = await self._opened()
         try:
-            found = await self._opened().query_points(name, query=list(vector), limit=count)
+            found = await client.query_points(name, query=list(vector), limit=count)
         except Exception as error:
-            raise Away(self.where, error) from error
+            raise self._away(error) from error
         return {int(point.id): round(float(point.score), DIGITS) for point in found.points}
 
     async def close(self) -> None:
@@ -97,34 +105,44 @@ class Qdrant:
             client, self._client = self._client, None
             await client.close()
 
-    def _opened(self) -> Any:  # noqa: ANN401 # of a library that is not always there
+    def _away(self, error: Exception) -> Away:
+        return Away(self.where, str(self._key or ""), error)
+
+    async def _opened(self) -> Any:  # noqa: ANN401 # of a library that is not always there
         if self._client is None:
-            self._client = self._open()
+            # which takes seconds to import
+            library = await call_apart(_library)
+            # somebody may have been faster, and a folder lets nobody else in
+            self._client = self._client or self._open(library)
         return self._client
 
-    def _open(self) -> Any:  # noqa: ANN401 # the same
-        try:
-            from qdrant_client import AsyncQdrantClient
-        except ImportError as error:
-            raise SetupError(
-                "`database.provider: qdrant` needs qdrant-client",
-                hint="pip install 'kept[retrieval]'",
-            ) from error
+    def _open(self, library: Any) -> Any:  # noqa: ANN401 # the same
+        make = library.AsyncQdrantClient
         if self.where == MEMORY:
-            return AsyncQdrantClient(location=MEMORY)
+            return make(location=MEMORY)
         try:
             if "://" not in self.where:
-                return AsyncQdrantClient(path=self.where, force_disable_check_same_thread=True)
+                return make(path=self.where, force_disable_check_same_thread=True)
             with warnings.catch_warnings():
                 # that a key goes over plain http: whoever wrote the address knows
                 warnings.simplefilter("ignore")
-                return AsyncQdrantClient(
+                return make(
                     url=self.where,
                     api_key=None if self._key is None else str(self._key),
                     check_compatibility=False,
                 )
         except Exception as error:
-            raise Away(self.where, error) from error
+            raise self._away(error) from error
+
+
+def _library() -> Any:  # noqa: ANN401 # the same
+    try:
+        return import_module("qdrant_client")
+    except ImportError as error:
+        raise SetupError(
+            "`database.provider: qdrant` needs qdrant-client",
+            hint="pip install 'kept[retrieval]'",
+        ) from error
 
 
 class QdrantVectors:

@@ -5,14 +5,19 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from kept.documents import Unreadable, read_document
+from kept.documents import Unreadable, kind_of, plain, read_document
 from kept.errors import SetupError
 from kept.tools.retrieval.chunking import Chunk, by_heading, by_length
 from kept.tools.retrieval.config import Ingestion
 from kept.tools.retrieval.records import SUFFIXES, read_records
 
+MOST_BYTES = 64 << 20
+"""Of a file that is text already."""
+
 MOST_FILES = 10_000
 """Of a source: a folder with more of them was named by mistake."""
+
+_PAGES = (".html", ".htm", ".xhtml")
 
 log = logging.getLogger("kept")
 
@@ -66,8 +71,23 @@ def chunks_of(how: Ingestion) -> tuple[Chunk, ...]:
     return tuple(found)
 
 
+def _text(path: Path) -> str:
+    """What a file says; one that is text already may say more than a message has room for."""
+    if kind_of(path) not in ("text", "csv") or path.suffix.lower() in _PAGES:
+        return read_document(path).text
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise Unreadable(
+            f"`{path.name}` has {size >> 20} MiB, and at most {MOST_BYTES >> 20} are read"
+        )
+    try:
+        return plain.read(path.read_bytes(), MOST_BYTES)
+    except Unreadable as error:
+        raise Unreadable(f"`{path.name}` cannot be read: {error}") from error
+
+
 def _chunks(name: str, path: Path, how: Ingestion) -> Iterator[Chunk]:
-    text = read_document(path).text
+    text = _text(path)
     records = None
     if how.records is not None and path.suffix.lower() in SUFFIXES:
         records = read_records(path, text, how.records)
