@@ -1,8 +1,10 @@
 """What a metric is told, and the key that its score is told by."""
 
+from typing import Any
+
 import pytest
 
-from kept.scorers.metrics.checking import faults_of, lack_of, wrong_patterns
+from kept.scorers.metrics.checking import faults_of, lack_of
 from kept.scorers.metrics.config import (
     CodeMetric,
     GEvalMetric,
@@ -76,25 +78,26 @@ def test_faults_are_found_before_anything_is_spent():
     def fault(**given: object) -> list[str]:
         return [key for key, _ in faults_of(read_metric(given))]
 
-    assert fault(metric="equality", response_path="a..b") == ["response_path"]
     assert fault(metric="fluency", scale=1) == ["scale"]
-    assert fault(metric="bleu", custom_prompt="Judge!") == ["custom_prompt"]
-    assert fault(metric="rouge", response_path="a.b[0].c") == []
+    assert fault(metric="bleu", scale=1) == []
     assert fault(type="rag", metric_type="faithfulness") == []
 
 
 def test_what_a_case_lacks_is_found_before_anything_is_spent():
-    def lack(turn: dict[str, object], **given: object) -> str | None:
-        return lack_of(read_metric(given), turn)
+    def lack(turn: dict[str, object], *, retrieves: bool = True, **given: object) -> str | None:
+        return lack_of(read_metric(given), turn, retrieves=retrieves)
 
     bare: dict[str, object] = {"input": "x"}
-    assert lack(bare, metric="bleu") == "`bleu` needs a `ground_truth`"
-    assert lack({"ground_truth": "seven"}, metric="numeric") == "`ground_truth` is not a number"
+    assert lack(bare, metric="bleu") == "no `ground_truth`"
+    assert lack({"ground_truth": "seven"}, metric="numeric") == "a `ground_truth` that is no number"
     assert lack({"ground_truth": 7}, metric="numeric") is None
     assert lack(bare, metric="fluency") is None
-    assert lack(bare, type="rag", metric_type="contextual_recall") is not None
-    assert lack(bare, type="rag", metric_type="faithfulness") is None
+    assert lack(bare, type="rag", metric_type="contextual_recall") == "no `ground_truth`"
+    rag: dict[str, Any] = {"type": "rag", "metric_type": "faithfulness"}
+    assert lack(bare, **rag) is None
+    assert "no tool that finds any" in str(lack(bare, retrieves=False, **rag))
+    assert "no tool" in str(lack({"retrieval_context": []}, **rag))
+    assert lack({"retrieval_context": ["x"]}, retrieves=False, **rag) is None
     wants = ["expected_output"]
     assert lack(bare, type="geval", name="g", criteria="c", evaluation_params=wants) is not None
-    turn = {"expected_tools": ["a", {"name": "b", "args": {"x": {"regex": "("}, "y": 1}}]}
-    assert [row[:2] for row in wrong_patterns(turn)] == [(1, "x")]
+    assert lack(bare, type="geval", name="g", criteria="c") is None

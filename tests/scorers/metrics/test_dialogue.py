@@ -151,7 +151,8 @@ def test_a_case_without_a_truth_is_not_measured_by_it_and_the_others_are():
     assert found.metrics == {"equality": 1.0, "passed": 1.0}
     row = told(found, "equality", 1)
     assert (row["score"], row["passed"], row["blame"]) == (None, None, "")
-    assert row["error"] == "the case has no `ground_truth`"
+    assert row["error"] == ""
+    assert found.details[1].text == "not measured: the case has no `ground_truth`"
 
 
 def test_what_did_not_pass_is_found_with_its_reason():

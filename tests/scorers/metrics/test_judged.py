@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from kept.core.case import Case
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.ports import Model
-from kept.core.rollout import Failure
+from kept.core.rollout import Failure, Job
+from kept.engine.scope import JournalScope
 from kept.models.scripted import ScriptedModel
-from tests.scorers.metrics.talking import Row, judge, score, scorer, shown, talk, told
+from kept.testing import MemoryJournal
+from tests.scorers.metrics.talking import CANDIDATE, Row, judge, score, scorer, shown, talk, told
 
 CASE = {"ground_truth": "Paris is the capital.", "retrieval_context": ["one", "two", "three"]}
 OUTAGE = Failure("server", "infrastructure", "it is down")
@@ -277,6 +280,23 @@ def test_nonsense_of_a_judge_is_not_the_candidates_failure():
     found = score(scorer([{"metric": "fluency"}], ScriptedModel(["nonsense"] * 4)), talk("x"), CASE)
     assert found.failure is not None
     assert (found.failure.kind, found.failure.blame) == ("parse", "infrastructure")
+
+
+def test_what_a_judge_said_is_written_down_and_not_asked_again():
+    model = judge(says(["a", "b"], {"b"}))
+    metrics = [{"type": "rag", "metric_type": "faithfulness"}, {"metric": "equality"}]
+    journal = MemoryJournal()
+    case, job = Case("c", CASE), Job(CANDIDATE.id, "c", 0, "decide")
+    found = [
+        asyncio.run(
+            scorer(metrics, model).score(
+                job, talk("x"), CANDIDATE, case, JournalScope(journal, job)
+            )
+        )
+        for _ in range(2)
+    ]
+    assert model.calls == 3
+    assert found[0] == found[1]
 
 
 class Slow:

@@ -24,6 +24,7 @@ from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
 from kept.recipes.agent.cases import Inputs, case_of
 from kept.recipes.agent.depends import depends_on
+from kept.recipes.agent.measuring import all_metrics, metric_problems, metric_warnings
 from kept.recipes.agent.tools import Toolbox, tool_problems, tool_warnings
 from kept.recipes.sweeping import Wanted, as_sweep
 from kept.runners.dialogue import Agent, DialogueRunner
@@ -31,9 +32,8 @@ from kept.scorers.metrics.config import PASSED, keyed, read_metrics
 from kept.scorers.metrics.dialogue import DialogueScorer
 from kept.scorers.metrics.grader import problem_with_grader
 from kept.scorers.metrics.measuring import Means
-from kept.spec.agent.cases import metrics_of
 from kept.spec.agent.llm import LlmSpec
-from kept.spec.agent.metrics import AnyMetricSpec, CodeMetricSpec, is_judged
+from kept.spec.agent.metrics import CodeMetricSpec, is_judged
 from kept.spec.agent.read import ParsedAgent, ReadAgent, parse_agent, read_agent
 from kept.spec.yaml import Loc
 
@@ -61,7 +61,8 @@ def compile_agent(
     told = {"name": spec.name, "agent": _about(read)}
     plan = as_sweep(replace(plan, workers=at_once), wanted, told)
     folder = read.place.folder
-    warnings = (*read.warnings, *tool_warnings(spec, folder), *_unpriced(read))
+    metrics = metric_warnings(read)
+    warnings = (*read.warnings, *tool_warnings(spec, folder), *metrics, *_unpriced(read))
     return Compiled(plan, tuple(dict.fromkeys(warnings)))
 
 
@@ -181,6 +182,8 @@ def _check(read: ReadAgent) -> None:
             connect(llm.config(folder))
         except SetupError as error:
             source.report(loc, error.message, error.hint)
+    for loc, problem in metric_problems(read):
+        source.report(loc, problem)
     for grader, loc in _graders(read).items():
         if problem := problem_with_grader(grader, folder):
             source.report(loc, problem)
@@ -200,21 +203,10 @@ def _asked(read: ReadAgent) -> Iterator[tuple[Loc, LlmSpec]]:
                 yield ("evaluations", "metrics", number, "model"), judge
 
 
-def _all_metrics(read: ReadAgent) -> Iterator[tuple[Loc, AnyMetricSpec]]:
-    spec = read.agent.spec
-    yield from (
-        (("evaluations", "metrics", number), metric) for number, metric in enumerate(spec.metrics)
-    )
-    for case in read.cases:
-        for turn in case.exchanges:
-            for metric in metrics_of((), case, turn):
-                yield ("test_cases",), metric
-
-
 def _graders(read: ReadAgent) -> dict[str, Loc]:
     """Functions that grade, each with the first place that names it."""
     found: dict[str, Loc] = {}
-    for loc, metric in _all_metrics(read):
+    for loc, metric in all_metrics(read):
         if isinstance(metric, CodeMetricSpec) and metric.enabled:
             found.setdefault(metric.grader, (*loc, "grader") if len(loc) > 1 else loc)
     return found

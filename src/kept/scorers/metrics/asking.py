@@ -66,17 +66,22 @@ class Judge:
                 return judges_own(reply, self.model)
 
 
-async def all_of(asked: Sequence[Awaitable[T | Failure]]) -> list[T] | Failure:
-    """All answers, asked for side by side; the first failure where there is one."""
+async def side_by_side(asked: Sequence[Awaitable[T]]) -> list[T]:
+    """All of them; when one raises, the others are not left running."""
     tasks = [asyncio.ensure_future(one) for one in asked]
     try:
-        found: list[T] = []
-        for answer in await asyncio.gather(*tasks):
-            if isinstance(answer, Failure):
-                return answer
-            found.append(answer)
-        return found
+        return list(await asyncio.gather(*tasks))
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def all_of(asked: Sequence[Awaitable[T | Failure]]) -> list[T] | Failure:
+    """All answers; the first failure where there is one."""
+    found: list[T] = []
+    for answer in await side_by_side(asked):
+        if isinstance(answer, Failure):
+            return answer
+        found.append(answer)
+    return found

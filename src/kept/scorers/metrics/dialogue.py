@@ -5,7 +5,6 @@ of the others. A metric that could not be measured leaves the case without a sco
 measured beside it stands in the details. An agent that came to no answer is measured no further.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple, cast
@@ -17,6 +16,7 @@ from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Finding, Score
 from kept.core.words import count
+from kept.scorers.metrics.asking import side_by_side
 from kept.scorers.metrics.config import PASSED, Metric, keyed, read_metrics
 from kept.scorers.metrics.expecting import Expecting, Use, read_expected
 from kept.scorers.metrics.measuring import Asked, Means, Measuring, Result
@@ -122,8 +122,8 @@ class DialogueScorer:
         """What became of each, up to the first that had to be measured and could not."""
         found: list[Result] = []
         for stage in stages:
-            measures = (self._measuring.measure(one, job, scope) for one in stage)
-            found += await asyncio.gather(*measures)
+            measures = [self._measuring.measure(one, job, scope) for one in stage]
+            found += await side_by_side(measures)
             last = found[-1]
             if last.failure is not None and last.asked.settings.fail_on_error:
                 break

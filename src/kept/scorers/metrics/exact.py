@@ -6,7 +6,7 @@ import string
 
 from kept.core.words import one_line
 from kept.scorers.metrics.config import StandardMetric
-from kept.scorers.metrics.subject import Measured, unreadable
+from kept.scorers.metrics.subject import Measured, unmeasured, unreadable
 
 SHOWN = 200
 """Characters of an answer that a reason quotes; of what was expected it quotes none, for
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 def quoted(text: str) -> str:
     """An answer inside a sentence."""
-    return f"`{one_line(text, SHOWN)}`"
+    return f"`{one_line(text[: 4 * SHOWN], SHOWN)}`"
 
 
 def equality(settings: StandardMetric, response: str, truth: str) -> Measured:
@@ -42,7 +42,7 @@ def numeric(settings: StandardMetric, response: str, truth: str) -> Measured:
     """1 where both are numbers, no further apart than one of the tolerances allows."""
     wanted = number_in(settings, truth)
     if wanted is None:
-        return Measured(None, error="`ground_truth` of the case is not a number")
+        return unmeasured("`ground_truth` of the case is not a number")
     found = number_in(settings, response)
     if found is None:
         return unreadable(f"{quoted(response)} is not a number")

@@ -113,15 +113,6 @@ def _matcher(value: object) -> Matcher:
     return Literally(cast("object", value))
 
 
-def problem_with_pattern(pattern: str) -> str | None:
-    """Why a text is no expression; None where it is one."""
-    try:
-        re.compile(_whole(pattern))
-    except re.error as error:
-        return str(error)
-    return None
-
-
 class Expecting:
     """Holds what an agent used against what was expected."""
 
@@ -179,7 +170,7 @@ class Expecting:
             if isinstance(held, Failure):
                 return held
             if not held:
-                shown = one_line(str(value), SHOWN)
+                shown = one_line(str(value)[: 4 * SHOWN], SHOWN)
                 return f"`{use.name}` was used with `{name}` = `{shown}`, which was not expected"
         return None
 

@@ -197,7 +197,7 @@ def _result(asked: Asked, measured: Measured | Failure) -> Result:
         return Result(asked, None, None, "", error, "infrastructure", failure)
     score, own, reason, error, details = measured
     if score is None:
-        return Result(asked, None, None, "", error)
+        return Result(asked, None, None, reason)
     if error:
         return Result(asked, score, False, reason, error, "candidate", details=details)
     passed = _passes(asked.settings, score, own)

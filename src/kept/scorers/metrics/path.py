@@ -5,18 +5,11 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
-_SEGMENT = r"[A-Za-z_][\w-]*(?:\[\d+\])*"
-_PATH = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
-_STEP = re.compile(r"([A-Za-z_][\w-]*)|\[(\d+)\]")
+_STEP = re.compile(r"(\w[\w-]*)|\[(\d+)\]")
 
 
 class NoValue(ValueError):
     """An answer that has no such value; says why."""
-
-
-def is_path(text: str) -> bool:
-    """Whether a text is a path."""
-    return _PATH.fullmatch(text) is not None
 
 
 def value_at(answer: str, path: str) -> str:

@@ -32,7 +32,7 @@ class Measured(NamedTuple):
     """What the metric itself thinks of it, which counts where there is no threshold."""
     reason: str = ""
     error: str = ""
-    """What is wrong with the answer, so that it cannot be looked at, or what the case lacks."""
+    """What is wrong with the answer, so that it cannot be looked at."""
     details: Mapping[str, object] = {}
 
 
@@ -41,9 +41,14 @@ def unreadable(why: str) -> Measured:
     return Measured(0.0, False, why, why)
 
 
-def lacking(what: str) -> Measured:
+def unmeasured(why: str) -> Measured:
     """A case that a metric has nothing to measure by: nobody's fault, and no score."""
-    return Measured(None, error=f"the case has no `{what}`")
+    return Measured(None, reason=f"not measured: {why}")
+
+
+def lacking(what: str) -> Measured:
+    """The same for a case without this."""
+    return unmeasured(f"the case has no `{what}`")
 
 
 def turns_of(case: Case) -> Sequence[Mapping[str, Any]]:
