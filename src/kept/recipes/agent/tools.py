@@ -9,10 +9,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from kept.core.ports import Embedder, Tool
+from kept.core.ports import Embedder, Model, Tool
 from kept.core.rollout import Failure
 from kept.errors import SetupError
 from kept.models.config import ModelConfig
+from kept.models.connect import connect
 from kept.models.embedding import USUAL, embeds, make_embedder
 from kept.spec.agent.agent import AgentSpec
 from kept.spec.agent.read import ParsedAgent
@@ -20,10 +21,15 @@ from kept.spec.agent.tools import (
     DatabaseSpec,
     FunctionToolSpec,
     HierarchicalDocumentToolSpec,
+    McpToolSpec,
+    PromptToolSpec,
     VectorstoreToolSpec,
 )
 from kept.spec.agent.variables import filled
 from kept.tools.function import FunctionConfig, FunctionTools
+from kept.tools.mcp import McpServer, told_apart
+from kept.tools.mcp_session import McpConfig
+from kept.tools.prompt import PromptConfig, PromptTool
 from kept.tools.retrieval import (
     Database,
     HierarchicalDocument,
@@ -45,6 +51,8 @@ class Toolbox:
     def __init__(self, folder: Path, *, force: bool = False) -> None:
         self._folder = folder
         self._functions: dict[str, FunctionTools] = {}
+        self._servers: dict[str, McpServer] = {}
+        self._models: dict[ModelConfig, Model] = {}
         self._indexes = Indexes(force=force)
         self._embedders: dict[ModelConfig, Embedder] = {}
 
@@ -56,13 +64,17 @@ class Toolbox:
             if isinstance(made, Failure):
                 return made
             found += made
-        return tuple(found)
+        # servers name their tools themselves, and two may choose the same name
+        return told_apart(found)
 
     async def close(self) -> None:
         """Close all of it."""
         for functions in self._functions.values():
             await functions.close()
+        for server in self._servers.values():
+            await server.close()
         self._functions.clear()
+        self._servers.clear()
         await self._indexes.close()
 
     async def _made(self, spec: object, agent: ParsedAgent) -> Sequence[Tool] | Failure:
@@ -75,8 +87,30 @@ class Toolbox:
                     return (self._indexes.tool(config, self._embedder(spec, agent.spec)),)
                 except SetupError as error:
                     return Failure("harness", "infrastructure", error.message)
+            case McpToolSpec():
+                return await self._server(spec).tools()
+            case PromptToolSpec():
+                return self._prompt(spec, agent)
             case _:
-                return ()
+                raise AssertionError(f"{spec} is a tool of no kind")
+
+    def _server(self, spec: McpToolSpec) -> McpServer:
+        if spec.name not in self._servers:
+            self._servers[spec.name] = McpServer(mcp_config(spec, self._folder))
+        return self._servers[spec.name]
+
+    def _prompt(self, spec: PromptToolSpec, agent: ParsedAgent) -> Sequence[Tool] | Failure:
+        llm = spec.model or agent.spec.model
+        config = llm.config(self._folder, timeout=agent.spec.execution.llm_timeout)
+        if config not in self._models:
+            self._models[config] = connect(config)
+        told = PromptConfig(
+            spec.name, agent.prompts[spec.name], spec.description, dict(spec.parameters)
+        )
+        try:
+            return (PromptTool(told, self._models[config]),)
+        except SetupError as error:
+            return Failure("crash", "candidate", error.message)
 
     def _function(self, spec: FunctionToolSpec) -> FunctionTools:
         known = f"{spec.name} {spec.file} {spec.function} {spec.parameters}"
@@ -104,6 +138,13 @@ def function_config(spec: FunctionToolSpec, folder: Path) -> FunctionConfig:
         spec.description,
         spec.parameters,
     )
+
+
+def mcp_config(spec: McpToolSpec, folder: Path) -> McpConfig:
+    """A server as it is opened; what the file leaves out has its default."""
+    known = {one.name for one in fields(McpConfig)}
+    said = spec.model_dump(exclude_none=True)
+    return McpConfig(folder=folder, **{name: said[name] for name in said if name in known})
 
 
 def index_config(spec: IndexSpec, folder: Path) -> IndexConfig:
