@@ -53,11 +53,8 @@ def compile_sweep(
 
     With `force` the sources of indexes are read again, whatever is known of them.
     """
-    from kept.spec.agent.agent import is_agent
-    from kept.spec.source import read_source
-
     file = find_spec(path)
-    if is_agent(read_source(file).data):
+    if is_agent_spec(file):
         from kept.recipes.agent import compile_agent
 
         return compile_agent(file, wanted, overrides, workers=workers, force=force)
@@ -68,6 +65,14 @@ def compile_sweep(
     made = compile_spec(file, (*overrides, *more))
     told = {"name": made.plan.facts.get("id")}
     return replace(made, plan=as_sweep(made.plan, wanted, told))
+
+
+def is_agent_spec(path: Path) -> bool:
+    """Whether a path means an agent.yaml."""
+    from kept.spec.agent.agent import is_agent
+    from kept.spec.source import read_source
+
+    return is_agent(read_source(find_spec(path)).data)
 
 
 def find_spec(path: Path) -> Path:

@@ -39,17 +39,31 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     from kept.cli import output
     from kept.cli.texts import pairs
     from kept.recipes.outline import outline
-    from kept.registry import compile_spec, find_spec
+    from kept.registry import compile_spec, find_spec, is_agent_spec
 
-    compiled = compile_spec(spec, settings)
-    told = outline(compiled)
+    if is_agent_spec(spec):
+        told, rows = _agent_told(spec, settings)
+    else:
+        told = outline(compile_spec(spec, settings))
+        rows = _rows(told)
     told["warnings"] += _unwritable(find_spec(spec).parent)
     if as_json:
         output.document({"ok": True, **told})
         return
-    output.answer(output.visible(pairs(_rows(told))))
+    output.answer(output.visible(pairs(rows)))
     for warning in told["warnings"]:
         output.warn(warning)
+
+
+def _agent_told(
+    spec: Path, settings: tuple[str, ...]
+) -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:
+    from kept.cli.check_agent import agent_rows, outline_agent
+    from kept.recipes.sweeping import Wanted
+    from kept.registry import compile_sweep
+
+    told = outline_agent(compile_sweep(spec, Wanted(), settings))
+    return told, agent_rows(told)
 
 
 def _unwritable(folder: Path) -> list[str]:

@@ -46,7 +46,8 @@ def init(
 ) -> None:
     """Write a small task that runs at once, to be changed.
 
-    KIND says what it improves: a prompt, which is the default, a skill, a config file or code.
+    KIND says what it is about: a prompt, which is the default, a skill, a config file, code, or an
+    agent with test cases.
     FOLDER is made, `my-KIND` by default. No file that is there is overwritten.
 
     With --from the task is made from a file of yours, which is copied and stays as it is. All that
@@ -78,7 +79,8 @@ def init(
     kept = program()
     if go and "/" in kept:
         kept = str(Path(kept).absolute())
-    steps = [*go, f"{kept} optimize .", f"{kept} adopt"]
+    first = ["eval ."] if kind == "agent" and given is None else ["optimize .", "adopt"]
+    steps = [*go, *(f"{kept} {words}" for words in first)]
     output.note("\nnext: " + "\n      ".join(steps))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from kept.intake import write
 
 _HERE = Path(__file__).parent
-KINDS = ("prompt", "skill", "config", "code")
+KINDS = ("prompt", "skill", "config", "code", "agent")
 """What a task may be about; the first is the default."""
 
 
