@@ -283,6 +283,22 @@ def test_a_candidate_cannot_change_the_cases(tmp_path: Path):
     assert [case.input for case in read.cases] == ["1 + 1?"]
 
 
+def test_a_candidate_cannot_have_the_environment_told_to_a_model(tmp_path: Path):
+    read = read_agent(write(tmp_path, ROUTER))
+    text = read.agent.texts["agent.yaml"]
+    spied = text.replace("Sends each", "${DESK_KEY} ${HOME} each")
+    found = parsed(read, agent_dot_yaml=spied)
+    assert isinstance(found, tuple)
+    assert list(map(str, found)) == [
+        f"agent.yaml:2 description: the agent does not ask for the variable `{name}` here"
+        for name in ("DESK_KEY", "HOME")
+    ]
+    # what it asked for all along it may ask for
+    assert isinstance(
+        parsed(read, agent_dot_yaml=text.replace("top_k: 3", "top_k: 4")), ParsedAgent
+    )
+
+
 def test_a_tool_that_cases_expect_and_the_agent_has_not_is_warned_of(tmp_path: Path):
     text = """\
 name: x

@@ -24,11 +24,11 @@ from kept.spec.agent.tools import (
     PromptToolSpec,
     VectorstoreToolSpec,
 )
-from kept.spec.agent.variables import fill_in, tell_once, without_secrets
+from kept.spec.agent.variables import fill_in, tell_once, uses_of, without_secrets
 from kept.spec.agent.warn import warnings_of
 from kept.spec.load import said, section, validate
 from kept.spec.source import Source, kind_of, read_source, source_of
-from kept.spec.yaml import YamlFault, read_yaml
+from kept.spec.yaml import Loc, YamlFault, read_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class AgentPlace:
     path: Path
     overrides: tuple[str, ...] = ()
     config: Config = field(default_factory=Config)
+    variables: frozenset[tuple[Loc, str]] = frozenset()
+    """What the environment is asked for, and where; a candidate may ask for no more."""
 
     @property
     def folder(self) -> Path:
@@ -78,7 +80,8 @@ class ReadAgent:
 def read_agent(path: Path, overrides: Sequence[str] = ()) -> ReadAgent:
     """An agent with its cases; raises `SpecError` with everything that is wrong."""
     source = read_source(path, overrides)
-    place = AgentPlace(path, tuple(overrides), read_config(source.folder))
+    variables = frozenset(uses_of(source.data))
+    place = AgentPlace(path, tuple(overrides), read_config(source.folder), variables)
     source.problems += place.config.problems
     # as it stands on the disk, without what is laid over or filled in
     text = path.read_text(encoding="utf-8-sig")
@@ -95,12 +98,21 @@ def parse_agent(place: AgentPlace, texts: Mapping[str, str]) -> ParsedAgent | tu
     try:
         source = source_of(place.path, texts[place.path.name], place.overrides)
         cast("dict[str, object]", source.data).pop(KEY, None)
+        _check_variables(source, place)
         agent = _agent(source, place, texts)
         source.check()
     except SpecError as error:
         return tuple(map(without_secrets, error.problems))
     assert agent is not None  # or else there was a problem
     return agent
+
+
+def _check_variables(source: Source, place: AgentPlace) -> None:
+    """Whoever wrote a candidate may not have the environment told to a model."""
+    for loc, name in uses_of(source.data):
+        if (loc, name) not in place.variables:
+            source.report(loc, f"the agent does not ask for the variable `{name}` here")
+    source.check()
 
 
 def _agent(source: Source, place: AgentPlace, given: Mapping[str, str]) -> ParsedAgent | None:

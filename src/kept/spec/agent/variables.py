@@ -5,7 +5,7 @@ secret is left as it stands, for whoever uses it to fill in.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from kept import settings
@@ -70,6 +70,20 @@ def _plain(text: str) -> object:
     except YamlFault:
         return text
     return text if isinstance(value, dict | list) else value
+
+
+def uses_of(value: object, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
+    """Every variable that values name, each with its place."""
+    pairs: Any = ()
+    if isinstance(value, str):
+        for name in REFERENCE.findall(value) if "${" in value else ():
+            yield loc, name
+    elif isinstance(value, dict):
+        pairs = cast("dict[str, object]", value).items()
+    elif isinstance(value, list):
+        pairs = enumerate(cast("list[object]", value))
+    for key, inner in pairs:
+        yield from uses_of(inner, (*loc, key))
 
 
 def filled(value: Any) -> Any:  # noqa: ANN401 # any value of YAML
