@@ -13,11 +13,13 @@ from kept.tools.retrieval.config import Looking
 from kept.tools.retrieval.ranking import (
     Words,
     chosen,
+    cosines,
     exact_terms,
     fused,
     ordered,
     ranks,
     shares,
+    unit,
 )
 from tests.tools.retrieval.worlds import found, handbook, maker, store
 
@@ -82,6 +84,12 @@ def test_what_is_equally_good_has_the_same_rank_and_the_order_of_the_source():
     scores = {3: 0.5, 1: 0.5, 2: 0.9, 0: 0.1}
     assert ranks(scores) == {2: 1, 1: 2, 3: 2, 0: 4}
     assert [n for n, _ in ordered(scores)] == [2, 1, 3, 0]
+
+
+def test_only_the_nearest_have_a_cosine_and_equal_ones_the_order_of_the_source():
+    matrix = unit([(0.0, 2.0), (3.0, 0.0), (0.0, 0.0), (0.0, 5.0), (1.0, 1.0)])
+    assert list(cosines(matrix, (0.0, 7.0), 3).items()) == [(0, 1.0), (3, 1.0), (4, 0.707107)]
+    assert cosines(matrix, (0.0, 0.0), 2) == {0: 0.0, 1: 0.0}
 
 
 def test_only_the_best_are_told_and_only_those_that_are_good_enough():

@@ -28,7 +28,7 @@ VERSION = 1
 """Of how sources are cut and kept: another one makes every index anew."""
 
 LOOKED_AT = 100
-"""Nearest passages that a database is asked for at least, where rankings are put together."""
+"""Nearest passages that have a rank at least, where rankings are put together."""
 
 PAUSE = 0.05
 """Seconds before we look again whether another process has made the index."""

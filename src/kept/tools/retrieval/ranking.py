@@ -57,20 +57,25 @@ class Words:
     def keyword(self, query: str) -> Scores:
         """BM25 of every passage that has a word of the query."""
         words = words_of(query)
-        scores: Sequence[float] = self._bm25.get_scores(words) if words else ()
+        scores: list[float] = self._bm25.get_scores(words).tolist() if words else []
         return _found(enumerate(scores))
 
     def exact(self, query: str) -> Scores:
         """How many of the exact terms of a query stand in a passage, as whole words."""
-        terms = [
-            (term, re.compile(rf"(?<!\w){re.escape(term)}(?!\w)")) for term in exact_terms(query)
-        ]
-        counted = (
-            # most passages have it nowhere, which is told faster without looking at words
-            (n, sum(term in text and pattern.search(text) is not None for term, pattern in terms))
-            for n, text in enumerate(self._plain)
-        )
-        return _found(counted)
+        counts: dict[int, int] = {}
+        for term in exact_terms(query):
+            pattern = re.compile(rf"(?<!\w){re.escape(term)}(?!\w)")
+            for n in self._with_all(words_of(term)):
+                if pattern.search(self._plain[n]):
+                    counts[n] = counts.get(n, 0) + 1
+        return _found(counts.items())
+
+    def _with_all(self, words: Sequence[str]) -> Iterable[int]:
+        """The passages that have all of these words, however far apart."""
+        import numpy as np
+
+        scores = [self._bm25.get_scores([word]) for word in dict.fromkeys(words)]
+        return map(int, np.flatnonzero(np.all(scores, axis=0))) if scores else ()
 
 
 def words_of(text: str) -> list[str]:
@@ -88,14 +93,17 @@ def exact_terms(query: str) -> list[str]:
     return list(dict.fromkeys(filter(None, map(_plain, terms))))
 
 
-def cosines(matrix: "np.ndarray[Any, Any]", vector: Sequence[float]) -> Scores:
-    """How near every vector of length 1 lies to another one."""
+def cosines(matrix: "np.ndarray[Any, Any]", vector: Sequence[float], count: int) -> Scores:
+    """How near the nearest of vectors of length 1 lie to another one."""
     import numpy as np
 
     aim = np.asarray(vector, dtype=np.float32)
     length = float(np.linalg.norm(aim))
     near = matrix @ (aim / length) if length else np.zeros(len(matrix), dtype=np.float32)
-    return {n: round(float(score), DIGITS) for n, score in enumerate(near)}
+    rounded = np.round(near.astype(float), DIGITS)
+    # stable: equal ones in the order of the source
+    first = np.argsort(-rounded, kind="stable")[:count]
+    return dict(zip(map(int, first), map(float, rounded[first]), strict=True))
 
 
 def unit(vectors: "Sequence[Sequence[float]] | np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":

@@ -14,7 +14,7 @@ class Vectors(Protocol):
     """The vectors of one index."""
 
     async def nearest(self, vector: Sequence[float], count: int) -> Scores:
-        """The cosines of those that lie nearest: so many at least, where there are."""
+        """The cosines of so many that lie nearest."""
         ...
 
 
@@ -41,14 +41,14 @@ class MatrixVectors:
         self._matrix = unit(rows)
 
     async def nearest(self, vector: Sequence[float], count: int) -> Scores:
-        """All of them."""
+        """So many."""
         there = self._matrix.shape[1]
         if len(vector) != there:
             raise SetupError(
                 f"the index has vectors of {there} numbers, and the query one of {len(vector)}",
                 hint="the model behind that name has changed: take the source in anew",
             )
-        return cosines(self._matrix, vector)
+        return cosines(self._matrix, vector, count)
 
 
 def packed(rows: Sequence[Sequence[float]]) -> bytes:
