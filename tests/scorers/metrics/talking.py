@@ -88,13 +88,16 @@ def score_or_failure(
     return asyncio.run(do())
 
 
+def measured(found: Score) -> list[TraceItem]:
+    """What is written down of metrics."""
+    return [item for item in found.details if item.role == "metric"]
+
+
 def told(found: Score, metric: str, exchange: int = 0) -> dict[str, Any]:
     """What is written down of one metric of one exchange."""
     (row,) = [
         dict(item.data)
-        for item in found.details
-        if item.role == "metric"
-        and item.data["metric"] == metric
-        and item.data["exchange"] == exchange
+        for item in measured(found)
+        if item.data["metric"] == metric and item.data["exchange"] == exchange
     ]
     return row

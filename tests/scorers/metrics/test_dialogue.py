@@ -8,7 +8,7 @@ from kept.core.ports import Model, Scorer
 from kept.core.rollout import Failure, Rollout
 from kept.models.scripted import ScriptedModel
 from kept.testing import ScorerSuite
-from tests.scorers.metrics.talking import Row, score, score_or_failure, scorer, talk, told
+from tests.scorers.metrics.talking import Row, measured, score, score_or_failure, scorer, talk, told
 
 EQUALITY = {"metric": "equality"}
 CODED = {"metric": "numeric", "response_path": "answer.value"}
@@ -70,7 +70,7 @@ def test_a_score_of_0_counts_in_the_mean():
     turns = [{"input": "?", "ground_truth": "7"}] * 4
     found = score(scorer([EQUALITY]), talk("7", "7", "no", "no"), {"turns": turns})
     assert found.metrics == {"equality": 0.5, "passed": 0.0}
-    assert [item.data["score"] for item in found.details] == [1.0, 1.0, 0.0, 0.0]
+    assert [item.data["score"] for item in measured(found)] == [1.0, 1.0, 0.0, 0.0]
 
 
 def test_what_is_switched_off_is_not_measured():
@@ -83,7 +83,7 @@ def test_what_is_switched_off_is_not_measured():
         {"type": "code", "grader": "nowhere:f", "enabled": False},
     ]
     found = score(scorer(rows), talk("no"), {"ground_truth": "7"})
-    assert (found.metrics, found.details) == ({"passed": 1.0}, ())
+    assert (found.metrics, measured(found)) == ({"passed": 1.0}, [])
 
 
 def test_two_metrics_of_a_name_keep_their_own_settings():
@@ -113,7 +113,7 @@ def test_metrics_of_a_turn_replace_those_of_its_case_and_these_the_agents():
     turns = [{"ground_truth": "7", "evaluations": [{"metric": "numeric"}]}, {"ground_truth": "7"}]
     case: Row = {"turns": turns, "evaluations": [{"metric": "bleu"}]}
     found = score(scorer([EQUALITY]), talk("7", "7"), case)
-    assert [(item.data["metric"], item.data["exchange"]) for item in found.details] == [
+    assert [(item.data["metric"], item.data["exchange"]) for item in measured(found)] == [
         ("numeric", 0),
         ("bleu", 1),
     ]
@@ -152,7 +152,7 @@ def test_a_case_without_a_truth_is_not_measured_by_it_and_the_others_are():
     row = told(found, "equality", 1)
     assert (row["score"], row["passed"], row["blame"]) == (None, None, "")
     assert row["error"] == ""
-    assert found.details[1].text == "not measured: the case has no `ground_truth`"
+    assert measured(found)[1].text == "not measured: the case has no `ground_truth`"
 
 
 def test_what_did_not_pass_is_found_with_its_reason():

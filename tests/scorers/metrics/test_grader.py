@@ -7,7 +7,7 @@ import pytest
 
 from kept.core.score import Score
 from kept.scorers.metrics.grader import problem_with_grader
-from tests.scorers.metrics.talking import Row, score, scorer, talk, told
+from tests.scorers.metrics.talking import Row, measured, score, scorer, talk, told
 
 # as a grader of the original's own samples begins
 HOLODECK = "from holodeck.lib.test_runner.code_grader import GraderContext, GraderResult\n"
@@ -35,7 +35,7 @@ def test_a_grader_of_the_original_runs_unchanged(tmp_path: Path):
     assert found.metrics == {"check": 0.75, "passed": 1.0}
     row = told(found, "check")
     assert (row["kind"], row["details"], row["passed"]) == ("code", {"n": [1]}, True)
-    assert found.details[0].text == "near"
+    assert measured(found)[0].text == "near"
 
 
 def test_a_grader_of_one_exchange_is_told_the_case_and_the_tools(tmp_path: Path):

@@ -14,7 +14,17 @@ from kept.core.rollout import Failure, Job
 from kept.engine.scope import JournalScope
 from kept.models.scripted import ScriptedModel
 from kept.testing import MemoryJournal
-from tests.scorers.metrics.talking import CANDIDATE, Row, judge, score, scorer, shown, talk, told
+from tests.scorers.metrics.talking import (
+    CANDIDATE,
+    Row,
+    judge,
+    measured,
+    score,
+    scorer,
+    shown,
+    talk,
+    told,
+)
 
 CASE = {"ground_truth": "Paris is the capital.", "retrieval_context": ["one", "two", "three"]}
 OUTAGE = Failure("server", "infrastructure", "it is down")
@@ -32,7 +42,7 @@ def test_a_grade_is_a_share_of_the_greatest_and_is_kept_as_it_was_given(metric: 
     row = told(found, metric)
     assert row["details"] == {"grade": 4, "scale": 5}
     assert (row["model"], row["passed"], row["threshold"]) == ("judge", True, 0.8)
-    assert [item.text for item in found.details] == ["because"]
+    assert [item.text for item in measured(found)] == ["because"]
     system = model.requests[0].messages[0].text
     assert "from 1 (worst) to 5 (best)" in system
     seen = {"input": "question 0", "answer": "Paris."}
@@ -229,11 +239,11 @@ def test_passages_are_those_of_the_case_else_those_that_tools_found():
 
 def test_reasons_are_left_out_where_nobody_wants_them_and_tell_no_expected_answer():
     found, _ = rag("faithfulness", says(["a", "b"], {"b"}))
-    assert found.details[0].text == "1 of 2 statements of the answer are supported; b?"
+    assert measured(found)[0].text == "1 of 2 statements of the answer are supported; b?"
     found, _ = rag("faithfulness", says(["a", "b"], {"b"}), include_reason=False)
-    assert found.details[0].text == ""
+    assert measured(found)[0].text == ""
     found, _ = rag("contextual_recall", says(["Paris is the capital"], {"Paris is the capital"}))
-    assert "Paris" not in str(found.details) + str(found.findings)
+    assert "Paris" not in str(measured(found)) + str(found.findings)
 
 
 def test_a_judge_that_fails_is_tried_again_and_then_nobodys_score():
@@ -327,7 +337,7 @@ def test_a_metric_that_must_not_fail_ends_the_case():
         model.fail(OUTAGE)
         metrics = [rows[0], {**rows[1], "fail_on_error": must}, rows[2]]
         found = score(scorer(metrics, model), talk("x"), CASE)
-        assert [item.data["metric"] for item in found.details] == heard
+        assert [item.data["metric"] for item in measured(found)] == heard
         assert found.failure is not None
 
 
