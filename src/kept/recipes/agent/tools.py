@@ -54,7 +54,7 @@ class Toolbox:
         self._servers: dict[str, McpServer] = {}
         self._models: dict[ModelConfig, Model] = {}
         self._indexes = Indexes(force=force)
-        self._embedders: dict[ModelConfig, Embedder] = {}
+        self._embedders: dict[tuple[ModelConfig, int | None], Embedder] = {}
 
     async def tools(self, agent: ParsedAgent) -> tuple[Tool, ...] | Failure:
         """The tools of an agent as a candidate has it, ready to be used."""
@@ -122,10 +122,10 @@ class Toolbox:
         config = embedding_config(spec, agent, self._folder)
         if config is None:
             return None
-        if config not in self._embedders:
-            dimensions = getattr(spec, "embedding_dimensions", None)
-            self._embedders[config] = make_embedder(config, dimensions)
-        return self._embedders[config]
+        dimensions = getattr(spec, "embedding_dimensions", None)
+        if (config, dimensions) not in self._embedders:
+            self._embedders[config, dimensions] = make_embedder(config, dimensions)
+        return self._embedders[config, dimensions]
 
 
 def function_config(spec: FunctionToolSpec, folder: Path) -> FunctionConfig:
@@ -151,13 +151,14 @@ def index_config(spec: IndexSpec, folder: Path) -> IndexConfig:
     """An index as it is taken in and searched; what the file leaves out has its default."""
     made: Any = VectorStore if isinstance(spec, VectorstoreToolSpec) else HierarchicalDocument
     known = {one.name for one in fields(made)}
-    said = {
-        name: value
-        for name, value in spec.model_dump(exclude={"database", "keyword_index"}).items()
-        if value is not None and name in known
-    }
+    # what the file does not say is left to the index: nobody is to be warned of a default
+    told = spec.model_dump(exclude={"database", "keyword_index"}, exclude_unset=True)
+    said = {name: value for name, value in told.items() if value is not None and name in known}
     if spec.database is not None:
         said["database"] = _database(spec.database)
+    words = getattr(spec, "keyword_index", None)
+    if words is not None:
+        said["keyword_index"] = Database(provider=words.provider)
     return made(**said, folder=folder)
 
 
