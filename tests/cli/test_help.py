@@ -59,7 +59,7 @@ def test_every_command_of_a_group_has_help_and_an_example_of_itself():
         if isinstance(group, click.Group)
         for below, found in group.commands.items()
     ]
-    assert [name for name, _ in inner][:2] == ["kept models list", "kept models pull"]
+    assert {"kept models list", "kept test run"} <= {name for name, _ in inner}
     for name, found in inner:
         assert isinstance(found, Command)
         assert found.help

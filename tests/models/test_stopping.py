@@ -70,7 +70,7 @@ def test_rollouts_whose_model_cannot_be_asked_are_tried_by_twos(status: int):
 def test_the_tries_of_a_call_are_not_multiplied_by_those_of_its_rollout(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("kept.models.client.FIRST_WAIT", 0.001)
+    monkeypatch.setattr("kept.models.line.FIRST_WAIT", 0.001)
 
     def only_the_first(seen: Seen) -> Fault | None:
         return Fault("status", 503) if seen.number < 2 else None
