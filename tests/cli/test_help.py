@@ -99,11 +99,25 @@ def test_help_imports_nothing_heavy(args: list[str]):
     assert done.stderr == "0 []\n"
 
 
+def write_scripted_agent(folder: Path) -> None:
+    """An agent whose model says what a file has it say."""
+    (folder / "replies.jsonl").write_text('{"text": "no"}\n' * 20)
+    (folder / "agent.yaml").write_text(
+        "name: refunds\nmodel: {provider: scripted, name: replies.jsonl}\n"
+        "instructions: {inline: Say no.}\n"
+        "evaluations: {metrics: [{type: standard, metric: equality}]}\n"
+        "test_cases: [{name: refund-over-limit, input: may I?, ground_truth: 'no'}]\n"
+    )
+
+
 @pytest.mark.slow
 # test_demo.py runs those of `kept demo`, which take their time
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "demo"])
 def test_every_example_runs(name: str, here: Path):
     write_task(here)
+    write_scripted_agent(here)
+    if name == "show":
+        assert kept("eval", "agent.yaml").code == 0
     if name in ("resume", "runs", "show", "diff", "report", "adopt"):
         assert kept("optimize", "task.yaml").code == 0
     (here / "cases.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(9)))

@@ -12,7 +12,6 @@ from kept.cli.options import json_option, run_argument, step_option
         "kept diff",
         "kept diff last --step 0",
         "kept diff > best.patch",
-        "kept diff 20261115-1012 last",
     ),
 )
 @run_argument
