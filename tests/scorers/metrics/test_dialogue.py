@@ -1,5 +1,7 @@
 """The scorer of agent tests: which metrics are in force, what they sum up to, what passes."""
 
+import time
+
 import pytest
 
 from kept.core.case import Case
@@ -191,3 +193,17 @@ def test_measures_of_the_runner_stay():
 
 def test_a_number_in_the_yaml_is_a_truth_too():
     assert score(scorer([EQUALITY]), talk("7"), {"ground_truth": 7}).metrics["passed"] == 1.0
+
+
+def test_an_answer_of_50_mb_holds_nobody_up():
+    huge = "1 " * 25_000_000
+    metrics = [{"metric": name} for name in ("equality", "numeric", "bleu", "rouge", "meteor")]
+    tools = [{"name": "t", "args": {"x": one}} for one in ({"fuzzy": "1"}, {"regex": "(1 ?)+2"}, 1)]
+    case = {"ground_truth": "1", "expected_tools": tools}
+    began = time.monotonic()
+    found = score(scorer(metrics), talk((huge, [("t", {"x": huge}, huge)])), case)
+    assert set(found.metrics.values()) == {0.0}
+    assert told(found, "rouge")["error"] == "50000000 characters are too many to compare"
+    assert len(str(found.findings)) + len(str(measured(found))) < 20_000
+    # seconds, where comparing would take minutes
+    assert time.monotonic() - began < 10

@@ -6,7 +6,7 @@ from math import exp
 import pytest
 
 from kept.core.rollout import Failure
-from kept.scorers.metrics.alike import LONGEST, QUICK, Alike
+from kept.scorers.metrics.alike import QUICK, Alike
 from kept.scorers.metrics.likeness import likeness
 from kept.scorers.metrics.subject import Measured
 from tests.scorers.metrics.talking import score, scorer, talk
@@ -81,15 +81,13 @@ def test_meteor_looks_for_no_synonyms_which_it_would_have_to_fetch():
 
 
 def test_long_texts_are_compared_apart_and_come_to_the_same():
-    words = [f"w{n % 97}" for n in range(900)]
+    words = [f"w{n % 97}" for n in range(250)]
     response, truth = " ".join(words), " ".join(reversed(words))
     assert len(response) * len(truth) > QUICK
     assert alike("rouge", response, truth) == likeness("rouge", response, truth)
 
 
-def test_what_takes_too_long_is_given_up_and_what_is_far_too_long_not_begun():
+def test_what_takes_too_long_is_given_up():
     text = " ".join(f"w{n}" for n in range(20_000))
     late = alike("rouge", text, text, 0.5)
     assert isinstance(late, Failure) and (late.kind, late.blame) == ("timeout", "infrastructure")
-    huge = alike("rouge", "a" * (LONGEST + 1), MAT)
-    assert isinstance(huge, Measured) and (huge.score, huge.passed) == (0.0, False)

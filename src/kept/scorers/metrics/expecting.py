@@ -19,6 +19,9 @@ from kept.scorers.checks import Matches
 SHOWN = 100
 """Characters of an argument that a reason quotes."""
 
+LONGEST = 200_000
+"""Characters of an argument that is looked at other than as a value."""
+
 PATIENCE = 5.0
 """Seconds for all expressions of one exchange."""
 
@@ -175,13 +178,16 @@ class Expecting:
         return None
 
     async def _holds(self, matcher: Matcher, value: object, patience: Patience) -> bool | Failure:
+        if isinstance(matcher, Literally):
+            return same(matcher.value, value)
+        text = str(value)
+        if len(text) > LONGEST:
+            return False
         match matcher:
-            case Literally():
-                return same(matcher.value, value)
             case Fuzzy():
-                return alike(matcher.text, str(value))
+                return alike(matcher.text, text)
             case Regex():
-                check, text = Matches(_whole(matcher.pattern), by_line=False), str(value)
+                check = Matches(_whole(matcher.pattern), by_line=False)
                 if check.quick(text):
                     return check.measure(text, "").broken is None
                 measured = await self._bounded.measure("regex", check, text, patience)

@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Blame, Failure, Job, TraceItem
+from kept.core.words import count
 from kept.models.asking import draw_seed
 from kept.scorers.metrics.alike import Alike
 from kept.scorers.metrics.asking import Judge
@@ -33,6 +34,9 @@ from kept.scorers.metrics.subject import Measured, Subject, lacking, unreadable
 
 JudgeOf = Callable[[Mapping[str, object] | None], Model | None]
 """The judge that a metric's own `model` names; with None, the one of all metrics."""
+
+LONGEST = 200_000
+"""Characters of an answer that is compared at all: others wait while it is looked at."""
 
 METRIC = "metric"
 """The role of what is written down of a metric."""
@@ -161,6 +165,8 @@ class Measuring:
         truth, response = subject.ground_truth, subject.response
         if truth is None:
             return lacking("ground_truth")
+        if len(response) > LONGEST:
+            return unreadable(f"{count(len(response), 'character')} are too many to compare")
         if settings.metric == "equality":
             return equality(settings, response, truth)
         if settings.metric == "numeric":
