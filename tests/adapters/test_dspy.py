@@ -86,6 +86,15 @@ def test_without_demos_only_instructions_change(dspy: Any, tmp_path: Path):
     }
 
 
+def test_a_prompt_of_the_users_folder_stands_for_kepts_own(dspy: Any, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "component.md").write_text("Rhyme, in <new-text> tags.\n")
+    engine = Engine()
+    run(dspy, engine, tmp_path, max_metric_calls=300, prompts=tmp_path / "mine")
+    assert engine.written
+    assert all(text.startswith("Rhyme, in <new-text> tags.\n\n") for text in engine.written)
+
+
 def test_tokens_are_counted_where_they_are_used(dspy: Any, tmp_path: Path):
     engine = Engine()
     # one step at a time: what a thread asks for after it was given up is on nobody's bill

@@ -177,6 +177,49 @@ def test_a_template_of_the_users_own_stands_for_the_whole_prompt(tmp_path: Path)
     assert result.run.state.closed
 
 
+def test_a_prompt_of_the_users_folder_stands_for_kepts_own(tmp_path: Path):
+    asked: list[str] = []
+
+    def lm(prompt: str) -> str:
+        asked.append(prompt)
+        return "think first"
+
+    folder = own_prompts(tmp_path, "Write it so that it rhymes.\n")
+    run(Adapter(), tmp_path, reflection_lm=lm, prompts=folder, max_metric_calls=200)
+    assert asked[0].startswith("Write it so that it rhymes.\n\n")
+    assert "mend plan" in asked[0], "what is to be looked at stands behind it"
+    assert not [text for text in asked if "What you are shown stands between tags" in text]
+
+
+def own_prompts(folder: Path, text: str | None) -> Path:
+    (folder / "mine").mkdir()
+    if text is not None:
+        (folder / "mine" / "component.md").write_text(text)
+    return folder / "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "words"),
+    [
+        (None, {}, "cannot read .*component.md: No such file.*\n\nhint: `kept prompts copy"),
+        (" \n", {}, "component.md is empty"),
+        ("a\n{{kept.metric}}\n", {}, "component.md:2 `{{kept.metric}}` is no placeholder"),
+        ("Write.", {"reflection_lm": None}, "`prompts` is for a `reflection_lm`"),
+        (
+            "Write.",
+            {"reflection_prompt_template": "<curr_param> <side_info>"},
+            "`prompts` and `reflection_prompt_template` are given",
+        ),
+    ],
+)
+def test_a_folder_of_prompts_that_means_nothing_is_refused(
+    tmp_path: Path, text: str | None, more: dict[str, Any], words: str
+):
+    given = {"reflection_lm": Reflection(), **more, "prompts": own_prompts(tmp_path, text)}
+    with pytest.raises(kept.SetupError, match=words):
+        run(Adapter(), tmp_path, **given)
+
+
 def test_an_adapter_is_the_evaluator_of_kept_optimize_itself(tmp_path: Path):
     def propose(brief: kept.Brief) -> dict[str, str]:
         return {"plan": "first", "act": "tools"}

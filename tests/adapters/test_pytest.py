@@ -87,8 +87,11 @@ def test_a_model_reads_what_pytest_said_and_writes_the_file_anew(tmp_path: Path)
         asked.append(prompt)
         return f"It adds where it should multiply.\n```python\n{RIGHT}```\n"
 
-    result = run(tmp_path, reflection_lm=lm)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "component.md").write_text("Mend it.\n")
+    result = run(tmp_path, reflection_lm=lm, prompts=tmp_path / "mine")
     assert result.best.text == RIGHT
+    assert asked[0].startswith("Mend it.\n\n")
     assert "assert double(" in asked[0]
     assert WRONG.strip() in asked[0]
 

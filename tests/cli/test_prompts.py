@@ -23,11 +23,9 @@ def test_one_is_shown_as_it_is(here: Path, name: Name):
     assert kept("prompts", "show", name).stdout == prompt(name)
 
 
-def test_those_that_a_task_can_name_are_copied_and_nothing_is_overwritten(here: Path):
+def test_all_are_copied_and_nothing_is_overwritten(here: Path):
     made = kept("prompts", "copy", "mine/prompts", "--json")
-    assert json.loads(made.stdout) == [
-        f"mine/prompts/{name}.md" for name in NAMES if name != "component"
-    ]
+    assert json.loads(made.stdout) == [f"mine/prompts/{name}.md" for name in NAMES]
     for file in made.json:
         assert (here / file).read_text() == prompt(Path(file).stem)  # pyright: ignore[reportArgumentType] # of the names above
     (here / "mine" / "prompts" / "edit.md").write_text("changed\n")
@@ -38,13 +36,6 @@ def test_those_that_a_task_can_name_are_copied_and_nothing_is_overwritten(here: 
     some = kept("prompts", "copy", "other", "edit", "judge_pair")
     assert some.stdout.splitlines() == ["other/edit.md", "other/judge_pair.md"]
     assert kept("prompts", "show", "nothing").code == 2
-
-
-def test_what_only_the_adapters_ask_is_not_copied_for_a_task(here: Path):
-    refused = kept("prompts", "copy", "mine", "component")
-    assert refused.code == 2
-    assert "component" in refused.stderr
-    assert not (here / "mine").exists()
 
 
 def test_a_copy_is_told_with_the_line_that_the_task_beside_it_needs(here: Path):

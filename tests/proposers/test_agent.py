@@ -111,6 +111,22 @@ def test_it_is_told_the_rules_that_its_proposal_is_held_to():
     assert "other.md" not in told
 
 
+def test_a_prompt_of_the_users_own_is_filled_in_and_the_rules_stand_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    put(tmp_path, "cat > candidate/SKILL.md", monkeypatch)
+    own = "{{kept.direction}} `{{kept.metric}}` of {{ kept.files }}. {{mine}}\n"
+    reply = ask(AgentProposer(harness(tmp_path), fields=("q",), own=own), brief())
+    assert isinstance(reply, Proposal), reply
+    (edit,) = reply.edits
+    assert isinstance(edit, Replace)
+    told = edit.new
+    assert told.startswith("maximize `score` of SKILL.md, sub/other.md. {{mine}}\n\nThe files are")
+    assert "You may change only: SKILL.md, sub/other.md." in told
+    assert "`why.txt`" in told
+    assert "Never write the answers" not in told, "that is of Kept's own"
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("_programs")
 class TestAgent(ProposerSuite):

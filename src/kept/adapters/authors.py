@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -86,6 +87,8 @@ class ModelAuthor:
     """A prompt of the user's own by component, or for all under the empty name."""
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
     """What somebody wants, by title."""
+    told: str = field(default_factory=partial(prompt, "component"))
+    """What it is to do, where no template says so."""
 
     async def write(self, work: Work, scope: Scope) -> Written | Failure:
         """Ask for each component by itself."""
@@ -93,7 +96,7 @@ class ModelAuthor:
         unseen = ""
         for component in work.components:
             fitted = fit([*self._items(work, component)], self._room())
-            words = self._own(work, component) or f"{prompt('component')}\n{fitted.message()}"
+            words = self._own(work, component) or f"{self.told}\n{fitted.message()}"
             # another seed for each step, or steps open side by side would propose the same
             request = ModelRequest((Message("user", words),), seed=work.brief.seed >> 17)
             reply = await ask(scope, self.model, request)
@@ -107,7 +110,7 @@ class ModelAuthor:
         return Written(found, unseen)
 
     def _room(self) -> int | None:
-        return None if self.room is None else self.room - tokens_of(prompt("component"))
+        return None if self.room is None else self.room - tokens_of(self.told)
 
     def _own(self, work: Work, component: str) -> str:
         template = self.templates.get(component) or self.templates.get("", "")

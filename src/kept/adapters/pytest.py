@@ -9,13 +9,14 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 from xml.etree import ElementTree
 
 from kept.adapters.authors import CallableModel, ModelAuthor
 from kept.adapters.cases import Data
+from kept.adapters.prompting import component_prompt
 from kept.adapters.records import findings_in, trace_of
 from kept.adapters.reflecting import Reflecting
 from kept.adapters.starting import OwnTerms, start
@@ -212,9 +213,11 @@ def _split(ids: Sequence[str], terms: Terms) -> Cases:
 
 def _reflecting(texts: dict[str, str], terms: Terms) -> Iterator[Proposer]:
     lm = terms.get("reflection_lm")
+    told = component_prompt(terms, asked=lm is not None)
     if lm is None:
         return
     author = ModelAuthor(CallableModel(lm)) if not isinstance(lm, str) else _named(lm)
+    author = replace(author, told=told)
     size = terms.get("reflection_minibatch_size", 3)
     yield Reflecting(author, tuple(texts), size, perfect=1.0)
 

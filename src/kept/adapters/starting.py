@@ -25,6 +25,8 @@ class OwnTerms(TypedDict, total=False):
 
     reflection_lm: str | Callable[..., Any]
     """A function of a prompt, or `provider/model`, which is asked by Kept."""
+    prompts: str | Path
+    """A folder whose `component.md` stands for what Kept tells the `reflection_lm`."""
     reflection_minibatch_size: int
     """Train cases that are looked at before a proposal; 3."""
     max_metric_calls: int

@@ -11,12 +11,11 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Literal, get_args
 
-Name = Literal["component", "edit", "rewrite", "simplify", "reflect", "judge", "judge_pair"]
+Name = Literal[
+    "component", "edit", "rewrite", "simplify", "reflect", "agent", "judge", "judge_pair"
+]
 
 NAMES: tuple[Name, ...] = get_args(Name)
-
-ASKED: tuple[Name, ...] = tuple(name for name in NAMES if name != "component")
-"""Prompts of models that a task may ask."""
 
 ABOUT: Mapping[Name, str] = {
     "component": "writes one text anew, for `kept.adapters`",
@@ -24,6 +23,7 @@ ABOUT: Mapping[Name, str] = {
     "rewrite": "writes the texts anew",
     "simplify": "proposes less text at no loss",
     "reflect": "says what went wrong in each case, then proposes edits",
+    "agent": "has an agent CLI edit a copy of the files",
     "judge": "judges an output by criteria",
     "judge_pair": "says which of two answers is better",
 }
@@ -45,6 +45,7 @@ PLACEHOLDERS: Mapping[Name, Mapping[str, str]] = {
     "rewrite": _PROPOSING,
     "simplify": _PROPOSING,
     "reflect": _PROPOSING,
+    "agent": _PROPOSING,
     "judge": _JUDGING,
     "judge_pair": _JUDGING,
 }

@@ -28,7 +28,7 @@ from kept.proposers.variants import Variant, Variants
 from kept.recipes.agents import Sending, check_agent, harness_of
 from kept.recipes.editing import Editing, edits_directly, read_editing
 from kept.recipes.fields import fields_shown
-from kept.recipes.prompting import prompt_in_folder
+from kept.recipes.prompting import prompt_in_folder, read_prompt
 from kept.recipes.scripts import check_script
 from kept.sandbox import Command
 from kept.spec.agents import AgentProposerSpec
@@ -125,7 +125,7 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
     editors: list[ModelConfig] = []
     for loc, spec in _specs(source):
         kinds.append(spec.kind)
-        told.append((isinstance(spec, ByModelSpec) and spec.prompt) or "")
+        told.append((isinstance(spec, ByModelSpec | AgentProposerSpec) and spec.prompt) or "")
         match spec:
             case VariantsSpec():
                 found = read_alternatives(source, (*loc, "files"), spec.files, texts)
@@ -146,7 +146,9 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
                 makers.append(partial(_make_edit, editing))
             case AgentProposerSpec():
                 agents.append(spec)
-                makers.append(_agent(source, loc, spec, cases))
+                own = _own_prompt(source, loc, spec)
+                prompts |= own
+                makers.append(_agent(source, loc, spec, cases, next(iter(own.values()), None)))
     return Proposing(
         kinds=tuple(kinds),
         makers=tuple(makers),
@@ -334,7 +336,15 @@ def _command(source: Source, loc: Loc, spec: CommandProposerSpec) -> Make:
     return make
 
 
-def _agent(source: Source, loc: Loc, spec: AgentProposerSpec, cases: Cases | None) -> Make:
+def _own_prompt(source: Source, loc: Loc, spec: AgentProposerSpec) -> dict[str, str]:
+    """The prompt that a task has for an agent, by its file."""
+    text = read_prompt(source, (*loc, "prompt"), spec.prompt, "agent") if spec.prompt else None
+    return {spec.prompt: text} if spec.prompt and text else {}
+
+
+def _agent(
+    source: Source, loc: Loc, spec: AgentProposerSpec, cases: Cases | None, own: str | None
+) -> Make:
     check_agent(source, loc, spec)
     seen = fields_shown(source, (*loc, "fields"), spec.fields, cases)
     if spec.usd_per_call is None and said(source, ("budget", "max_usd")) is not None:
@@ -342,6 +352,7 @@ def _agent(source: Source, loc: Loc, spec: AgentProposerSpec, cases: Cases | Non
         source.report(loc, message, "give `usd_per_call`")
 
     def make(name: str, tools: Tools) -> Proposer:
-        return AgentProposer(harness_of(spec, tools.sending), name, spec.usd_per_call, seen)
+        harness = harness_of(spec, tools.sending)
+        return AgentProposer(harness, name, spec.usd_per_call, seen, own)
 
     return make

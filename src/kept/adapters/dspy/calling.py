@@ -12,6 +12,7 @@ from kept.adapters.dspy.demos import Demos
 from kept.adapters.dspy.program import Program
 from kept.adapters.dspy.runner import ModuleRunner
 from kept.adapters.dspy.trouble import trouble_of
+from kept.adapters.prompting import component_prompt
 from kept.adapters.reflecting import Reflecting
 from kept.adapters.starting import OwnTerms, start
 from kept.core.model import ModelReply, ModelRequest
@@ -140,6 +141,7 @@ def _proposers(program: Program, demos: int, terms: Terms) -> Iterator[Proposer]
     else:
         hint = "call dspy.configure(lm=…), or give reflection_lm=…"
         raise SetupError("there is no model to write instructions", hint=hint)
+    author = replace(author, told=component_prompt(terms))
     size, perfect = terms.get("reflection_minibatch_size", 3), terms.get("perfect_score", 1.0)
     yield Reflecting(author, program.instructions, size, perfect=perfect)
     if demos > 0:

@@ -1,6 +1,7 @@
 """The call that a user of Inspect has: a task, a model, and now a text to improve."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +13,7 @@ from kept.adapters.inspect.runner import TaskRunner
 from kept.adapters.inspect.running import Running
 from kept.adapters.inspect.samples import Choice, Samples, choice_of
 from kept.adapters.inspect.terms import Terms, check_terms, options_of, secrets_of, told
+from kept.adapters.prompting import component_prompt
 from kept.adapters.reflecting import Reflecting
 from kept.adapters.starting import start
 from kept.api import Result
@@ -119,10 +121,11 @@ def _proposers(texts: Mapping[str, str], terms: Terms) -> Iterator[Proposer]:
     if "proposers" in terms:
         yield from make_proposers(texts, terms["proposers"])
     lm = terms.get("reflection_lm")
+    words = component_prompt(terms, asked=lm is not None)
     if lm is not None:
         perfect = terms.get("perfect_score", 1.0)
         size = terms.get("reflection_minibatch_size", 3)
-        yield Reflecting(_author(lm), tuple(texts), size, perfect=perfect)
+        yield Reflecting(replace(_author(lm), told=words), tuple(texts), size, perfect=perfect)
     elif "proposers" not in terms:
         hint = "give reflection_lm=…, a model that writes texts anew, or proposers=[…]"
         raise SetupError("nobody writes new texts", hint=hint)
