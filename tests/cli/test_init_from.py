@@ -280,6 +280,27 @@ def test_a_function_becomes_a_task_that_checks_and_runs(given: str, here: Path):
 
 
 @pytest.mark.sandbox
+@pytest.mark.parametrize("given", ["deep/main.py", "./deep/main.py", "{here}/deep/main.py"])
+def test_a_function_is_found_wherever_its_file_is_and_whatever_it_is_called(given: str, here: Path):
+    """Also `score`, as the one that calls it is."""
+    (here / "deep").mkdir()
+    (here / "deep" / "main.py").write_text(FUNCTION.replace("evaluate", "score"))
+    called = kept("init", "--from", given.format(here=here), "mine")
+    assert called.code == 0, called.stderr
+    told = kept("optimize", "mine", "--json", "--set", "budget={max_iterations: 4}")
+    assert told.code == 0, told.stderr
+    assert told.json["improved"]
+
+
+def test_what_to_write_for_one_of_several_functions_names_the_file_as_it_was_given(here: Path):
+    (here / "deep").mkdir()
+    (here / "deep" / "main.py").write_text("def a(t='x'): ...\ndef b(t='x'): ...\n")
+    called = kept("init", "--from", "deep/main.py", "mine")
+    assert called.code == 2
+    assert "there are a, b: write --from deep/main.py:NAME" in called.stderr
+
+
+@pytest.mark.sandbox
 def test_what_a_function_imports_from_beside_it_comes_along_and_stays_hidden(here: Path):
     (here / "measure.py").write_text(
         "import json\nimport helper\n\nSEED = 'Be good.\\n\\nNoise.\\n'\n\n"
