@@ -48,6 +48,8 @@ class OwnTerms(TypedDict, total=False):
     home: str | Path
     resume: str
     usd_per_rollout: float
+    usd_per_call: float
+    """The most that a call of a function which writes may cost; needed for a limit of money."""
 
 
 def start(

@@ -138,7 +138,7 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
             case DemosSpec():
                 makers.append(_demos(source, loc, spec, texts, cases))
             case CommandProposerSpec():
-                makers.append(_command(source, loc, spec))
+                makers.append(_command(source, loc, spec, cases))
             case EditSpec() | RewriteSpec() | SimplifySpec() | ReflectSpec():
                 editing = read_editing(source, loc, spec, cases)
                 prompts |= editing.prompts
@@ -319,17 +319,18 @@ def _check_template(source: Source, loc: Loc, template: str, train: tuple[Case, 
             source.report(loc, f"case `{without.id}` has no field `{name}`", f"it has {known}")
 
 
-def _command(source: Source, loc: Loc, spec: CommandProposerSpec) -> Make:
+def _command(source: Source, loc: Loc, spec: CommandProposerSpec, cases: Cases | None) -> Make:
     folder = source.folder / spec.cwd
     if not folder.is_dir():
         source.report((*loc, "cwd"), f"there is no folder `{spec.cwd}`")
     check_script(source, loc)
+    seen = fields_shown(source, (*loc, "fields"), spec.fields, cases)
 
     def make(name: str, tools: Tools) -> Proposer:
         command = tools.hold(Command(spec.command, folder, spec.timeout_seconds))
         if spec.network is not None and command.view is not None:
             command = replace(command, view=replace(command.view, network=spec.network))
-        return CommandProposer(command, tools.scratch, name)
+        return CommandProposer(command, tools.scratch, name, seen)
 
     return make
 
