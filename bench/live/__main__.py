@@ -19,7 +19,7 @@ from bench.live.page import report
 from bench.live.sets import SETS, BadData, Sample, read_sample
 from bench.peer import gepa_python
 from bench.report import RESULTS, show
-from kept.errors import SetupError
+from kept.errors import LockedError, SetupError
 from kept.models.client import HttpModel, make
 from kept.models.config import ModelConfig, Price
 from kept.models.prices import MILLION, Rates
@@ -43,7 +43,7 @@ def main() -> None:
     folder = given.keep or ROOT / "bench" / ".live" / name_of(given, samples)
     gepa = None if given.no_gepa else gepa_python()
     terms = Terms(given.rollouts, given.max_tokens, price, arms(gepa))
-    with Ledger(folder / "ledger.jsonl", given.usd) as ledger:
+    with opened(folder, given.usd) as ledger:
         say(f"up to ${given.usd:.2f}, of which ${ledger.usd():.2f} are spent; kept in {folder}")
         try:
             rows = asyncio.run(Comparison(folder, model, ledger, terms).run(samples))
@@ -54,6 +54,14 @@ def main() -> None:
         found = report(rows, samples, ledger.usd(), given.usd)
     part = given.sets != ",".join(SETS) or len(samples) < len(SETS) or given.no_gepa
     show(found, given.out or (None if part else RESULTS), model=given.model)
+
+
+def opened(folder: Path, cap: float) -> Ledger:
+    """What was paid for; ends with a message where somebody else pays from it at this moment."""
+    try:
+        return Ledger(folder / "ledger.jsonl", cap)
+    except LockedError as error:
+        stop(error.message, "wait for it: two at once would spend the cap twice")
 
 
 def arguments() -> argparse.Namespace:

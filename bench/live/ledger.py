@@ -21,6 +21,7 @@ import msgspec
 
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.rollout import Failure
+from kept.store.lock import Lock
 
 HAIR = 1e-9
 """Sums of cents in floating point must not refuse the last fitting call."""
@@ -54,7 +55,7 @@ class Spent:
 
 
 class Ledger:
-    """One file, one writer."""
+    """One file, one writer: a second one, which knows nothing of what this pays, is refused."""
 
     def __init__(self, file: Path, cap: float) -> None:
         self.cap = cap
@@ -68,6 +69,7 @@ class Ledger:
         self._ended = asyncio.Event()
         self._sitting = f"{os.getpid()}-{time.time():.0f}"
         file.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = Lock(file.parent)
         if file.exists():
             self._read(file)
         # line by line with the kernel: a process that is killed has written what it did
@@ -148,6 +150,7 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+        self._lock.release()
 
 
 class Numbers:

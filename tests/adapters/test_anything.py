@@ -144,6 +144,21 @@ def test_what_means_nothing_here_is_refused_by_name(
         gepa.optimize_anything("a", home=tmp_path, **{**given, **more})
 
 
+def silent(candidate: str) -> None:
+    """Measures nothing."""
+
+
+def test_an_evaluator_that_never_says_a_number_ends_the_run_with_what_it_said(tmp_path: Path):
+    with pytest.raises(kept.RunError, match="scores that are no numbers"):
+        gepa.optimize_anything(
+            "x",
+            evaluator=silent,
+            reflection_lm=write,
+            home=tmp_path,
+            max_metric_calls=60,
+        )
+
+
 def test_a_call_without_a_seed_is_refused(tmp_path: Path):
     nothing: Any = None
     with pytest.raises(kept.SetupError, match="no text to improve"):

@@ -1,6 +1,7 @@
 """What a model that writes a text anew is shown, and what is made of its reply."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,47 @@ def test_what_does_not_fit_is_left_out_by_whole_records_and_that_is_said():
     assert "Think.\n" in asked[0]
 
 
+def test_a_template_of_ones_own_is_cut_to_the_window_as_well():
+    asked: list[str] = []
+
+    def lm(prompt: str) -> str:
+        asked.append(prompt)
+        return "Think twice."
+
+    many: list[Record] = [{"Inputs": f"number {n}", "Feedback": "x" * 900} for n in range(20)]
+    template = "T <curr_param> R <side_info>"
+    author = ModelAuthor(CallableModel(lm), room=2000, templates={"": template})
+    told = write(author, work(many))
+    assert isinstance(told, Written)
+    shown = asked[0].count("x" * 900)
+    assert 0 < shown < 20
+    assert told.unseen.endswith(f": {20 - shown} records")
+    assert asked[0].startswith("T Think.\n R Inputs: number 0\n")
+
+
+def test_what_was_refused_is_shown_once_and_its_duplicates_not_at_all():
+    asked: list[str] = []
+
+    def lm(prompt: str) -> str:
+        asked.append(prompt)
+        return "Think twice."
+
+    def closed(number: int, text: str, verdict: Verdict) -> ClosedStep:
+        tried = Proposal((Write("plan", text),), "try")
+        return ClosedStep(number, Turn("reflect"), "seed", f"made {number}", tried, (), verdict)
+
+    worse, again = Verdict("discard", "worse"), Verdict("discard", "as step 0", "duplicate")
+    texts = ["Think hard.\n", "Think fast.\n", *["Think slow.\n"] * 2, *["Think hard.\n"] * 4]
+    steps = [closed(n, text, worse if n < 4 else again) for n, text in enumerate(texts)]
+    given = work()
+    write(
+        ModelAuthor(CallableModel(lm)),
+        given._replace(brief=replace(given.brief, closed=Log(steps))),
+    )
+    assert [asked[0].count(text) for text in dict.fromkeys(texts)] == [1, 1, 1]
+    assert "as step 0" not in asked[0]
+
+
 @pytest.mark.parametrize(
     ("said", "text"),
     [
@@ -87,10 +129,25 @@ def test_what_does_not_fit_is_left_out_by_whole_records_and_that_is_said():
         ("why\n```\na\n```\n", "a"),
         ("```markdown\n# A\n```py\n1\n```\n```", "# A\n```py\n1\n```"),
         ("just this", "just this"),
+        ("Cause: too long.\n<new-text>Be brief.</new-text>", "Be brief."),
+        ("<new-text>Be brief.\nBe kind.</new-text>\nbye", "Be brief.\nBe kind."),
+        ("It is in <new-text>: <new-text>Be brief.</new-text>", "Be brief."),
+        ("I think <new-text> is fine.\n<new-text>\nA\n</new-text>", "A"),
     ],
 )
 def test_the_new_text_is_found_in_a_reply(said: str, text: str):
     assert text_in(said) == text
+
+
+@pytest.mark.parametrize("told", ["why\n<new-text>\na\n", "a\n</new-text>", "<new-text>a"])
+def test_a_tag_without_its_other_half_is_a_failure_and_never_a_text(told: str):
+    def lm(prompt: str) -> str:
+        return told
+
+    failure = write(ModelAuthor(CallableModel(lm)), work())
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.blame) == ("parse", "infrastructure")
+    assert "between <new-text> and </new-text>" in failure.message
 
 
 @pytest.mark.parametrize("told", [None, 3, [], [None], {"text": "a"}])

@@ -1,17 +1,21 @@
 """A module, a metric and examples of dspy's, run on Kept: what is proven better, or the seed."""
 
 import asyncio
+import contextvars
 import json
 import uuid
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import kept
 from kept.adapters import dspy as kept_dspy
+from kept.adapters.dspy.calling import LanguageModel
 from kept.adapters.dspy.trouble import trouble_of
+from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.score import Outcome
 from tests.adapters.dspy_world import IDEAS, RULE, Engine, examples, lm, metric
 
@@ -84,6 +88,15 @@ def test_without_demos_only_instructions_change(dspy: Any, tmp_path: Path):
     assert {step.turn.proposer for step in best.kept_run.state.closed} <= {
         *("reflect", "merge", "prove", "claim", "measure")
     }
+
+
+def test_a_prompt_of_the_users_folder_stands_for_kepts_own(dspy: Any, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "component.md").write_text("Rhyme, in <new-text> tags.\n")
+    engine = Engine()
+    run(dspy, engine, tmp_path, max_metric_calls=300, prompts=tmp_path / "mine")
+    assert engine.written
+    assert all(text.startswith("Rhyme, in <new-text> tags.\n\n") for text in engine.written)
 
 
 def test_tokens_are_counted_where_they_are_used(dspy: Any, tmp_path: Path):
@@ -254,6 +267,78 @@ def test_a_run_dir_goes_on_with_its_last_run_and_asks_nothing_twice(dspy: Any, t
     assert more.kept_run.folder == first.kept_run.folder
     before = first.kept_run.spend.rollouts
     assert engine.asked.total() == more.kept_run.spend.rollouts - before
+
+
+def test_a_run_dir_does_not_go_on_where_another_model_or_module_answers(dspy: Any, tmp_path: Path):
+    class First(dspy.Module):
+        def __init__(self) -> None:
+            dspy.Module.__init__(self)
+            self.answer = dspy.Predict("question -> answer")
+
+        def forward(self, question: str) -> Any:
+            return self.answer(question=question)
+
+    class Second(First):
+        def forward(self, question: str) -> Any:
+            return self.answer(question=question + "?")
+
+    def once(program: Any, model: Any, **more: Any) -> Any:
+        terms: dict[str, Any] = {
+            "max_metric_calls": 300,
+            "bounds": (0, 1),
+            "run_dir": tmp_path,
+            **more,
+        }
+        with dspy.context(lm=model):
+            return kept_dspy.optimize(program, metric, examples(20), examples(30, "z"), **terms)
+
+    engine = Engine()
+    first = once(First(), lm(engine))
+    assert once(First(), lm(engine)).kept_run.folder == first.kept_run.folder
+    other = dspy.LM("stub/other", engine=engine, cache=False)
+    aside = First()
+    aside.answer.lm = other
+    for program, model in (
+        (First(), other),
+        (First(), lm(engine, temperature=0.7)),
+        (Second(), lm(engine)),
+        (aside, lm(engine)),
+    ):
+        with pytest.raises(kept.JournalError, match="changed since it started"):
+            once(program, model)
+
+
+def plain(prompt: str) -> str:
+    return "text"
+
+
+def test_what_a_model_that_writes_costs_is_what_dspy_says(dspy: Any):
+    class Priced(dspy.BaseLM):
+        def forward(self, prompt: Any = None, messages: Any = None, **_: Any) -> Any:
+            message = SimpleNamespace(content="x", tool_calls=None)
+            return SimpleNamespace(
+                choices=[SimpleNamespace(message=message, finish_reason="stop")],
+                usage={"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+                model="stub/x",
+                _hidden_params={"response_cost": self.kwargs["price"]},
+            )
+
+    def cost(lm: Any, usd: float | None) -> float:
+        asked = LanguageModel(lm, contextvars.copy_context(), usd)
+        reply = asyncio.run(asked.complete(ModelRequest((Message("user", "hi"),))))
+        assert isinstance(reply, ModelReply), reply
+        return reply.usage.usd
+
+    assert cost(Priced("stub/x", price=0.5), None) == 0.5
+    assert cost(Priced("stub/x", price=0.5), 2.0) == 0.5
+    assert cost(Priced("stub/x", price=None), 2.0) == 2.0
+    assert cost(plain, 2.0) == 2.0
+
+
+def test_a_limit_of_money_needs_the_price_of_a_function_that_writes(dspy: Any, tmp_path: Path):
+    limit = {"budget": kept.Budget(max_usd=1.0), "usd_per_rollout": 0.001, "max_metric_calls": None}
+    with pytest.raises(kept.SetupError, match="so `max_usd` could not be kept"):
+        run(dspy, Engine(), tmp_path, reflection_lm=plain, **limit)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import inspect
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -175,6 +175,49 @@ def test_a_template_of_the_users_own_stands_for_the_whole_prompt(tmp_path: Path)
     assert asked[0].startswith("OLD think SEEN Inputs: ")
     assert asked[0].endswith("Feedback: mend plan END")
     assert result.run.state.closed
+
+
+def test_a_prompt_of_the_users_folder_stands_for_kepts_own(tmp_path: Path):
+    asked: list[str] = []
+
+    def lm(prompt: str) -> str:
+        asked.append(prompt)
+        return "think first"
+
+    folder = own_prompts(tmp_path, "Write it so that it rhymes.\n")
+    run(Adapter(), tmp_path, reflection_lm=lm, prompts=folder, max_metric_calls=200)
+    assert asked[0].startswith("Write it so that it rhymes.\n\n")
+    assert "mend plan" in asked[0], "what is to be looked at stands behind it"
+    assert not [text for text in asked if "What you are shown stands between tags" in text]
+
+
+def own_prompts(folder: Path, text: str | None) -> Path:
+    (folder / "mine").mkdir()
+    if text is not None:
+        (folder / "mine" / "component.md").write_text(text)
+    return folder / "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "words"),
+    [
+        (None, {}, "cannot read .*component.md: No such file.*\n\nhint: `kept prompts copy"),
+        (" \n", {}, "component.md is empty"),
+        ("a\n{{kept.metric}}\n", {}, "component.md:2 `{{kept.metric}}` is no placeholder"),
+        ("Write.", {"reflection_lm": None}, "`prompts` is for a `reflection_lm`"),
+        (
+            "Write.",
+            {"reflection_prompt_template": "<curr_param> <side_info>"},
+            "`prompts` and `reflection_prompt_template` are given",
+        ),
+    ],
+)
+def test_a_folder_of_prompts_that_means_nothing_is_refused(
+    tmp_path: Path, text: str | None, more: dict[str, Any], words: str
+):
+    given = {"reflection_lm": Reflection(), **more, "prompts": own_prompts(tmp_path, text)}
+    with pytest.raises(kept.SetupError, match=words):
+        run(Adapter(), tmp_path, **given)
 
 
 def test_an_adapter_is_the_evaluator_of_kept_optimize_itself(tmp_path: Path):
@@ -432,6 +475,57 @@ def test_a_run_dir_goes_on_with_its_last_run_and_repeats_nothing(tmp_path: Path)
             reflection_lm=Reflection(),
             max_metric_calls=300,
             run_dir=tmp_path,
+        )
+
+
+def test_a_run_dir_does_not_go_on_where_another_model_answers(tmp_path: Path):
+    def first(messages: list[dict[str, str]]) -> str:
+        return "### 1"
+
+    def second(messages: list[dict[str, str]]) -> str:
+        return "### 2"
+
+    terms: dict[str, Any] = {"run_dir": tmp_path, "max_metric_calls": 300, "gate": "strict"}
+    tutorial(gepa, cast("Any", first), Reflection(), **terms, budget=kept.Budget(max_iterations=1))
+    with pytest.raises(kept.JournalError, match="changed since it started"):
+        tutorial(gepa, cast("Any", second), Reflection(), **terms)
+
+
+@pytest.mark.slow
+def test_a_lasting_outage_ends_the_run_with_its_cause(tmp_path: Path):
+    adapter = Adapter()
+
+    def unreachable(item: Any, candidate: dict[str, str]) -> float:
+        raise ConnectionError("no route to 10.0.0.1")
+
+    adapter.score = unreachable
+    with pytest.raises(kept.RunError, match=r"no route to 10\.0\.0\.1"):
+        run(adapter, tmp_path, reflection_lm=Reflection())
+
+
+def test_a_limit_of_money_counts_what_a_function_that_writes_is_said_to_cost(tmp_path: Path):
+    limit = kept.Budget(max_usd=1.0, max_iterations=2)
+    terms: dict[str, Any] = {"budget": limit, "usd_per_rollout": 0.0001, "max_metric_calls": None}
+    with pytest.raises(kept.SetupError, match="so `max_usd` could not be kept"):
+        run(Adapter(), tmp_path, reflection_lm=Reflection(), **terms)
+    with pytest.raises(kept.SetupError, match="so `max_usd` could not be kept"):
+        run(Adapter(), tmp_path, custom_candidate_proposer=better, **terms)
+    for who in ({"reflection_lm": Reflection()}, {"custom_candidate_proposer": better}):
+        result = run(Adapter(), tmp_path, usd_per_call=0.25, **who, **terms)
+        asked = {step.proposal is not None for step in result.run.state.closed}
+        spend = result.run.spend
+        assert asked == {True} and spend.usd == pytest.approx(0.5 + 0.0001 * spend.rollouts)
+
+
+def test_a_limit_of_money_refuses_a_named_model_without_a_price(tmp_path: Path):
+    with pytest.raises(kept.SetupError, match="costs at most is not known"):
+        run(
+            Adapter(),
+            tmp_path,
+            reflection_lm="openai/no-such-model",
+            budget=kept.Budget(max_usd=1.0),
+            usd_per_rollout=0.0001,
+            max_metric_calls=None,
         )
 
 

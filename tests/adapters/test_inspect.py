@@ -98,11 +98,14 @@ def test_a_task_with_tools_and_two_scorers_runs_against_a_server(tmp_path: Path)
     def busy(seen: Seen) -> Fault | None:
         return Fault("status", 503) if "#104?" in seen.text else None
 
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "component.md").write_text("Write it so that it rhymes.\n")
     with ModelServer(Desk(0.1), faults=busy) as server:
         result = kept_inspect.optimize(
             desk,
             SEED,
             **served(server),
+            prompts=tmp_path / "mine",
             reflection_lm=lm,
             gate="strict",
             budget=kept.Budget(max_iterations=2),
@@ -120,6 +123,7 @@ def test_a_task_with_tools_and_two_scorers_runs_against_a_server(tmp_path: Path)
     assert len(answered) == 2 * len(measured)
     assert all(seen.headers["authorization"] == f"Bearer {KEY}" for seen in log)
     assert "I have a question." in asked[0]
+    assert asked[0].startswith("Write it so that it rhymes.\n\n")
     assert "calls lookup({'order': " in asked[0]
     assert "match: I" in asked[0]
     assert "manners: {'names_order': True" in asked[0]

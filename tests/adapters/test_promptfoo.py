@@ -9,14 +9,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 import kept
 from kept.adapters import promptfoo
 from kept.core.plan import Plan
 from kept.core.state import State
-from kept.errors import SetupError
+from kept.errors import SetupError, SpecError
 from kept.recipes.artifact import compile_task
 from kept.runs import start
 from kept.store.home import Home
@@ -187,6 +189,9 @@ def test_an_outage_is_no_answer_and_no_prompts_fault(config: Path, tmp_path: Pat
     ("terms", "told"),
     [
         ({"propmt": "x"}, "`propmt` is no argument of this call"),
+        ({"reflection_lm": "gpt-5"}, "`gpt-5` is no model that could write prompts"),
+        ({"reflection_lm": "openai/"}, "`openai/` is no model that could write prompts"),
+        ({"reflection_lm": 5}, "who writes prompts is 5, and not a name"),
         ({"run_dir": "r", "home": "h"}, "`run_dir` and `home` or `resume` are given"),
         (
             {"max_metric_calls": 5, "budget": kept.Budget(max_rollouts=5)},
@@ -201,6 +206,33 @@ def test_what_a_call_cannot_mean_is_refused(
     with pytest.raises(SetupError) as error:
         promptfoo.optimize(config, **terms)  # type: ignore[arg-type]
     assert error.value.message == told
+
+
+def test_what_a_task_cannot_mean_is_refused_and_nothing_is_written(config: Path, tmp_path: Path):
+    with pytest.raises(SetupError, match="`refection_lm` is no argument of this call"):
+        promptfoo.task(config, tmp_path / "ours", refection_lm="x")  # type: ignore[call-arg]
+    with pytest.raises(SpecError, match="`gpt:5` is no provider that is known here"):
+        promptfoo.task(config, tmp_path / "ours", reflection_lm="gpt:5")
+    assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-5", "openai:chat:gpt-5"])
+def test_who_writes_prompts_is_the_model_that_was_named(name: str, config: Path, tmp_path: Path):
+    promptfoo.task(config, tmp_path / "ours", reflection_lm=name)
+    task: Any = YAML(typ="safe").load(tmp_path / "ours" / "task.yaml")  # pyright: ignore[reportUnknownMemberType] # ruamel has no types here
+    assert task["models"]["optimizer"] == {"provider": "openai", "model": "gpt-5"}
+    assert {"kind": "edit"} in task["proposers"]
+
+
+def test_what_should_be_known_of_a_config_comes_with_the_result(config: Path, tmp_path: Path):
+    first = "  - id: openai:chat:sorter\n"
+    assert first in config.read_text()
+    other = config.read_text().replace("defaultTest:", "  - openai:chat:other\ndefaultTest:", 1)
+    config.write_text(other)
+    limit = kept.Budget(max_iterations=1)
+    result = promptfoo.optimize(config, home=tmp_path, gate="strict", budget=limit)
+    told = "`sorter` is asked, and `openai:chat:other` is not: one model is asked in a run"
+    assert told in result.warnings
 
 
 def test_a_candidate_that_asks_for_the_answer_fails_by_its_own_fault(

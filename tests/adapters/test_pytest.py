@@ -87,8 +87,11 @@ def test_a_model_reads_what_pytest_said_and_writes_the_file_anew(tmp_path: Path)
         asked.append(prompt)
         return f"It adds where it should multiply.\n```python\n{RIGHT}```\n"
 
-    result = run(tmp_path, reflection_lm=lm)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "component.md").write_text("Mend it.\n")
+    result = run(tmp_path, reflection_lm=lm, prompts=tmp_path / "mine")
     assert result.best.text == RIGHT
+    assert asked[0].startswith("Mend it.\n\n")
     assert "assert double(" in asked[0]
     assert WRONG.strip() in asked[0]
 
@@ -105,3 +108,26 @@ def test_a_suite_that_cannot_be_run_is_told_before_anything_is_spent(tmp_path: P
         run(tmp_path, "a", retries=3)
     with pytest.raises(kept.SetupError, match="`testset` means nothing here"):
         run(tmp_path, "a", testset=["tests"])
+
+
+def test_a_run_dir_does_not_go_on_where_the_tests_are_others(tmp_path: Path):
+    project = suite(tmp_path)
+
+    def again() -> kept.Result:
+        return kept_pytest.optimize(
+            project,
+            ["code_under_test.py"],
+            proposers=[RIGHT],
+            budget=kept.Budget(max_iterations=1),
+            run_dir=tmp_path / "runs",
+        )
+
+    first = again()
+    assert again().folder == first.folder
+    for file, text in (("tests/test_double.py", "# other\n"), ("conftest.py", "import os\n")):
+        before = (project / file).read_text()
+        (project / file).write_text(before + text)
+        with pytest.raises(kept.JournalError, match="changed since it started"):
+            again()
+        (project / file).write_text(before)
+    assert again().folder == first.folder

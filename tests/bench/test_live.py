@@ -231,6 +231,27 @@ def test_no_number_of_sittings_that_were_killed_sends_more_than_the_cap_pays_for
         assert (sent, ledger.usd()) == (2, pytest.approx(0.8))
 
 
+def test_a_second_comparison_beside_the_first_is_refused_and_spends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    words = ["--model", "openai/gpt-4o-mini", "--usd", "1", "--no-gepa", "--sets", "gsm8k"]
+    words += ["--data", str(write_data(tmp_path / "data")), "--keep", str(tmp_path / "live")]
+    words += ["--cases", "20", "--fresh", "5"]
+    monkeypatch.setattr(sys, "argv", ["bench.live", *words])
+    with ModelServer([]) as server, Ledger(tmp_path / "live" / "ledger.jsonl", 1.0):
+        monkeypatch.setenv("OPENAI_BASE_URL", server.v1)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test-test")
+        with pytest.raises(SystemExit) as ended:
+            command.main()
+        assert not server.log
+    shown = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert f"is being written by process {os.getpid()}" in shown
+    assert "two at once would spend the cap twice" in shown
+    with Ledger(tmp_path / "live" / "ledger.jsonl", 1.0) as after:
+        assert after.usd() == 0.0, "the first is over, and lets the next one in"
+
+
 def test_a_call_that_broke_off_is_paid_for_and_so_is_the_next_try(tmp_path: Path):
     one = Call("gsm8k/kept", "a", 0)
 

@@ -151,6 +151,7 @@ def test_cases_become_a_task_that_checks_and_runs(
         ("f.py", "T = 'x'\ndef f():\n    pass\n", "`f` cannot be called with a text"),
         ("f.py", "TEXT = 'x'\ndef f(a, b):\n    pass\n", "`f` wants a case, and there are none"),
         ("f.py", "def f(a):\n    1\ndef g(a):\n    1\n", "f.py has several functions"),
+        ("c.csv", "a b,a.b,answer\n1,2,3\n", "`a b` and `a.b` of c.csv are both `a_b`"),
         ("x.toml", "a = 1\n", "x.toml is nothing that a task can be made from"),
         ("latin.csv", None, "latin.csv is not UTF-8 text"),
     ],
@@ -164,6 +165,49 @@ def test_a_file_that_cannot_be_taken_says_why(name: str, text: str | None, told:
     assert called.code == 2
     assert told in called.stderr
     assert [path.name for path in here.iterdir()] == [name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("column", "field"),
+    [("q.text", "q_text"), ("The question?", "The_question"), ("1", "field_1"), ("¿?", "field_1")],
+)
+def test_a_model_is_shown_a_column_whose_name_no_prompt_can_say(
+    column: str,
+    field: str,
+    here: Path,
+    answering: Callable[..., ModelServer],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    rows = ({column: f"What is {n}?", "expected": str(n)} for n in range(12))
+    (here / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def seven(_: Seen) -> ModelReply:
+        return ModelReply("7", Usage(1, 20, 2))
+
+    server = answering(seven)
+    # without a model that edits: drafts and examples are what was written
+    monkeypatch.setenv("KEPT_MODEL", "")
+    called = kept("init", "--from", "cases.jsonl", "mine")
+    assert called.code == 0, called.stderr
+    task = (here / "mine" / "task.yaml").read_text().replace("local/smollm2", "openai/m")
+    (here / "mine" / "task.yaml").write_text(task)
+    checked = kept("check", "mine")
+    assert checked.code == 0, checked.stderr
+    assert "filled in by nothing" not in checked.stderr
+    kept("optimize", "mine", "--set", "budget={max_iterations: 3}")
+    asked = ["\n".join(line.text for line in seen.lines) for seen in server.log]
+    assert asked
+    assert all("What is " in text and "{{" not in text for text in asked)
+    assert f"the column `{column}` is the field `{field}`" in called.stderr
+
+
+def test_rows_that_all_have_the_same_answer_ask_for_no_choice(here: Path):
+    (here / "cases.csv").write_text("q,label\n" + "a,good\n" * 9)
+    called = kept("init", "--from", "cases.csv", "mine")
+    assert called.code == 0, called.stderr
+    assert "the `label` of every row is `good`: no prompt can do better" in called.stderr
+    assert "Which is it" not in (here / "mine" / "prompt.md").read_text()
 
 
 def scorer_of(folder: Path) -> Callable[[str, str], float]:
@@ -277,6 +321,27 @@ def test_a_function_becomes_a_task_that_checks_and_runs(given: str, here: Path):
     told = kept("optimize", "my-measure", "--json", "--set", "budget={max_iterations: 4}")
     assert told.code == 0, told.stderr
     assert told.json["improved"]
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("given", ["deep/main.py", "./deep/main.py", "{here}/deep/main.py"])
+def test_a_function_is_found_wherever_its_file_is_and_whatever_it_is_called(given: str, here: Path):
+    """Also `score`, as the one that calls it is."""
+    (here / "deep").mkdir()
+    (here / "deep" / "main.py").write_text(FUNCTION.replace("evaluate", "score"))
+    called = kept("init", "--from", given.format(here=here), "mine")
+    assert called.code == 0, called.stderr
+    told = kept("optimize", "mine", "--json", "--set", "budget={max_iterations: 4}")
+    assert told.code == 0, told.stderr
+    assert told.json["improved"]
+
+
+def test_what_to_write_for_one_of_several_functions_names_the_file_as_it_was_given(here: Path):
+    (here / "deep").mkdir()
+    (here / "deep" / "main.py").write_text("def a(t='x'): ...\ndef b(t='x'): ...\n")
+    called = kept("init", "--from", "deep/main.py", "mine")
+    assert called.code == 2
+    assert "there are a, b: write --from deep/main.py:NAME" in called.stderr
 
 
 @pytest.mark.sandbox

@@ -23,7 +23,7 @@ def test_one_is_shown_as_it_is(here: Path, name: Name):
     assert kept("prompts", "show", name).stdout == prompt(name)
 
 
-def test_those_that_a_task_can_name_are_copied_and_nothing_is_overwritten(here: Path):
+def test_all_are_copied_and_nothing_is_overwritten(here: Path):
     made = kept("prompts", "copy", "mine/prompts", "--json")
     assert json.loads(made.stdout) == [f"mine/prompts/{name}.md" for name in ASKED]
     for file in made.json:
@@ -38,8 +38,8 @@ def test_those_that_a_task_can_name_are_copied_and_nothing_is_overwritten(here: 
     assert kept("prompts", "show", "nothing").code == 2
 
 
-@pytest.mark.parametrize("name", ["component", "fluency"])
-def test_what_only_adapters_or_metrics_ask_is_not_copied_for_a_task(here: Path, name: str):
+@pytest.mark.parametrize("name", ["fluency"])
+def test_what_only_metrics_ask_is_not_copied_for_a_task(here: Path, name: str):
     refused = kept("prompts", "copy", "mine", name)
     assert refused.code == 2
     assert name in refused.stderr

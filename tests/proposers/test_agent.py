@@ -42,7 +42,7 @@ def test_of_cases_it_sees_the_fields_it_is_shown_and_no_answers(
     assert "the answer" not in edit.new
     shown = json.loads(edit.new)
     assert shown["train"] == [{"id": "t", "data": {"q": "a question"}}]
-    assert plain_brief(brief())["train"] != shown["train"], "a program of the user's sees all"
+    assert plain_brief(brief())["train"] == [{"id": "t", "data": {}}], "none was named"
 
 
 def test_what_it_did_to_the_files_is_proposed_with_its_reason(
@@ -109,6 +109,22 @@ def test_it_is_told_the_rules_that_its_proposal_is_held_to():
     assert "at most 1 of them" in told
     assert "at most 20 lines" in told
     assert "other.md" not in told
+
+
+def test_a_prompt_of_the_users_own_is_filled_in_and_the_rules_stand_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    put(tmp_path, "cat > candidate/SKILL.md", monkeypatch)
+    own = "{{kept.direction}} `{{kept.metric}}` of {{ kept.files }}. {{mine}}\n"
+    reply = ask(AgentProposer(harness(tmp_path), fields=("q",), own=own), brief())
+    assert isinstance(reply, Proposal), reply
+    (edit,) = reply.edits
+    assert isinstance(edit, Replace)
+    told = edit.new
+    assert told.startswith("maximize `score` of SKILL.md, sub/other.md. {{mine}}\n\nThe files are")
+    assert "You may change only: SKILL.md, sub/other.md." in told
+    assert "`why.txt`" in told
+    assert "Never write the answers" not in told, "that is of Kept's own"
 
 
 @pytest.mark.slow

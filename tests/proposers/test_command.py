@@ -24,11 +24,11 @@ TEXTS = {"prompt.md": "one\ntwo\nthree\n", "sub/other.md": "other\n"}
 
 
 def make(line: str, timeout: float = 20.0) -> CommandProposer:
-    return CommandProposer(Command(line, Path.cwd(), timeout), Scratch())
+    return CommandProposer(Command(line, Path.cwd(), timeout), Scratch(), fields=("q",))
 
 
 def brief(**changes: object) -> Brief:
-    return replace(make_brief(TEXTS, train=(Case("t", {"q": 1}),)), **changes)  # pyright: ignore[reportArgumentType] # fields of a brief
+    return replace(make_brief(TEXTS, train=(Case("t", {"q": 1, "answer": "gold"}),)), **changes)  # pyright: ignore[reportArgumentType] # fields of a brief
 
 
 def test_the_diff_of_what_it_edits_becomes_edits_of_those_places():

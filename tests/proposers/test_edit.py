@@ -134,7 +134,11 @@ def test_the_model_is_shown_the_texts_what_went_wrong_and_what_was_refused():
         assert part in told, part
     assert told.index("# Case `c2` failed") < told.index("# Case `c3`: `score` 0.25")
     assert told.index("# Case `c3`") < told.index("# Case `c0`")
-    assert "trace of c0" not in told, "two traces, the worst"
+    traced = [f"c{n}" for n in range(4) if f"trace of c{n}" in told]
+    assert traced == ["c0", "c2"], "two traces: the worst, and the best"
+    assert told.index("trace of c2") < told.index("trace of c0"), (
+        "which goes first where room lacks"
+    )
     assert "Step 1" not in told, "what was kept is in the text"
 
 

@@ -11,6 +11,7 @@ from kept.core.artifact import Artifact, Rules
 from kept.core.case import Case
 from kept.core.edit import Append, Delete, Replace, Write, apply_edits
 from kept.core.grow import Log
+from kept.core.objective import Objective, TieBreaker
 from kept.core.pool import NearMiss
 from kept.core.ports import Building, Proposer
 from kept.core.proposal import Answer, Ask, Brief, Note, Parent, Proposal, Skip
@@ -231,6 +232,7 @@ def full_brief() -> Brief:
         memory=(Note("Cases 1 and 2 are alike."),),
         rules=Rules({"prompt.md": Artifact("prompt.md")}, max_files=1, max_changed_lines=9),
         guidance={"instruction": "Make it friendly.", "rubric": "Friendly is good."},
+        objective=Objective(tie_breakers=(TieBreaker("tokens"), TieBreaker("warmth", "higher"))),
     )
     return looked_at(brief, {"c0": 0.0, "c1": 1.0, "c2": None, "c3": 0.5, "c4": 0.75, "c5": 0.0})
 

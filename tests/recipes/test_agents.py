@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kept.proposers.agent import AgentProposer
 from kept.recipes.artifact import compile_task
 from kept.recipes.outline import outline
 from kept.runners.agent import AgentRunner
@@ -75,6 +76,28 @@ def test_it_becomes_a_runner_and_a_proposer_that_send_agents(task: Path):
         "timeout_seconds": 600.0,
         "env": [],
     }
+
+
+def test_a_prompt_of_the_tasks_own_is_what_an_agent_is_told(task: Path):
+    (task.parent / "told").mkdir()
+    own = task.parent / "told" / "agent.md"
+    own.write_text("Make {{kept.metric}} better.\n")
+    plain = compile_task(task).plan
+    plan = compile_task(task, ["prompts=told"]).plan
+    assert plan.facts["prompts"] == {"agent": "told/agent.md"}
+    assert plain.facts["prompts"] == {}
+    named = compile_task(task, ["proposers.0.prompt=told/agent.md"]).plan
+    assert named.facts["prompts"] == {"agent": "told/agent.md"}
+    (proposer,) = plan.proposers
+    assert isinstance(proposer, AgentProposer)
+    assert proposer.own == "Make {{kept.metric}} better.\n"
+    before = inputs_of(plan)
+    own.write_text("{{kept.metrik}}\n")
+    (line,) = problems(task, "prompts=told")
+    assert "proposers[0].prompt: `{{kept.metrik}}` is no placeholder of the prompt `agent`" in line
+    own.write_text("Other.\n")
+    now = inputs_of(compile_task(task, ["prompts=told"]).plan)
+    assert {name for name in now if now[name] != before.get(name)} == {"`told/agent.md`"}
 
 
 def test_a_model_that_costs_money_makes_a_run_that_costs_money(task: Path):

@@ -107,6 +107,16 @@ def test_a_model_without_a_price_cannot_be_held_to_a_limit_of_money(
     ]
 
 
+@pytest.mark.parametrize("place", ["{{q.text}}", "{{ the text }}", "{{answer}}", "{{}}"])
+def test_a_place_that_nothing_fills_in_is_told_before_anybody_is_asked(task: Path, place: str):
+    prompt = task.with_name("prompt.md")
+    prompt.write_text(f"Say {{{{ text }}}} and {place}.<!-- {{{{not.seen}}}} -->\n")
+    told = [line for line in compile_task(task).warnings if "filled" in line]
+    assert told == [f"`{place}` of prompt.md is filled in by nothing: the model is given text"]
+    prompt.write_text("Say {{ text }}.\n")
+    assert not [line for line in compile_task(task).warnings if "filled" in line]
+
+
 def test_a_runner_that_names_no_model_asks_the_target(task: Path):
     task.write_text(TASK.replace("  model: handoff/desk\n", ""))
     assert problems(task) == ["runner.model: missing"]

@@ -49,6 +49,19 @@ def run(
     return asyncio.run(start(plan, Home(folder / ".kept")))
 
 
+@pytest.mark.parametrize(("named", "shown"), [("", ()), (", fields: q", ("question",))])
+def test_a_program_sees_of_cases_what_it_is_given_and_no_answers(
+    named: str, shown: tuple[str, ...], tmp_path: Path
+):
+    line = 'cp "$KEPT_BRIEF" "$KEPT_OUTPUT/why.txt"; echo x >> "$KEPT_CANDIDATE/prompt.md"'
+    said = f"[{{kind: command, command: '{line}'{named}}}]"
+    _, state = run(tmp_path, said, "cases: {file: cases.jsonl}\n")
+    proposal = state.closed[0].proposal
+    assert proposal is not None and '"train"' in proposal.why
+    assert "answer" not in proposal.why
+    assert [word for word in ("question", "answer") if f"{word} 1" in proposal.why] == [*shown]
+
+
 @pytest.mark.slow
 def test_a_program_proposes_between_the_same_walls_as_the_runner(tmp_path: Path):
     more = "cases: {file: cases.jsonl}\nlogging: {results_file: results.jsonl}\n"

@@ -29,7 +29,7 @@ def test_an_open_step_shows_what_there_is_so_far(tmp_path: Path):
 
 def test_a_step_that_proposed_nothing_says_why(tmp_path: Path):
     detail = step_detail(make_run(tmp_path), 4)
-    assert detail.reply == "nothing: all 4 variants were tried"
+    assert detail.reply == "nothing: all 4 variants were proposed"
     assert (detail.edits, detail.diff, detail.rollouts) == ((), "", ())
 
 

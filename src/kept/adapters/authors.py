@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -12,7 +13,7 @@ from kept.core.edit import Write
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
 from kept.core.proposal import Brief, ClosedStep
-from kept.core.rollout import Failure
+from kept.core.rollout import FREE, Failure, Usage
 from kept.models.asking import ask
 from kept.models.window import tokens_of
 from kept.prompts import prompt
@@ -24,7 +25,13 @@ from kept.threads import call_apart
 REFUSED = 3
 """Texts that came to nothing and are shown, the last ones."""
 
+SILENT = (*UNTOLD, "duplicate")
+"""Codes of steps that say nothing of their text, or nothing that an earlier one does not say."""
+
+_TAGS = ("<new-text>", "</new-text>")
 _TAGGED = re.compile(r"<new-text>\s*\n(.*)\n\s*</new-text>", re.DOTALL)
+# the last that opens: a reply may speak of the tag before it uses it
+_ON_A_LINE = re.compile(r".*<new-text>(.*)</new-text>", re.DOTALL)
 _FENCED = re.compile(r"^```[^\n]*\n(.*)\n```\s*$", re.DOTALL | re.MULTILINE)
 
 
@@ -57,6 +64,8 @@ class FunctionAuthor:
     """A peer's own function `(candidate, records, components) -> new texts`."""
 
     function: Callable[..., Any]
+    usd: float | None = None
+    """What a call is charged with; None where nobody says."""
 
     async def write(self, work: Work, scope: Scope) -> Written | Failure:
         """What the function returns; asked once, also when a run goes on after a kill."""
@@ -68,10 +77,10 @@ class FunctionAuthor:
                 told = await call_apart(self.function, texts, records, components)
             except Exception as error:  # noqa: BLE001 # the wrapper of a port: theirs is a value
                 return replace(failure_of(error), blame="infrastructure")
-            return _as_reply(told, work.brief.incumbent.texts)
+            return _as_reply(told, work.brief.incumbent.texts, _charge(self.usd))
 
         request = {"texts": texts, "records": records, "components": components}
-        reply = await scope.call(request, ModelReply, do)
+        reply = await scope.call(request, ModelReply, do, self.usd)
         return reply if isinstance(reply, Failure) else Written(json.loads(reply.text))
 
 
@@ -86,14 +95,15 @@ class ModelAuthor:
     """A prompt of the user's own by component, or for all under the empty name."""
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
     """What somebody wants, by title."""
+    told: str = field(default_factory=partial(prompt, "component"))
+    """What it is to do, where no template says so."""
 
     async def write(self, work: Work, scope: Scope) -> Written | Failure:
         """Ask for each component by itself."""
         found: dict[str, str] = {}
         unseen = ""
         for component in work.components:
-            fitted = fit([*self._items(work, component)], self._room())
-            words = self._own(work, component) or f"{prompt('component')}\n{fitted.message()}"
+            words, left_out = self._words(work, component)
             # another seed for each step, or steps open side by side would propose the same
             request = ModelRequest((Message("user", words),), seed=work.brief.seed >> 17)
             reply = await ask(scope, self.model, request)
@@ -102,28 +112,37 @@ class ModelAuthor:
             if reply.finish == "length":
                 message = f"`{self.model.name}` did not come to the end of the text"
                 return Failure("limit", "infrastructure", message)
-            found[component] = text_in(reply.text)
-            unseen = unseen or fitted.unseen
+            text = text_in(reply.text)
+            if text is None:
+                tags = " and ".join(_TAGS)
+                message = f"`{self.model.name}` did not write its text between {tags}"
+                return Failure("parse", "infrastructure", message)
+            found[component] = text
+            unseen = unseen or left_out
         return Written(found, unseen)
 
-    def _room(self) -> int | None:
-        return None if self.room is None else self.room - tokens_of(prompt("component"))
-
-    def _own(self, work: Work, component: str) -> str:
+    def _words(self, work: Work, component: str) -> tuple[str, str]:
+        """What the model is told, and what of it there was no room for."""
         template = self.templates.get(component) or self.templates.get("", "")
-        records = "\n\n".join(shown(record) for record in work.records[component])
-        text = work.brief.incumbent[component]
-        return template.replace("<curr_param>", text).replace("<side_info>", records)
+        told = template or self.told
+        room = None if self.room is None else self.room - tokens_of(told)
+        if not template:
+            fitted = fit([*self._items(work, component)], room)
+            return f"{told}\n{fitted.message()}", fitted.unseen
+        # it has places for the text and the records alone
+        text = _text_item(work, component)
+        fitted = fit([text, *_record_items(work, component)], room)
+        records = "\n\n".join(item.text for item in fitted.items if item is not text)
+        filled = template.replace("<curr_param>", text.text).replace("<side_info>", records)
+        return filled, fitted.unseen
 
     def _items(self, work: Work, component: str) -> Iterator[Item]:
         brief = work.brief
-        text = brief.incumbent[component]
         yield from parent_item(brief)
-        yield Item("text", f"# The text `{component}` as it is now", text, needed=True)
+        yield _text_item(work, component)
         for title, wish in self.guidance.items():
             yield Item("piece of guidance", f"# {title}", wish, material=False)
-        for n, record in enumerate(work.records[component], 1):
-            yield Item("record", f"# Record {n} of what came of it", shown(record))
+        yield from _record_items(work, component)
         for step, tried in islice(_refused(brief, component), REFUSED):
             told = f"{tried}\n\nverdict: {verdict_of(step)}"
             yield Item("refused text", f"# Step {step.step} tried this", told)
@@ -138,9 +157,15 @@ class CallableModel:
 
     function: Callable[..., Any]
     name: str = "reflection_lm"
+    usd: float | None = None
+    """What a call is charged with; None where nobody says."""
+
+    def worst_usd(self, request: ModelRequest) -> float | None:
+        """What a call is charged with."""
+        return self.usd
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
-        """One reply; what it costs, nobody says."""
+        """One reply."""
         try:
             told = await call_apart(self.function, request.messages[-1].text)
         except Exception as error:  # noqa: BLE001 # the wrapper of a port: theirs is a value
@@ -149,29 +174,49 @@ class CallableModel:
         if not rows or not isinstance(rows[0], str):
             message = f"`{self.name}` returned {told!r:.200}, not a text"
             return Failure("parse", "infrastructure", message)
-        return ModelReply(rows[0])
+        return ModelReply(rows[0], _charge(self.usd))
 
 
-def text_in(said: str) -> str:
-    """The new text of a reply: between tags, between fences, or all of it."""
-    found = _TAGGED.search(said) or _FENCED.search(said)
-    return (found[1] if found else said).strip()
+def _text_item(work: Work, component: str) -> Item:
+    text = work.brief.incumbent[component]
+    return Item("text", f"# The text `{component}` as it is now", text, needed=True)
+
+
+def _record_items(work: Work, component: str) -> Iterator[Item]:
+    for n, record in enumerate(work.records[component], 1):
+        yield Item("record", f"# Record {n} of what came of it", shown(record))
+
+
+def text_in(said: str) -> str | None:
+    """The new text of a reply: between tags, between fences, or all of it; None for half of it."""
+    tagged = _TAGGED.search(said) or _ON_A_LINE.search(said)
+    if tagged:
+        return tagged[1].strip()
+    fenced = _FENCED.search(said)
+    text = (fenced[1] if fenced else said).strip()
+    return None if any(tag in text for tag in _TAGS) else text
 
 
 def _refused(brief: Brief, component: str) -> Iterator[tuple[ClosedStep, str]]:
-    """Texts of a component that came to nothing, the last first."""
+    """Texts of a component that came to nothing, each once, the last first."""
+    told: set[str] = set()
     for step in reversed(brief.closed):
-        if step.proposal is None or step.verdict.outcome == "keep" or step.verdict.code in UNTOLD:
+        if step.proposal is None or step.verdict.outcome == "keep" or step.verdict.code in SILENT:
             continue
         for edit in step.proposal.edits:
-            if isinstance(edit, Write) and edit.path == component:
+            if isinstance(edit, Write) and edit.path == component and edit.text not in told:
+                told.add(edit.text)
                 yield step, edit.text
 
 
-def _as_reply(told: object, texts: Mapping[str, str]) -> ModelReply | Failure:
+def _charge(usd: float | None) -> Usage:
+    return FREE if usd is None else Usage(usd=usd)
+
+
+def _as_reply(told: object, texts: Mapping[str, str], usage: Usage) -> ModelReply | Failure:
     if isinstance(told, Mapping):
         new = cast("Mapping[object, object]", told)
         if all(k in texts and isinstance(v, str) for k, v in new.items()):
-            return ModelReply(json.dumps(dict(new)))
+            return ModelReply(json.dumps(dict(new)), usage)
     message = f"the proposer returned {told!r:.200}, not new texts of {', '.join(texts)}"
     return Failure("parse", "infrastructure", message)

@@ -37,7 +37,8 @@ class Terms(TypedDict, total=False):
     judge: str
     """Who grades where the config does not say: a provider of promptfoo's or a model of Kept's."""
     reflection_lm: str
-    """`provider/model`: writes further prompts, from what went wrong on train cases."""
+    """Writes further prompts, from what went wrong on train cases: a model of Kept's, as
+    `openai/gpt-5`, or a provider of promptfoo's."""
     metric: str
     """`score`, which is the default, `pass`, or a `metric` of the config."""
     max_metric_calls: int
@@ -68,10 +69,6 @@ def optimize(config: str | Path, **terms: Unpack[Terms]) -> Result:
         config: a promptfooconfig.yaml.
         **terms: see `Terms`.
     """
-    unknown = [name for name in terms if name not in Terms.__annotations__]
-    if unknown:
-        hint = f"there are {', '.join(Terms.__annotations__)}"
-        raise SetupError(f"`{unknown[0]}` is no argument of this call", hint=hint)
     draft = _draft(config, terms)
     home, resume = _place(terms)
     spec = _written(draft, home) / "task.yaml"
@@ -80,10 +77,15 @@ def optimize(config: str | Path, **terms: Unpack[Terms]) -> Result:
     gate = terms.get("gate")
     if gate is not None and not isinstance(gate, str):
         plan = replace(plan, gate=gate, inputs={**plan.inputs, "gate": repr(gate)})
-    return run_plan(plan, home, resume, tuple(terms.get("sinks", ())))
+    result = run_plan(plan, home, resume, tuple(terms.get("sinks", ())))
+    return replace(result, warnings=(*draft.notes, *result.warnings))
 
 
 def _draft(config: str | Path, terms: Terms) -> Draft:
+    unknown = [name for name in terms if name not in Terms.__annotations__]
+    if unknown:
+        hint = f"there are {', '.join(Terms.__annotations__)}"
+        raise SetupError(f"`{unknown[0]}` is no argument of this call", hint=hint)
     chosen = Chosen(
         terms.get("prompt"), terms.get("provider"), terms.get("judge"), terms.get("reflection_lm")
     )

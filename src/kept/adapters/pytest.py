@@ -7,18 +7,19 @@ the folder with the candidate's files in it, without a network, and what they wr
 import asyncio
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 from xml.etree import ElementTree
 
-from kept.adapters.authors import CallableModel, ModelAuthor
 from kept.adapters.cases import Data
+from kept.adapters.prompting import component_prompt
 from kept.adapters.records import findings_in, trace_of
 from kept.adapters.reflecting import Reflecting
 from kept.adapters.starting import OwnTerms, start
+from kept.adapters.writers import author_of
 from kept.api import Result
 from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case, Cases, split_cases
@@ -27,10 +28,8 @@ from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
 from kept.core.words import count
 from kept.errors import SetupError
-from kept.models.connect import connect
-from kept.models.providers import config_of
-from kept.models.window import room_of
 from kept.recipes.function import ProposerLike, make_proposers, parse_ratio
+from kept.recipes.measure import digest
 from kept.sandbox import Command, Exit, View
 from kept.sandbox.command import Network
 from kept.store.home import Home
@@ -75,11 +74,11 @@ class Suite:
 class SuiteRunner:
     """Implements `Runner` and `Scorer`: one test at a time, 1 where it passes."""
 
-    def __init__(self, suite: Suite, scratch: Scratch) -> None:
+    def __init__(self, suite: Suite, scratch: Scratch, tests: Mapping[str, str]) -> None:
         self._suite = suite
         self._scratch = scratch
-        self.source = repr((suite.python, suite.options, suite.timeout))
-        """By which a resume notices that tests run otherwise."""
+        self.source = repr((suite.python, suite.options, suite.timeout, sorted(tests.items())))
+        """By which a resume notices that tests run otherwise, or are others."""
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
@@ -164,7 +163,8 @@ def optimize(
         )
         proposers += _reflecting(texts, terms)
         defaults: Terms = {"bounds": (0.0, 1.0), **terms}
-        return start(texts, SuiteRunner(suite, scratch), Data(cases, {}), proposers, defaults, None)
+        runner = SuiteRunner(suite, scratch, _test_files(tree, ids, texts))
+        return start(texts, runner, Data(cases, {}), proposers, defaults, None)
     finally:
         scratch.close()
 
@@ -205,6 +205,16 @@ def _collect(suite: Suite, scratch: Scratch, seed: Candidate, tests: Sequence[st
     return found
 
 
+def _test_files(tree: Path, ids: Sequence[str], texts: Mapping[str, str]) -> dict[str, str]:
+    """The files that tests stand in, and each `conftest.py` above them, by what is in them."""
+    tests = {tree / id_.partition("::")[0] for id_ in ids}
+    above = {parent / "conftest.py" for test in tests for parent in test.parents}
+    found = {path for path in (*tests, *above) if path.is_relative_to(tree) and path.is_file()}
+    names = {path.relative_to(tree).as_posix(): path for path in found}
+    # what a candidate may change is no part of the measure
+    return {name: digest(path) for name, path in names.items() if name not in texts}
+
+
 def _split(ids: Sequence[str], terms: Terms) -> Cases:
     cases = [Case(id_, {"test": id_}) for id_ in ids]
     return split_cases(cases, parse_ratio(terms.get("split", "3:5:2")), terms.get("seed", 0))
@@ -212,16 +222,12 @@ def _split(ids: Sequence[str], terms: Terms) -> Cases:
 
 def _reflecting(texts: dict[str, str], terms: Terms) -> Iterator[Proposer]:
     lm = terms.get("reflection_lm")
+    told = component_prompt(terms, asked=lm is not None)
     if lm is None:
         return
-    author = ModelAuthor(CallableModel(lm)) if not isinstance(lm, str) else _named(lm)
     size = terms.get("reflection_minibatch_size", 3)
+    author = replace(author_of(lm, terms), told=told)
     yield Reflecting(author, tuple(texts), size, perfect=1.0)
-
-
-def _named(model: str) -> ModelAuthor:
-    config = config_of(model)
-    return ModelAuthor(connect(config), room_of(config))
 
 
 def _found(tree: Path, patterns: Sequence[str]) -> list[Path]:

@@ -37,6 +37,8 @@ class Reflecting:
             pairs = tuple(Pair(case.id, 0) for case in drawn)
             return Ask(brief.incumbent.id, pairs, "feedback")
         outcomes, traces = brief.answers[0].outcomes, brief.answers[0].traces
+        if outage := _outage(outcomes):
+            return outage
         wrong = [pair.case for pair, outcome in outcomes.items() if not self._well(brief, outcome)]
         if not wrong:
             # a near miss that is perfect on its train cases is not yet what leads
@@ -61,6 +63,14 @@ class Reflecting:
         if self.perfect is None or outcome.failure is not None:
             return False
         return outcome.metrics.get(brief.objective.metric, self.perfect - 1) >= self.perfect
+
+
+def _outage(outcomes: Mapping[Pair, Outcome]) -> Failure | None:
+    """What kept everything that was looked at from being measured; None where something was."""
+    failures = [outcome.failure for outcome in outcomes.values()]
+    if any(failure is None or failure.blame == "candidate" for failure in failures):
+        return None
+    return next(iter(failures), None)
 
 
 def _records(

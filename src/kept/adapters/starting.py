@@ -25,6 +25,8 @@ class OwnTerms(TypedDict, total=False):
 
     reflection_lm: str | Callable[..., Any]
     """A function of a prompt, or `provider/model`, which is asked by Kept."""
+    prompts: str | Path
+    """A folder whose `component.md` stands for what Kept tells the `reflection_lm`."""
     reflection_minibatch_size: int
     """Train cases that are looked at before a proposal; 3."""
     max_metric_calls: int
@@ -48,6 +50,8 @@ class OwnTerms(TypedDict, total=False):
     home: str | Path
     resume: str
     usd_per_rollout: float
+    usd_per_call: float
+    """The most that a call of a function which writes may cost; needed for a limit of money."""
 
 
 def start(

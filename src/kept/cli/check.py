@@ -105,6 +105,9 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, model in told["editors"].items():
         own = told["prompts"].get(name)
         yield "", f"{name}: edits by `{model}`" + (f", told by your {own}" if own else "")
+    for name, own in told["prompts"].items():
+        if name not in told["editors"]:
+            yield "", f"{name}: told by your {own}"
     yield from _decision(told)
     budget = ", ".join(f"{name} {n:g}" for name, n in told["budget"].items())
     yield "budget", budget

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kept.core.brought import NOTHING, Brought
 from kept.core.budget import StopReason
 from kept.core.proposal import Turn, derive_seed
-from kept.core.schedule import RoundRobin, able_of
+from kept.core.schedule import RoundRobin, able_of, number_of
 from kept.core.state import State
 
 FIRST = 2
@@ -54,7 +54,7 @@ class Bandit:
             return RoundRobin(due or tuple(rivals), self.phase).next(state)
         given = shares(rivals)
         name = _drawn(given, derive_seed(self.seed, "turns", state.next_step) / 2**48)
-        return Turn(name, self.phase, state.turns.get(name, 0), shares=given)
+        return Turn(name, self.phase, number_of(name, state), shares=given)
 
     def _due(self, state: State, able: list[str], even: list[str]) -> tuple[str, ...]:
         """Who has turns to come that nothing is drawn for."""

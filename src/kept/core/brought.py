@@ -61,9 +61,11 @@ def with_step(
     mine = found.get(name, NOTHING)
     simplifies = step.proposal is not None and step.proposal.simplifies
     failed = step.verdict.code == "proposer failed"
+    # an outage is not its doing, but who has no answer time and again is not asked for now
+    outage = failed and step.verdict.outcome == "skip"
     found[name] = mine._replace(
         turns=mine.turns + 1,
-        failed=mine.failed + failed,
+        failed=mine.failed + (failed and not outage),
         in_a_row=mine.in_a_row + 1 if failed else 0,
         rollouts=mine.rollouts + step.rollouts,
         usd=mine.usd + step.usd,
@@ -85,6 +87,11 @@ def with_step(
     elif kept:
         _count(found, name, 1, 0.0 if simplifies else gain, keeps=1)
     return found
+
+
+def all_asked_again(brought: Mapping[str, Brought]) -> Mapping[str, Brought]:
+    """What all have brought, where nobody is left out for having failed too often in a row."""
+    return {name: own._replace(in_a_row=0) for name, own in brought.items()}
 
 
 def _members(step: ClosedStep) -> tuple[int, ...]:

@@ -24,6 +24,10 @@ FailureKind = Literal[
 ]
 
 
+OUTAGES: tuple[FailureKind, ...] = ("rate_limit", "server", "network")
+"""Kinds of failures that a provider gets over by itself."""
+
+
 class Pair(NamedTuple):
     """Which case, and which draw of it."""
 
@@ -92,6 +96,15 @@ class Failure:
     def retryable(self) -> bool:
         """Whether another try may end differently: an outage passes, a broken harness does not."""
         return self.blame == "infrastructure" and self.kind != "harness" and not self.tried
+
+    @property
+    def outage(self) -> bool:
+        """Whether a provider did not answer: that passes.
+
+        What is late is meant only where it was asked again: a command may hang for good.
+        """
+        away = self.kind in OUTAGES or (self.kind == "timeout" and self.tried)
+        return self.blame == "infrastructure" and away
 
 
 _NO_METRICS: Mapping[str, float] = {}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from kept.core.brought import NOTHING
 from kept.core.budget import Budget, EndMoney, Spend, StopReason, out_of_time
+from kept.core.lost import due
 from kept.core.parents import WAITED, choose_parent
 from kept.core.pool import MERGE, ripe
 from kept.core.ports import Schedule
@@ -34,8 +35,16 @@ LEAST_PASSES = 2
 
 def able_of(proposers: Iterable[str], state: State) -> list[str]:
     """Those that have more to give; not who fails time and again, while there is anybody else."""
-    able = [name for name in proposers if name not in state.exhausted]
+    able = [n for n in proposers if n not in state.exhausted or due(state.lost, n)]
     return [name for name in able if not state.brought.get(name, NOTHING).out] or able
+
+
+def number_of(name: str, state: State) -> int:
+    """Which turn a proposer is to have: its next, or one that an outage kept from its answer."""
+    again = due(state.lost, name)
+    if again and (again[0].ready or name in state.exhausted):
+        return again[0].number
+    return state.turns.get(name, 0) - state.repeated.get(name, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class RoundRobin:
         if not able:
             return StopReason("nothing left to propose", "every proposer has run dry")
         name = min(able, key=lambda name: state.turns.get(name, 0))
-        return Turn(proposer=name, phase=self.phase, number=state.turns.get(name, 0))
+        return Turn(proposer=name, phase=self.phase, number=number_of(name, state))
 
     def last(self, state: State) -> Turn | None:
         """Nothing more: what was kept is the best."""

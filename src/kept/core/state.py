@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
-from kept.core.brought import Brought, with_step
+from kept.core import lost as losing
+from kept.core.brought import Brought, all_asked_again, with_step
 from kept.core.budget import NO_CALL, NOTHING, Dearest, Spend, StopReason
 from kept.core.event import (
     Event,
@@ -60,6 +61,10 @@ class State(NamedTuple):
     """By proposer, in closed steps."""
     exhausted: frozenset[str] = frozenset()
     """Proposers that have no more to give."""
+    lost: tuple[losing.Lost, ...] = ()
+    """Turns that an outage kept from their answer."""
+    repeated: Mapping[str, int] = _NONE
+    """Of the steps opened by a proposer, those that had an earlier one's turn again."""
     keeps: int = 0
     crashes: int = 0
     dry: int = 0
@@ -138,6 +143,10 @@ def _resumed(state: State, event: RunResumed) -> State:
     more = facts.get("budget") != started.facts.get("budget")
     if more and state.closed and state.closed[len(state.closed) - 1].verdict.code == "unaffordable":
         state = _reopened(state)
+    if state.stopped is not None and state.stopped.kind == "error":
+        # somebody had a look at it: what did not answer then may do so now
+        told, brought = losing.mended(state.lost), all_asked_again(state.brought)
+        state = state._replace(lost=told, brought=brought)
     return state._replace(
         given_up=None if more else state.given_up,
         started=replace(started, facts=facts),
@@ -179,12 +188,17 @@ def _opened(state: State, event: StepOpened) -> State:
         raise FoldError(f"step {event.step} opened on {event.incumbent}, not on the incumbent")
     step = OpenStep(event.step, event.turn, event.incumbent, event.rollouts_at, ledger=state.ledger)
     name = event.turn.proposer
+    again = losing.has(state.lost, event.turn)
     return state._replace(
         sitting=_heard(state, event.t),
         next_step=event.step + 1,
         open=(*state.open, step),
         ledger=state.ledger.give() if event.turn.races else state.ledger,
         turns={**state.turns, name: state.turns.get(name, 0) + 1},
+        lost=losing.opened(state.lost, event.turn),
+        repeated={**state.repeated, name: state.repeated.get(name, 0) + 1}
+        if again
+        else state.repeated,
     )
 
 
@@ -227,6 +241,7 @@ def _closed(state: State, event: StepClosed) -> State:
         brought=with_step(state.brought, state.closed, closed, (state.pool, pool)),
         judged=_judged(state, event),
         exhausted=state.exhausted | {step.turn.proposer} if spent_out else state.exhausted,
+        lost=losing.closed(state.lost, step.turn, step.reply, verdict),
         keeps=state.keeps + kept,
         crashes=state.crashes + (verdict.outcome == "crash"),
         dry=0 if kept else state.dry + 1,

@@ -102,7 +102,9 @@ class Judge:
                 return Judged(None, (), Verdict("skip", "a note was taken", code="note"))
             case ProposerFailed(failure=failure):
                 reason = f"the proposer `{ground.turn.proposer}` failed: {failure.message}"
-                return Judged(None, (), Verdict("crash", reason, code="proposer failed"))
+                # an outage passes, and this turn is given again; a crash is a fault to be mended
+                outcome = "skip" if failure.outage else "crash"
+                return Judged(None, (), Verdict(outcome, reason, code="proposer failed"))
             case Proposal():
                 return await self._judge_proposal(step, reply, ground)
             case Prove() | Claim() | Measure():

@@ -6,6 +6,7 @@ from typing import Any
 
 from kept.errors import SetupError, SpecError
 from kept.intake import Draft
+from kept.intake.naming import named
 from kept.intake.rows import read_rows
 from kept.intake.yaml import task_text
 
@@ -67,7 +68,7 @@ _DRAFTS = {
 
 def draft_of_cases(path: Path, model: str | None = None) -> Draft:
     """A task that asks a model about every row, and compares with the field that is the answer."""
-    rows = read_rows(path)
+    rows, notes = named(read_rows(path), path.name)
     names = [name for name in rows[0] if name != "id"]
     answer = next((name for name in ANSWERS if name in names), None)
     inputs = [name for name in names if name != answer]
@@ -77,7 +78,9 @@ def draft_of_cases(path: Path, model: str | None = None) -> Draft:
         raise SetupError(f"{path.name} does not say what a right answer is", hint=hint)
     labels = list(dict.fromkeys(str(row[answer]) for row in rows))
     ask = "Answer the question."
-    few = len(labels) <= _MOST_LABELS and len(labels) < len(rows) / 2
+    if len(labels) == 1:
+        notes.append(f"the `{answer}` of every row is `{labels[0]}`: no prompt can do better")
+    few = 1 < len(labels) <= _MOST_LABELS and len(labels) < len(rows) / 2
     if few:
         ask = f"Which is it: {', '.join(labels[:-1])} or {labels[-1]}?"
     fields = "\n".join(f"{name}: {{{{{name}}}}}" for name in inputs)
@@ -100,8 +103,9 @@ def draft_of_cases(path: Path, model: str | None = None) -> Draft:
         "cases": {"file": "cases.jsonl", "split": "3:5:2"},
         "budget": {"max_iterations": 20},
     }
-    notes = [] if model else [f"no model is named, so `{LOCAL}` is asked: it is small, and free"]
-    if model:
+    if model is None:
+        notes.append(f"no model is named, so `{LOCAL}` is asked: it is small, and free")
+    else:
         task["models"] |= {"optimizer": model}
         task["proposers"].append({"kind": "edit"})
     files = {

@@ -23,7 +23,7 @@ _SCORE = '''\
 
 import inspect
 
-from {module} import {function}
+from {module} import {function} as evaluate
 
 
 class Text(str):
@@ -35,7 +35,7 @@ class Text(str):
 
 
 async def score(output, case):
-    told = {function}(Text(output){more})
+    told = evaluate(Text(output){more})
     if inspect.isawaitable(told):
         told = await told
     if isinstance(told, tuple):
@@ -112,7 +112,7 @@ def _found(path: Path, tree: ast.Module, name: str) -> _Found:
     if not name and "evaluate" in functions:
         name = "evaluate"
     if name not in functions:
-        hint = f"there are {', '.join(public)}: write --from {path.name}:NAME" if public else None
+        hint = f"there are {', '.join(public)}: write --from {path}:NAME" if public else None
         which = (
             f"no function `{name}`" if name else "several functions" if public else "no function"
         )

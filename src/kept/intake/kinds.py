@@ -26,7 +26,8 @@ class Wish:
 def draft_from(given: str, wish: Wish) -> Draft:
     """The task that a file, or `file.py:function`, stands for."""
     file, colon, function = given.rpartition(":")
-    path = Path(file if colon and file.endswith(".py") else given)
+    named = bool(colon) and file.endswith(".py")
+    path = Path(file if named else given)
     if not path.is_file():
         raise SetupError(f"there is no file {path}", hint=f"give {_KINDS}")
     if path.suffix in (".yaml", ".yml") or (path.suffix == ".json" and _is_config(path)):
@@ -48,7 +49,7 @@ def draft_from(given: str, wish: Wish) -> Draft:
     if path.suffix == ".py":
         from kept.intake.function import draft_of_function
 
-        return draft_of_function(path, function if path.name != given else "", model, wish.cases)
+        return draft_of_function(path, function if named else "", model, wish.cases)
     raise SetupError(f"{path} is nothing that a task can be made from", hint=f"give {_KINDS}")
 
 

@@ -11,7 +11,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Literal, get_args
 
-TaskPrompt = Literal["edit", "rewrite", "simplify", "reflect", "judge", "judge_pair"]
+TaskPrompt = Literal[
+    "component", "edit", "rewrite", "simplify", "reflect", "agent", "judge", "judge_pair"
+]
 MetricPrompt = Literal[
     "groundedness",
     "relevance",
@@ -25,15 +27,15 @@ MetricPrompt = Literal[
     "contextual_recall",
     "contextual_relevancy",
 ]
-Name = Literal["component"] | TaskPrompt | MetricPrompt
+Name = TaskPrompt | MetricPrompt
 
 ASKED: tuple[Name, ...] = get_args(TaskPrompt)
-"""Prompts of models that a task may ask."""
+"""Prompts of models that a task or an adapter may ask: people may put their own in their place."""
 
 METRICS: tuple[Name, ...] = get_args(MetricPrompt)
 """Prompts of judges that the metrics of an agent's tests ask."""
 
-NAMES: tuple[Name, ...] = ("component", *ASKED, *METRICS)
+NAMES: tuple[Name, ...] = (*ASKED, *METRICS)
 
 ABOUT: Mapping[Name, str] = {
     "component": "writes one text anew, for `kept.adapters`",
@@ -41,6 +43,7 @@ ABOUT: Mapping[Name, str] = {
     "rewrite": "writes the texts anew",
     "simplify": "proposes less text at no loss",
     "reflect": "says what went wrong in each case, then proposes edits",
+    "agent": "has an agent CLI edit a copy of the files",
     "judge": "judges an output by criteria",
     "judge_pair": "says which of two answers is better",
     "groundedness": "grades whether an answer follows from its sources",
@@ -78,6 +81,7 @@ PLACEHOLDERS: Mapping[Name, Mapping[str, str]] = {
     "rewrite": _PROPOSING,
     "simplify": _PROPOSING,
     "reflect": _PROPOSING,
+    "agent": _PROPOSING,
     "judge": _JUDGING,
     "judge_pair": _JUDGING,
     "groundedness": _GRADING,

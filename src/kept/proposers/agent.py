@@ -6,7 +6,9 @@ from kept.core.ports import Scope
 from kept.core.proposal import Brief, ProposerReply
 from kept.core.rollout import Failure, Rollout
 from kept.harness import Errand, Harness
+from kept.prompts import filled, prompt
 from kept.proposers.program import BRIEF, COPY, WHY, edited, proposed, told
+from kept.proposers.showing import facts_of
 
 _AGENT = "agent"
 
@@ -23,25 +25,30 @@ class AgentProposer:
         name: str = _AGENT,
         worst_usd: float | None = None,
         fields: tuple[str, ...] = (),
+        own: str | None = None,
     ) -> None:
-        """Of train cases it sees these fields: the others may hold the answer."""
+        """Of train cases it sees these fields: the others may hold the answer.
+
+        It is told by Kept's own prompt, or by another one.
+        """
         self._harness = harness
         self._worst = worst_usd
         self._fields = fields
+        self.own = own
         self.name = name
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """What the agent made of the files."""
         harness = self._harness
-        prompt = prompt_for(brief)
+        words = prompt_for(brief, self.own)
 
         async def execute(files: Mapping[str, bytes]) -> Rollout | Failure:
-            return await harness.run(Errand(prompt=prompt, files=files))
+            return await harness.run(Errand(prompt=words, files=files))
 
         request = {
             "agent": harness.cli.name,
             "model": harness.config.name,
-            "prompt": prompt,
+            "prompt": words,
             "brief": told(brief, self._fields),
         }
         ran = await scope.call(
@@ -50,18 +57,16 @@ class AgentProposer:
         return ran if isinstance(ran, Failure) else proposed(brief, ran, _AGENT)
 
 
-def prompt_for(brief: Brief) -> str:
-    """What an agent is to do for a brief."""
-    return "\n".join(_lines(brief))
+def prompt_for(brief: Brief, own: str | None = None) -> str:
+    """What an agent is to do for a brief, and behind it what it has to keep to."""
+    told = filled(own or prompt("agent"), facts_of(brief))
+    return f"{told.rstrip()}\n\n" + "\n".join(_terms(brief))
 
 
-def _lines(brief: Brief) -> Iterator[str]:
+def _terms(brief: Brief) -> Iterator[str]:
     objective, rules = brief.objective, brief.rules
     better = "higher" if objective.direction == "maximize" else "lower"
-    yield (
-        f"Improve the files in `{COPY}/`. They are measured on cases that you cannot see: "
-        f"`{objective.metric}` should become {better}."
-    )
+    yield f"The files are in `{COPY}/`. `{objective.metric}` should become {better}."
     yield ""
     yield (
         f"* `{BRIEF}` says what is known: the objective, `train` (cases like those that decide), "
@@ -81,8 +86,4 @@ def _lines(brief: Brief) -> Iterator[str]:
         yield f"* Change at most {rules.max_files} of them."
     if rules.max_changed_lines:
         yield f"* Change at most {rules.max_changed_lines} lines, removed and added ones together."
-    yield (
-        "* Make one change that you expect to help on cases you have not seen, and do not try "
-        "again what was discarded. Never write the answers of cases into a file."
-    )
     yield f"* Write to `{WHY}`, in a sentence or two, what you changed and why."

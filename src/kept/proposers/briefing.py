@@ -17,8 +17,8 @@ RECENT = 20
 """Closed steps that are told, the last ones."""
 
 
-def plain_brief(brief: Brief, fields: tuple[str, ...] | None = None) -> Mapping[str, object]:
-    """What goes into `brief.json`; of train cases all, or these fields alone."""
+def plain_brief(brief: Brief, fields: tuple[str, ...] = ()) -> Mapping[str, object]:
+    """What goes into `brief.json`; of train cases these fields alone."""
     objective = brief.objective
     return {
         "step": brief.step,
@@ -30,6 +30,7 @@ def plain_brief(brief: Brief, fields: tuple[str, ...] | None = None) -> Mapping[
             "direction": objective.direction,
             "bounds": objective.bounds,
             "constraints": [str(constraint) for constraint in objective.constraints],
+            "tie_breakers": [f"{tie.prefer} {tie.metric}" for tie in objective.tie_breakers],
         },
         "incumbent": {"id": brief.incumbent.id, "files": dict(brief.incumbent.texts)},
         "may_change": sorted(brief.rules.artifacts),
@@ -46,10 +47,8 @@ def plain_brief(brief: Brief, fields: tuple[str, ...] | None = None) -> Mapping[
     }
 
 
-def _data(case: Case, fields: tuple[str, ...] | None) -> object:
+def _data(case: Case, fields: tuple[str, ...]) -> object:
     data = case.data
-    if fields is None:
-        return data
     if not isinstance(data, dict):
         return None  # what has no fields may be the answer as well as the question
     known = cast("dict[str, object]", data)

@@ -1,6 +1,6 @@
 """Any program as proposer: it reads a brief, edits a copy of the files, and the diff is proposed.
 
-    KEPT_BRIEF        JSON file: step, seed, objective, incumbent, train cases, past verdicts …
+    KEPT_BRIEF        JSON file: step, seed, objective, incumbent, named fields of train cases …
     KEPT_CANDIDATE    folder with a copy of the incumbent's files, to be edited
     KEPT_OUTPUT       folder for `why.txt`; without it, the last line of stdout is the reason
 
@@ -36,10 +36,18 @@ class CommandProposer:
     serial = False
     builds = True
 
-    def __init__(self, command: Command, scratch: Scratch, name: str = "command") -> None:
+    def __init__(
+        self,
+        command: Command,
+        scratch: Scratch,
+        name: str = "command",
+        fields: tuple[str, ...] = (),
+    ) -> None:
         self._command = command
         self._scratch = scratch
         self.name = name
+        self._fields = fields
+        """Of train cases: the others may hold the answer."""
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """What the command made of the files."""
@@ -47,8 +55,10 @@ class CommandProposer:
         async def execute(files: Mapping[str, bytes]) -> Rollout | Failure:
             return await self._execute(brief.incumbent, files)
 
-        request = {"command": self._command.line, "brief": told(brief)}
-        ran = await scope.call(request, Rollout, lambda: edited(brief, execute, "command"))
+        request = {"command": self._command.line, "brief": told(brief, self._fields)}
+        ran = await scope.call(
+            request, Rollout, lambda: edited(brief, execute, "command", self._fields)
+        )
         if isinstance(ran, Failure):
             return ran
         if ran.metrics.get("exit") == NOTHING:

@@ -24,14 +24,14 @@ Execute = Callable[[Mapping[str, bytes]], Awaitable[Rollout | Failure]]
 """Has a program work on files, and brings back all that it left."""
 
 
-def told(brief: Brief, fields: tuple[str, ...] | None = None) -> str:
+def told(brief: Brief, fields: tuple[str, ...]) -> str:
     """What goes into `brief.json`."""
     plain = plain_brief(brief, fields)
     return json.dumps(plain, ensure_ascii=False, sort_keys=True, default=str)
 
 
 async def edited(
-    brief: Brief, execute: Execute, who: str, fields: tuple[str, ...] | None = None
+    brief: Brief, execute: Execute, who: str, fields: tuple[str, ...]
 ) -> Rollout | Failure:
     """What a program made of the files: a rollout that holds those that it changed or made."""
     texts = brief.incumbent.texts

@@ -21,6 +21,10 @@ UNTOLD = ("stale", "indecisive", "unaffordable")
 """Codes of steps that say nothing of their proposal."""
 
 
+_Row = tuple[Case, Pair, Outcome]
+"""What came of a case."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sight:
     """How much of a run a model is shown."""
@@ -30,7 +34,7 @@ class Sight:
     cases: int = 8
     """Train cases on which the incumbent is run for it."""
     traces: int = 3
-    """Of those, how many are told from beginning to end: the worst."""
+    """Of those, how many are told from beginning to end: the worst, and the best as the last."""
     refused: int = 5
     """Proposals that came to nothing, the last ones."""
 
@@ -49,7 +53,7 @@ def items_of(brief: Brief, sight: Sight) -> list[Item]:
         *(Item("note", "# A note from an earlier step", note.text) for note in brief.memory),
         *(
             Item("trace", f"# What happened on {_named(case)}, from the beginning", text)
-            for case, pair, _ in told[: sight.traces]
+            for case, pair, _ in _traced(told, sight.traces)
             if (text := _trace(_traces(brief).get(pair, ())))
         ),
     ]
@@ -74,6 +78,9 @@ def _aim(brief: Brief) -> str:
     bounds = f" ({objective.bounds[0]:g} to {objective.bounds[1]:g})" if objective.bounds else ""
     lines = [f"{objective.direction.capitalize()} `{objective.metric}`{bounds}."]
     lines += [f"Never break: {constraint}." for constraint in objective.constraints]
+    if objective.tie_breakers:
+        broken = ", then ".join(f"{tie.prefer} `{tie.metric}`" for tie in objective.tie_breakers)
+        lines.append(f"Between texts that are as good, this decides: {broken}.")
     lines.append(f"You may edit: {', '.join(f'`{path}`' for path in sorted(rules.artifacts))}.")
     if rules.max_files is not None:
         lines.append(f"Change at most {count(rules.max_files, 'file')}.")
@@ -120,7 +127,7 @@ def _guidance(brief: Brief) -> Iterator[Item]:
         yield Item("piece of guidance", title, text.strip(), material=False)
 
 
-def _worst_first(brief: Brief) -> list[tuple[Case, Pair, Outcome]]:
+def _worst_first(brief: Brief) -> list[_Row]:
     """What the incumbent came to on train cases; failures of its own before all else."""
     cases = {case.id: case for case in brief.train}
     rows = [
@@ -130,12 +137,19 @@ def _worst_first(brief: Brief) -> list[tuple[Case, Pair, Outcome]]:
         if outcome.failure is None or outcome.failure.blame == "candidate"
     ]
 
-    def rank(row: tuple[Case, Pair, Outcome]) -> tuple[bool, float, str]:
+    def rank(row: _Row) -> tuple[bool, float, str]:
         outcome = row[2]
         loss = 0.0 if outcome.failure else brief.objective.loss(outcome.metrics)
         return outcome.failure is None, -loss, row[0].id
 
     return sorted(rows, key=rank)
+
+
+def _traced(told: list[_Row], most: int) -> list[_Row]:
+    """The worst of what was looked at, and the best: what goes well is not to be broken."""
+    if most < 2 or len(told) <= most or told[-1][2].failure is not None:
+        return told[:most]
+    return [*told[: most - 1], told[-1]]
 
 
 def _result(brief: Brief, case: Case, outcome: Outcome, sight: Sight) -> Item:

@@ -30,7 +30,7 @@ class Variants:
         number = brief.turn.number
         if number >= len(self.variants):
             n = len(self.variants)
-            words = "the only variant was tried" if n == 1 else f"all {n} variants were tried"
+            words = "the only variant was proposed" if n == 1 else f"all {n} variants were proposed"
             return Skip(words, exhausted=True)
         variant = self.variants[number]
         edits = tuple(Write(path, text) for path, text in variant.texts.items())

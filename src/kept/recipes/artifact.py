@@ -30,7 +30,7 @@ from kept.recipes.racing import default_gate, race_of, with_race
 from kept.recipes.reading import ReadTask, read_task
 from kept.recipes.repeating import repeats_of
 from kept.recipes.roles import told
-from kept.recipes.running import Running, facts_of, make_runner
+from kept.recipes.running import Running, facts_of, make_runner, prompt_warnings
 from kept.recipes.scheduling import schedule_of
 from kept.recipes.scorers import Scoring, make_scorer, scorer_seconds
 from kept.runners.model import fields_of
@@ -146,7 +146,9 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     # an agent sees nothing of the task's folder
     exposes = () if runner else exposed(source, task, files.texts, confined.inside.hidden)
     about_agents = agent_warnings(agents, source.folder)
-    return Compiled(plan, (*confined.warnings(), *exposes, *about_models, *about_agents))
+    about_prompts = prompt_warnings(task, seed.texts)
+    warnings = (*confined.warnings(), *exposes, *about_models, *about_agents, *about_prompts)
+    return Compiled(plan, warnings)
 
 
 def _shown(task: TaskSpec) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ def check_field(source: Source, loc: Loc, name: str, cases: Cases) -> None:
 def fields_shown(
     source: Source, loc: Loc, named: tuple[str, ...] | None, cases: Cases | None
 ) -> tuple[str, ...]:
-    """Fields that a model which proposes sees: those named, else those that the runner's sees."""
+    """Fields that a proposer sees: those named, else those that the model of the runner sees."""
     for name in named or ():
         if cases is None or cases.implicit:
             if said(source, ("cases",)) is None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from kept.core.artifact import is_safe_path
 from kept.errors import Problem
-from kept.prompts import ASKED, PLACEHOLDERS, Name, strange_places
+from kept.prompts import NAMES, PLACEHOLDERS, Name, strange_places
 from kept.spec.files import read_named
 from kept.spec.load import said
 from kept.spec.source import Source, dotted, shown
@@ -23,6 +23,7 @@ _BY_KIND: Mapping[str, Name] = {
     "rewrite": "rewrite",
     "simplify": "simplify",
     "reflect": "reflect",
+    "agent": "agent",
 }
 
 
@@ -33,9 +34,9 @@ def take_prompts(source: Source) -> None:
         return
     files = sorted(path.name for path in (source.folder / folder).iterdir() if path.suffix == ".md")
     for file in files:
-        if file.removesuffix(".md") not in ASKED:
-            near = get_close_matches(file, [f"{name}.md" for name in ASKED], n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(ASKED)}"
+        if file.removesuffix(".md") not in NAMES:
+            near = get_close_matches(file, [f"{name}.md" for name in NAMES], n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(NAMES)}"
             source.report(("prompts",), f"`{folder}/{file}` has the name of no prompt", hint)
     for name, place in _places(source):
         if f"{name}.md" in files and place.get("prompt") is None:

@@ -28,7 +28,7 @@ from kept.proposers.variants import Variant, Variants
 from kept.recipes.agents import Sending, check_agent, harness_of
 from kept.recipes.editing import Editing, edits_directly, read_editing
 from kept.recipes.fields import fields_shown
-from kept.recipes.prompting import prompt_in_folder
+from kept.recipes.prompting import prompt_in_folder, read_prompt
 from kept.recipes.scripts import check_script
 from kept.sandbox import Command
 from kept.spec.agents import AgentProposerSpec
@@ -125,7 +125,7 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
     editors: list[ModelConfig] = []
     for loc, spec in _specs(source):
         kinds.append(spec.kind)
-        told.append((isinstance(spec, ByModelSpec) and spec.prompt) or "")
+        told.append((isinstance(spec, ByModelSpec | AgentProposerSpec) and spec.prompt) or "")
         match spec:
             case VariantsSpec():
                 found = read_alternatives(source, (*loc, "files"), spec.files, texts)
@@ -138,7 +138,7 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
             case DemosSpec():
                 makers.append(_demos(source, loc, spec, texts, cases))
             case CommandProposerSpec():
-                makers.append(_command(source, loc, spec))
+                makers.append(_command(source, loc, spec, cases))
             case EditSpec() | RewriteSpec() | SimplifySpec() | ReflectSpec():
                 editing = read_editing(source, loc, spec, cases)
                 prompts |= editing.prompts
@@ -146,7 +146,9 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
                 makers.append(partial(_make_edit, editing))
             case AgentProposerSpec():
                 agents.append(spec)
-                makers.append(_agent(source, loc, spec, cases))
+                own = _own_prompt(source, loc, spec)
+                prompts |= own
+                makers.append(_agent(source, loc, spec, cases, next(iter(own.values()), None)))
     return Proposing(
         kinds=tuple(kinds),
         makers=tuple(makers),
@@ -319,22 +321,31 @@ def _check_template(source: Source, loc: Loc, template: str, train: tuple[Case, 
             source.report(loc, f"case `{without.id}` has no field `{name}`", f"it has {known}")
 
 
-def _command(source: Source, loc: Loc, spec: CommandProposerSpec) -> Make:
+def _command(source: Source, loc: Loc, spec: CommandProposerSpec, cases: Cases | None) -> Make:
     folder = source.folder / spec.cwd
     if not folder.is_dir():
         source.report((*loc, "cwd"), f"there is no folder `{spec.cwd}`")
     check_script(source, loc)
+    seen = fields_shown(source, (*loc, "fields"), spec.fields, cases)
 
     def make(name: str, tools: Tools) -> Proposer:
         command = tools.hold(Command(spec.command, folder, spec.timeout_seconds))
         if spec.network is not None and command.view is not None:
             command = replace(command, view=replace(command.view, network=spec.network))
-        return CommandProposer(command, tools.scratch, name)
+        return CommandProposer(command, tools.scratch, name, seen)
 
     return make
 
 
-def _agent(source: Source, loc: Loc, spec: AgentProposerSpec, cases: Cases | None) -> Make:
+def _own_prompt(source: Source, loc: Loc, spec: AgentProposerSpec) -> dict[str, str]:
+    """The prompt that a task has for an agent, by its file."""
+    text = read_prompt(source, (*loc, "prompt"), spec.prompt, "agent") if spec.prompt else None
+    return {spec.prompt: text} if spec.prompt and text else {}
+
+
+def _agent(
+    source: Source, loc: Loc, spec: AgentProposerSpec, cases: Cases | None, own: str | None
+) -> Make:
     check_agent(source, loc, spec)
     seen = fields_shown(source, (*loc, "fields"), spec.fields, cases)
     if spec.usd_per_call is None and said(source, ("budget", "max_usd")) is not None:
@@ -342,6 +353,7 @@ def _agent(source: Source, loc: Loc, spec: AgentProposerSpec, cases: Cases | Non
         source.report(loc, message, "give `usd_per_call`")
 
     def make(name: str, tools: Tools) -> Proposer:
-        return AgentProposer(harness_of(spec, tools.sending), name, spec.usd_per_call, seen)
+        harness = harness_of(spec, tools.sending)
+        return AgentProposer(harness, name, spec.usd_per_call, seen, own)
 
     return make

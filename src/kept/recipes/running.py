@@ -1,7 +1,7 @@
 """From what a task says about execution to a runner."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -15,7 +15,7 @@ from kept.recipes.fields import check_field
 from kept.recipes.roles import check_asked
 from kept.recipes.scripts import check_script
 from kept.runners.command import CommandRunner
-from kept.runners.model import Form, ModelRunner
+from kept.runners.model import Form, ModelRunner, unfilled
 from kept.sandbox import Command
 from kept.sandbox.command import MIB
 from kept.spec.agents import AgentModelSpec, AgentRunnerSpec
@@ -77,6 +77,19 @@ def facts_of(task: TaskSpec) -> Mapping[str, object]:
         return {**told, "env": list(spec.env)}
     target = target_of(spec, task.models)
     return {**told, "model": target.name if target else None, "env": []}
+
+
+def prompt_warnings(task: TaskSpec, texts: Mapping[str, str]) -> Iterator[str]:
+    """What stands in a prompt like the place of a field, and cannot be filled in."""
+    spec = task.runner
+    if not isinstance(spec, ModelRunnerSpec) or spec.template != "fields":
+        return
+    for name in spec.prompt:
+        for place in dict.fromkeys(unfilled(texts.get(name, ""), spec.input)):
+            yield (
+                f"`{place}` of {name} is filled in by nothing: "
+                f"the model is given {', '.join(spec.input)}"
+            )
 
 
 def check_runner(source: Source, texts: Collection[str], cases: Cases | None) -> None:

@@ -10,7 +10,7 @@ With the same case and repeat every candidate is given the same seed, and every 
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
@@ -26,6 +26,7 @@ from kept.models.pricing import worst_usd
 from kept.runners.chat import NoChat, chat_of
 
 _FIELD = re.compile(r"\{\{\s*([\w-]+)\s*\}\}")
+_BRACES = re.compile(r"\{\{[^{}]*\}\}")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 NUMBERS = ("temperature", "top_p", "max_tokens")
@@ -97,6 +98,14 @@ def request_for(form: Form, candidate: Candidate, case: Case) -> ModelRequest | 
     if isinstance(numbers, Failure):
         return numbers
     return replace(ModelRequest(messages, schema=form.schema), **numbers)
+
+
+def unfilled(text: str, given: Collection[str]) -> Iterator[str]:
+    """What of a prompt looks like the place of a field, and is none that the model is given."""
+    for place in _BRACES.findall(_COMMENT.sub("", text)):
+        field = _FIELD.fullmatch(place)
+        if field is None or field[1] not in given:
+            yield place
 
 
 def _templated(

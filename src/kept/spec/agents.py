@@ -107,6 +107,8 @@ class AgentProposerSpec(Model):
     kind: Literal["agent"]
     agent: AgentName
     model: AgentModel
+    prompt: Text | None = None
+    """A file to stand for Kept's own prompt."""
     timeout_seconds: Seconds = TIMEOUT
     usd_per_call: Annotated[Finite, Field(ge=0)] | None = None
     """The most that one proposal may cost; needed where money is limited."""

@@ -143,6 +143,8 @@ class CommandProposerSpec(Model):
     timeout_seconds: Seconds = TIMEOUT
     network: Network | None = None
     """By default as `sandbox.network` says."""
+    fields: OneOrMore | None = None
+    """Of train cases; by default those that the runner's model or agent sees, so no answers."""
 
 
 class ByModelSpec(Model):
@@ -157,7 +159,7 @@ class ByModelSpec(Model):
     fields: OneOrMore | None = None
     """Of these cases; by default those that a model which is the runner sees, so no answers."""
     traces: Whole = 3
-    """Of these cases, the worst ones whose whole trace is shown."""
+    """Of these cases, how many are shown with their whole trace: the worst, and the best."""
     refused: Whole = 5
     """Proposals that came to nothing and are shown with their verdicts."""
 

@@ -4,6 +4,7 @@ import contextvars
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, Unpack, cast
 
 from kept.adapters.authors import ModelAuthor
@@ -12,15 +13,14 @@ from kept.adapters.dspy.demos import Demos
 from kept.adapters.dspy.program import Program
 from kept.adapters.dspy.runner import ModuleRunner
 from kept.adapters.dspy.trouble import trouble_of
+from kept.adapters.prompting import component_prompt
 from kept.adapters.reflecting import Reflecting
 from kept.adapters.starting import OwnTerms, start
+from kept.adapters.writers import author_of, usd_per_call
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.ports import Proposer
 from kept.core.rollout import Failure, Usage
 from kept.errors import SetupError
-from kept.models.connect import connect
-from kept.models.providers import config_of
-from kept.models.window import room_of
 from kept.threads import call_apart
 
 
@@ -39,15 +39,20 @@ class LanguageModel:
 
     lm: Any
     context: contextvars.Context
+    usd: float | None = None
+    """What a call is charged with where dspy does not know; None where nobody does."""
     name: str = "reflection_lm"
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
-        """One reply, with the tokens that dspy counted."""
+        """One reply, with the tokens that dspy counted and what it says that they cost."""
         return await call_apart(self.context.copy().run, self._ask, request.messages[-1].text)
 
     def _ask(self, prompt: str) -> ModelReply | Failure:
         dspy: Any = import_module("dspy")
-        with dspy.track_usage() as tracker:
+        # dspy tells whoever calls of each reply; the history of the model is everybody's
+        seen = SimpleNamespace(history=[])
+        callers = [*(dspy.settings.caller_modules or ()), seen]
+        with dspy.context(caller_modules=callers), dspy.track_usage() as tracker:
             try:
                 told = self.lm(prompt)
             except (Exception, SystemExit) as error:  # noqa: BLE001 # the port wrapper: theirs is a value
@@ -60,7 +65,15 @@ class LanguageModel:
             return Failure("parse", "infrastructure", words)
         rows = [row for rows in tracker.usage_data.values() for row in rows]
         tokens = [sum(int(row.get(f"{kind}_tokens") or 0) for row in rows) for kind in _KINDS]
-        return ModelReply(text, Usage(len(rows), *tokens))
+        return ModelReply(text, Usage(len(rows), *tokens, usd=self._cost(seen.history)))
+
+    def _cost(self, history: list[dict[str, Any]]) -> float:
+        """What dspy says, or what it may cost where dspy does not know; a cache charges nothing."""
+        paid = [row for row in history if not getattr(row["response"], "cache_hit", False)]
+        costs = [row["cost"] for row in paid]
+        if (history and None not in costs) or self.usd is None:
+            return sum(float(cost or 0.0) for cost in costs)
+        return self.usd
 
 
 _KINDS = ("prompt", "completion")
@@ -133,13 +146,15 @@ class Optimizer:
 def _proposers(program: Program, demos: int, terms: Terms) -> Iterator[Proposer]:
     lm = terms.get("reflection_lm") or import_module("dspy").settings.lm
     if isinstance(lm, str):
-        config = config_of(lm)
-        author = ModelAuthor(connect(config), room_of(config))
+        author = author_of(lm, terms)
     elif lm is not None:
-        author = ModelAuthor(LanguageModel(lm, contextvars.copy_context()))
+        counts = isinstance(lm, import_module("dspy").BaseLM)
+        usd = terms.get("usd_per_call") if counts else usd_per_call(terms)
+        author = ModelAuthor(LanguageModel(lm, contextvars.copy_context(), usd))
     else:
         hint = "call dspy.configure(lm=…), or give reflection_lm=…"
         raise SetupError("there is no model to write instructions", hint=hint)
+    author = replace(author, told=component_prompt(terms))
     size, perfect = terms.get("reflection_minibatch_size", 3), terms.get("perfect_score", 1.0)
     yield Reflecting(author, program.instructions, size, perfect=perfect)
     if demos > 0:

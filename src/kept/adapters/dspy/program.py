@@ -4,11 +4,12 @@ Of every predictor its instructions are one text, and its demos, as JSON, anothe
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, cast
 
 from kept.adapters.cases import plain
+from kept.adapters.identity import source_of_kind, source_of_model
 from kept.errors import KeptError, SetupError
 
 INSTRUCTIONS, DEMOS = ".instructions", ".demos"
@@ -36,6 +37,14 @@ class Program:
     def instructions(self) -> tuple[str, ...]:
         """The names of texts that are instructions."""
         return tuple(name for name in self.texts if name.endswith(INSTRUCTIONS))
+
+    def sources(self) -> Iterator[str]:
+        """What tells this module, with the models that are set now, from another."""
+        for name, part in self._module.named_sub_modules():
+            yield f"{name}: {_kind_of(part)}"
+        for name, predictor in self._module.named_predictors():
+            yield f"{name}: {predictor.signature.fields.keys()} {source_of_model(predictor.lm)}"
+        yield source_of_model(import_module("dspy").settings.lm)
 
     def built(self, texts: Mapping[str, str]) -> Any:  # noqa: ANN401 # a dspy.Module
         """A copy with these texts; the module itself stays as it is."""
@@ -67,6 +76,13 @@ def _examples(name: str, text: str) -> list[Any]:
         raise Unreadable(f"the demos of `{name}` are no list of examples")
     example = import_module("dspy").Example
     return [example(**cast("dict[str, Any]", row)) for row in found]
+
+
+def _kind_of(part: object) -> str:
+    """A part of dspy's own by its name, and one of the user's by its text."""
+    kind = type(part)
+    theirs = kind.__module__.partition(".")[0] == "dspy"
+    return kind.__qualname__ if theirs else source_of_kind(part)
 
 
 def _fields(demo: object) -> dict[str, Any]:

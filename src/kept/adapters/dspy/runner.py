@@ -60,8 +60,8 @@ class ModuleRunner:
         self._threads = Threads(workers)
         # what was said by `with dspy.context(…)` round the call holds in its threads too
         self._context = contextvars.copy_context()
-        self.source = source_of(metric)
-        """By which a resume notices another metric."""
+        self.source = "\n".join([source_of(metric), *program.sources()])
+        """By which a resume notices another metric, module or model."""
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope

@@ -10,6 +10,7 @@ from kept.adapters.cases import data_of
 from kept.adapters.gepa.runner import AdapterRunner
 from kept.adapters.gepa.terms import TaskTerms, Terms, check_terms
 from kept.adapters.gepa.writing import writers_of
+from kept.adapters.identity import source_of_model
 from kept.adapters.reflecting import Reflecting
 from kept.adapters.starting import start
 from kept.api import Result as Run
@@ -100,6 +101,11 @@ def optimize(
     )
     writers = writers_of(terms, getattr(used, "propose_new_texts", None))
     runner = AdapterRunner(used, data.items)
+    if adapter is None:
+        # gepa's own has one text whatever it asks and however it scores
+        scores = terms.get("evaluator")
+        parts = (runner.source, source_of_model(terms.get("task_lm")), source_of_model(scores))
+        runner.source = "\n".join(parts)
     proposers = writers.proposers(reflecting(seed_candidate, terms))
     run = start(dict(seed_candidate), runner, data, proposers, terms)
     return Result(dict(run.best.texts), run)

@@ -6,12 +6,12 @@ Where a batch fails, each of its cases is tried alone, so that the failure has i
 
 import asyncio
 import copy
-import inspect
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from kept.adapters.identity import source_of_kind
 from kept.adapters.records import NOTE, findings_in, trace_of
 from kept.core.artifact import Candidate
 from kept.core.case import Case
@@ -68,7 +68,7 @@ class AdapterRunner:
         """Who calls the adapter, and for whom at the moment."""
         # a call that nobody waits for any more is still a call
         self._alone = threading.BoundedSemaphore(calls)
-        self.source = _source(adapter)
+        self.source = source_of_kind(adapter)
         """By which a resume notices another adapter."""
 
     async def run(
@@ -217,12 +217,3 @@ def _rows(told: Any, name: str, count: int) -> Sequence[Any] | None:  # noqa: AN
     if len(found) != count:
         raise Strange(f"evaluate returned {len(found)} {name} for {count} cases")
     return found
-
-
-def _source(adapter: Any) -> str:  # noqa: ANN401 # whatever has the methods
-    kind = type(cast("object", adapter))
-    try:
-        return inspect.getsource(kind)
-    except (OSError, TypeError):
-        # made at a prompt: its name is all there is
-        return f"{kind.__module__}.{kind.__qualname__}"

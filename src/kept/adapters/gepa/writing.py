@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
-from kept.adapters.authors import Author, CallableModel, FunctionAuthor, ModelAuthor
+from kept.adapters.authors import Author, FunctionAuthor, ModelAuthor
 from kept.adapters.gepa.terms import Terms
+from kept.adapters.prompting import component_prompt
 from kept.adapters.reflecting import Reflecting
+from kept.adapters.writers import author_of, usd_per_call
 from kept.core.ports import Proposer
 from kept.errors import SetupError
-from kept.models.connect import connect
-from kept.models.providers import config_of
-from kept.models.window import room_of
+from kept.prompts import prompt
 
 _SHAPES = {
     **{name: name for name in ("temperature", "top_p", "max_tokens", "seed")},
@@ -28,9 +29,12 @@ class Writers:
     """The adapter's own function."""
     custom: Callable[..., Any] | None
     lm: str | Callable[..., Any] | None
+    terms: Terms
+    """All that was said, for what it says of money."""
     settings: Mapping[str, Any] | None = None
     template: str | Mapping[str, str] | None = None
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
+    told: str = field(default_factory=partial(prompt, "component"))
 
     def proposers(self, model: Reflecting) -> list[Proposer]:
         """One for each author, taking turns; as the model is, apart from its author."""
@@ -48,7 +52,8 @@ class Writers:
             raise SetupError(message, hint=hint)
         own = self.adapter or self.custom
         if own is not None:
-            yield "adapter" if self.adapter else "custom", FunctionAuthor(own)
+            author = FunctionAuthor(own, usd_per_call(self.terms))
+            yield "adapter" if self.adapter else "custom", author
         if self.lm is not None:
             yield "reflect", self._model(model.components)
         elif self.template is not None:
@@ -57,27 +62,31 @@ class Writers:
 
     def _model(self, components: tuple[str, ...]) -> ModelAuthor:
         templates = _templates(self.template, components)
-        if isinstance(self.lm, str):
-            config = replace(config_of(self.lm), **_shaped(self.settings or {}))
-            return ModelAuthor(connect(config), room_of(config), templates, self.guidance)
-        if self.settings:
+        if self.settings and not isinstance(self.lm, str):
             hint = "put them into the function"
             raise SetupError("`reflection_lm_kwargs` are for a model that is named", hint=hint)
         assert self.lm is not None
-        return ModelAuthor(CallableModel(self.lm), None, templates, self.guidance)
+        author = author_of(self.lm, self.terms, _shaped(self.settings or {}))
+        return replace(author, templates=templates, guidance=self.guidance, told=self.told)
 
 
 def writers_of(
     terms: Terms, adapter: Callable[..., Any] | None, guidance: Mapping[str, str] | None = None
 ) -> Writers:
     """Who proposes, as a call says it."""
+    template = terms.get("reflection_prompt_template")
+    if isinstance(template, str) and "prompts" in terms:
+        hint = "each stands for Kept's own prompt: give one of them"
+        raise SetupError("`prompts` and `reflection_prompt_template` are given", hint=hint)
     return Writers(
         adapter,
         terms.get("custom_candidate_proposer"),
         terms.get("reflection_lm"),
+        terms,
         terms.get("reflection_lm_kwargs"),
-        terms.get("reflection_prompt_template"),
+        template,
         guidance or {},
+        component_prompt(terms, asked=terms.get("reflection_lm") is not None),
     )
 
 

@@ -1,25 +1,24 @@
 """The call that a user of Inspect has: a task, a model, and now a text to improve."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from kept.adapters.authors import CallableModel, ModelAuthor
 from kept.adapters.inspect.making import Factory, Maker, TaskFile
 from kept.adapters.inspect.reading import Reader
 from kept.adapters.inspect.runner import TaskRunner
 from kept.adapters.inspect.running import Running
 from kept.adapters.inspect.samples import Choice, Samples, choice_of
 from kept.adapters.inspect.terms import Terms, check_terms, options_of, secrets_of, told
+from kept.adapters.prompting import component_prompt
 from kept.adapters.reflecting import Reflecting
 from kept.adapters.starting import start
+from kept.adapters.writers import author_of
 from kept.api import Result
 from kept.core.ports import Proposer
 from kept.errors import KeptError, SetupError
-from kept.models.connect import connect
-from kept.models.providers import config_of
-from kept.models.window import room_of
 from kept.recipes.function import make_proposers
 from kept.runners.function import failure_of
 
@@ -119,20 +118,15 @@ def _proposers(texts: Mapping[str, str], terms: Terms) -> Iterator[Proposer]:
     if "proposers" in terms:
         yield from make_proposers(texts, terms["proposers"])
     lm = terms.get("reflection_lm")
+    words = component_prompt(terms, asked=lm is not None)
     if lm is not None:
         perfect = terms.get("perfect_score", 1.0)
         size = terms.get("reflection_minibatch_size", 3)
-        yield Reflecting(_author(lm), tuple(texts), size, perfect=perfect)
+        author = replace(author_of(lm, terms), told=words)
+        yield Reflecting(author, tuple(texts), size, perfect=perfect)
     elif "proposers" not in terms:
         hint = "give reflection_lm=…, a model that writes texts anew, or proposers=[…]"
         raise SetupError("nobody writes new texts", hint=hint)
-
-
-def _author(lm: str | Callable[..., Any]) -> ModelAuthor:
-    if not isinstance(lm, str):
-        return ModelAuthor(CallableModel(lm))
-    config = config_of(lm)
-    return ModelAuthor(connect(config), room_of(config))
 
 
 def _placed(terms: Terms) -> Terms:

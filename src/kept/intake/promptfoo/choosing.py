@@ -34,7 +34,8 @@ class Chosen:
     judge: str | None = None
     """Who grades, where the config does not say: a provider, or a model of Kept's."""
     optimizer: str | None = None
-    """The model of Kept's that writes further prompts; by default none where there are several."""
+    """Who writes further prompts: a model of Kept's, or a provider; by default nobody where there
+    are several."""
 
 
 def judge_of(read: ReadConfig, chosen: Chosen) -> dict[str, Any] | None:
@@ -96,6 +97,20 @@ def own_model(name: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return {"provider": provider, "model": model}
+
+
+def optimizer_of(read: ReadConfig, chosen: Chosen) -> dict[str, Any] | None:
+    """Who writes further prompts; None where nobody is named."""
+    name = chosen.optimizer
+    if name is None:
+        return None
+    hint = "write it as in openai/gpt-5, or as promptfoo does: openai:chat:gpt-5"
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] # whatever a call was given
+        raise SetupError(f"who writes prompts is {name!r:.60}, and not a name", hint=hint)
+    own = own_model(name)
+    if own is None and ":" not in name:
+        raise SetupError(f"`{name}` is no model that could write prompts", hint=hint)
+    return own or model_block(read.source, ("reflection_lm",), ProviderSpec(id=name))
 
 
 def target_of(

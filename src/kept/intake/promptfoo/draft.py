@@ -23,7 +23,7 @@ from kept.intake.promptfoo.choosing import (
     Chosen,
     first_of,
     judge_of,
-    own_model,
+    optimizer_of,
     reached,
     target_of,
     usable,
@@ -64,6 +64,7 @@ class _Parts:
     others: list[Prompt]
     target: dict[str, Any]
     judge: dict[str, Any] | None
+    optimizer: dict[str, Any] | None
     scripts: dict[str, str]
     """Copies of Python files, and what each is of."""
 
@@ -92,7 +93,7 @@ def draft_of(path: Path, chosen: Chosen | None = None) -> Draft:
     default = common_test(read.default, source)
     for placed in (default, *read.tests):
         check_assertions(placed, source)
-    judge = judge_of(read, chosen)
+    judge, optimizer = judge_of(read, chosen), optimizer_of(read, chosen)
     read.check()
     cases, silent = _cases(read, default)
     target, labels = target_of(read.config, blocks, chosen)
@@ -113,8 +114,9 @@ def draft_of(path: Path, chosen: Chosen | None = None) -> Draft:
     if not asked:
         hint = f"name one in the prompt, as in {{{{{names[0]}}}}}"
         raise _wrong(read, "no prompt asks for a variable, so all of them ask the same", hint)
-    parts = _Parts(read, cases, names, asked, first, others, target, judge, take_scripts(cases))
-    task, more = _task(parts, chosen)
+    scripts = take_scripts(cases)
+    parts = _Parts(read, cases, names, asked, first, others, target, judge, optimizer, scripts)
+    task, more = _task(parts)
     head = f"# From {path.name}, by `kept init --from`.\n"
     return Draft({"task.yaml": task_text(head, task), **_files(parts)}, (*notes, *more))
 
@@ -190,7 +192,7 @@ def _files(parts: _Parts) -> dict[str, str]:
     }
 
 
-def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
+def _task(parts: _Parts) -> tuple[dict[str, Any], list[str]]:
     config = parts.read.config
     scorer: dict[str, Any] = {"type": "assertions"}
     scorer |= {"field": parts.field} if parts.field != "assert" else {}
@@ -208,11 +210,10 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
     if parts.others:
         proposers.append({"kind": "variants", "files": ["prompts/*"]})
     notes: list[str] = []
-    if chosen.optimizer is not None or not parts.others:
-        own = own_model(chosen.optimizer or "")
-        models["optimizer"] = own or reached(parts.target)
+    if parts.optimizer is not None or not parts.others:
+        models["optimizer"] = parts.optimizer or reached(parts.target)
         proposers.append({"kind": "edit"})
-        if own is None:
+        if parts.optimizer is None:
             notes.append(
                 "there is one prompt, and the model it is for writes further ones: "
                 "name a better one in `models.optimizer`"
