@@ -79,7 +79,7 @@ def draft_of_function(
         "budget": {"max_iterations": 20},
     }
     notes = ["`score` is to be as great as can be; `objective` says otherwise where less is better"]
-    beside, missing = imported(path, tree)
+    beside, missing = imported(path, tree, ("score.py",))
     notes += [f"`{name}` is imported and not copied: put it into the folder" for name in missing]
     files = {"text.md": found.text, path.name: source, **beside}
     # what scores is no business of what is scored

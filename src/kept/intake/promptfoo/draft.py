@@ -32,7 +32,7 @@ from kept.intake.promptfoo.config import as_list
 from kept.intake.promptfoo.prompts import Prompt, read_prompts
 from kept.intake.promptfoo.providers import model_block
 from kept.intake.promptfoo.reading import ReadConfig, read_config
-from kept.intake.promptfoo.scripts import take_scripts
+from kept.intake.promptfoo.scripts import read_scripts, take_scripts
 from kept.intake.promptfoo.tests import Placed
 from kept.intake.yaml import task_text
 from kept.nunjucks import names_of
@@ -65,7 +65,7 @@ class _Parts:
     target: dict[str, Any]
     judge: dict[str, Any] | None
     scripts: dict[str, str]
-    """Copies of Python files, and what each is of."""
+    """Python files that assertions use, by their names in the task."""
 
     @property
     def prompt(self) -> str:
@@ -113,7 +113,9 @@ def draft_of(path: Path, chosen: Chosen | None = None) -> Draft:
     if not asked:
         hint = f"name one in the prompt, as in {{{{{names[0]}}}}}"
         raise _wrong(read, "no prompt asks for a variable, so all of them ask the same", hint)
-    parts = _Parts(read, cases, names, asked, first, others, target, judge, take_scripts(cases))
+    scripts, missing = read_scripts(source, take_scripts(cases))
+    notes += missing
+    parts = _Parts(read, cases, names, asked, first, others, target, judge, scripts)
     task, more = _task(parts, chosen)
     head = f"# From {path.name}, by `kept init --from`.\n"
     return Draft({"task.yaml": task_text(head, task), **_files(parts)}, (*notes, *more))
@@ -173,7 +175,6 @@ def _lacking(cases: list[Made], wanted: list[str]) -> list[str]:
 
 
 def _files(parts: _Parts) -> dict[str, str]:
-    folder = parts.read.source.folder
     suffix = parts.prompt.rpartition(".")[2]
     variants = {
         f"prompts/{number:02}-{_slug(prompt.label)}.{suffix}": prompt.text + "\n"
@@ -183,10 +184,7 @@ def _files(parts: _Parts) -> dict[str, str]:
         parts.prompt: parts.first.text + "\n",
         **variants,
         "cases.jsonl": as_lines(parts.cases, parts.names, parts.field),
-        **{
-            copy: (folder / name).read_text(encoding="utf-8")
-            for copy, name in parts.scripts.items()
-        },
+        **parts.scripts,
     }
 
 
