@@ -35,6 +35,8 @@ class Chosen:
     """Who grades, where the config does not say: a provider, or a model of Kept's."""
     optimizer: str | None = None
     """The model of Kept's that writes further prompts; by default none where there are several."""
+    limited: bool = False
+    """Whether the task has a limit of money, where that can be kept."""
 
 
 def judge_of(read: ReadConfig, chosen: Chosen) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from typing import Any
 from kept.core.words import are, count
 from kept.errors import Problem, SpecError
 from kept.intake import Draft
+from kept.intake.money import STEPS, budget_of
 from kept.intake.promptfoo.cases import (
     MOST_CASES,
     Made,
@@ -42,7 +43,6 @@ from kept.spec.source import read_source
 WORKERS = 4
 """Calls in flight, unless a config says: what promptfoo does."""
 
-STEPS = 20
 FEW = 5
 """Tests that are too few to be shared out."""
 
@@ -215,6 +215,11 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
                 "there is one prompt, and the model it is for writes further ones: "
                 "name a better one in `models.optimizer`"
             )
+    steps = max(STEPS, 2 * len(parts.others))
+    budget: dict[str, Any] = {"max_iterations": steps}
+    if chosen.limited:
+        budget, about_money = budget_of(*models.values(), steps=steps)
+        notes += about_money
     about = {"description": config.description} if config.description else {}
     return {
         **about,
@@ -225,7 +230,7 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
         "objective": {"primary_metric": "score", "direction": "maximize", "bounds": [0, 1]},
         "proposers": proposers,
         "cases": {"file": "cases.jsonl", "split": "3:5:2" if len(parts.cases) >= FEW else "0:1:0"},
-        "budget": {"max_iterations": max(STEPS, 2 * len(parts.others))},
+        "budget": budget,
         "workers": config.evaluateOptions.maxConcurrency or WORKERS,
     }, notes
 
