@@ -5,8 +5,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+from tests.conftest import peer
 
 ROOT = Path(__file__).parent.parent
 
@@ -49,6 +52,19 @@ def test_a_session_ends_with_the_time_per_mark_and_the_counts_last(tmp_path: Pat
     rows = {re.sub(r"[\d.]+ s ", "", row) for row in table if row.endswith("tests")}
     assert rows == {"fast 1 tests", "git 1 tests", "git + slow 1 tests"}
     assert "3 passed, 1 deselected" in lines[-1]
+
+
+def test_inspect_is_passed_over_by_name_where_dspy_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "peers" / "inspect").mkdir(parents=True)
+    versions = tmp_path / "peers" / "inspect" / "versions"
+    versions.write_text(f"inspect_ai {sys.implementation.cache_tag}")
+    monkeypatch.setenv("KEPT_CACHE", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "dspy", ModuleType("dspy"))
+    with pytest.raises(pytest.skip.Exception, match="dspy is loaded, which needs another version"):
+        peer("inspect", "a_module_of_inspect")
 
 
 def test_a_missing_tool_is_counted_by_its_mark(tmp_path: Path):

@@ -171,3 +171,18 @@ def test_every_part_of_gepas_config_is_either_meant_or_refused_by_name():
     # as it always is, it says which model to ask and how many workers there are
     assert set(terms_of(oa.GEPAConfig(), {})) == {"reflection_lm", "workers"}
     assert terms_of(oa.GEPAConfig(engine=oa.EngineConfig(parallel=False)), {}).get("workers") == 1
+
+
+@pytest.mark.parametrize(
+    ("slip", "words"),
+    [
+        ({"evaluator": 5}, "`evaluator` is 5, not a function"),
+        ({"seed_candidate": 5}, "`seed_candidate` is 5"),
+        ({"dataset": "rows"}, "`dataset` is 'rows'"),
+    ],
+)
+def test_a_likely_slip_is_told_by_the_name_of_the_argument(slip: dict[str, Any], words: str):
+    given: dict[str, Any] = {"seed_candidate": "a", "evaluator": len, "max_metric_calls": 9, **slip}
+    with pytest.raises(kept.SetupError) as told:
+        gepa.optimize_anything(**given)
+    assert told.value.message.startswith(words)

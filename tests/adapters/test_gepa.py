@@ -453,6 +453,36 @@ def test_a_call_that_cannot_be_meant_is_refused(tmp_path: Path, terms: dict[str,
         run(Adapter(), tmp_path, **{"reflection_lm": Reflection(), **terms})
 
 
+@pytest.mark.parametrize(
+    ("slip", "words"),
+    [
+        ({"max_metric_calls": "5"}, "`max_metric_calls` is '5'"),
+        ({"max_metric_calls": True}, "`max_metric_calls` is True"),
+        ({"max_metric_calls": 0}, "`max_metric_calls` is 0"),
+        ({"seed_candidate": "a text"}, "`seed_candidate` is 'a text'"),
+        ({"seed_candidate": {}}, "`seed_candidate` is {}"),
+        ({"seed_candidate": {"plan": 5}}, "`seed_candidate` is {'plan': 5}"),
+        ({"trainset": None}, "`trainset` is None"),
+        ({"trainset": "rows"}, "`trainset` is 'rows'"),
+        ({"valset": 7}, "`valset` is 7"),
+        ({"testset": 7}, "`testset` is 7"),
+    ],
+)
+def test_a_likely_slip_is_told_by_the_name_of_the_argument(slip: dict[str, Any], words: str):
+    given: dict[str, Any] = {
+        "seed_candidate": {"plan": "think", "act": "do"},
+        "trainset": list(range(6)),
+        "valset": list(range(100, 112)),
+        "max_metric_calls": 600,
+        "reflection_lm": Reflection(),
+        "adapter": Adapter(),
+        **slip,
+    }
+    with pytest.raises(kept.SetupError) as told:
+        gepa.optimize(**given)
+    assert told.value.message.startswith(words)
+
+
 def test_a_run_dir_goes_on_with_its_last_run_and_repeats_nothing(tmp_path: Path):
     def once(calls: int) -> tuple[gepa.Result, Task]:
         task = Task()

@@ -96,6 +96,35 @@ def test_a_model_reads_what_pytest_said_and_writes_the_file_anew(tmp_path: Path)
     assert WRONG.strip() in asked[0]
 
 
+@pytest.mark.parametrize("name", ["conftest.py", "pyproject.toml", "setup.cfg", "sub/pytest.ini"])
+def test_what_tells_pytest_what_to_do_is_not_up_for_change(tmp_path: Path, name: str):
+    project = suite(tmp_path)
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).write_text("")
+    with pytest.raises(kept.SetupError, match=f"could change {name}, which tells pytest"):
+        kept_pytest.optimize(
+            project, ["code_under_test.py", name], proposers=["a"], home=tmp_path / "home"
+        )
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "tests", "words"),
+    [
+        ("code_under_test.py", (), "`files` is a text, and not a list"),
+        (["code_under_test.py"], "tests", "`tests` is a text, and not a list"),
+        (["/etc/passwd"], (), "`/etc/passwd` is no pattern of files below"),
+        (["../outside.py"], (), "`../outside.py` is no pattern of files below"),
+        ([""], (), "`` is no pattern of files below"),
+    ],
+)
+def test_files_that_cannot_be_meant_are_told(tmp_path: Path, files: Any, tests: Any, words: str):
+    (tmp_path / "outside.py").write_text("")
+    with pytest.raises(kept.SetupError) as told:
+        kept_pytest.optimize(suite(tmp_path), files, tests, proposers=["a"], home=tmp_path / "home")
+    assert told.value.message.startswith(words)
+
+
 def test_a_suite_that_cannot_be_run_is_told_before_anything_is_spent(tmp_path: Path):
     project = suite(tmp_path)
     with pytest.raises(kept.SetupError, match="pytest collects no tests"):

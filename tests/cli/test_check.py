@@ -141,16 +141,25 @@ FREE = "runner.model={provider: ollama, model: m}"
             "money without limit",
             (
                 "the runner pays `openai/gpt-4o-mini` by the call: up to $0.0099 with the seed, "
-                "so an estimate is $0.49 or less",
+                "for the longest reply it may give; 50 such calls would be $0.49",
                 "`budget.max_usd` sets a limit",
             ),
         ),
         (
-            (RUNNER, "budget={max_usd: 3}"),
+            (RUNNER, "budget={max_usd: 0.2}"),
+            "$0.20",
+            (
+                "the runner pays `openai/gpt-4o-mini` by the call: up to $0.0099 with the seed, "
+                "for the longest reply it may give; the limit pays for 20 such calls, "
+                "and more short ones",
+            ),
+        ),
+        (
+            (RUNNER, "budget={max_usd: 3, max_rollouts: 7}"),
             "$3.00",
             (
                 "the runner pays `openai/gpt-4o-mini` by the call: up to $0.0099 with the seed, "
-                "so an estimate is 304 calls or more",
+                "for the longest reply it may give; 7 such calls would be $0.07",
             ),
         ),
         (
@@ -158,7 +167,8 @@ FREE = "runner.model={provider: ollama, model: m}"
             "$3.00",
             (
                 "the runner pays `openai/gpt-4o-mini` by the call: up to $0.0099 with the seed, "
-                "so an estimate is 304 calls or more if no other is paid from it",
+                "for the longest reply it may give; the limit pays for 304 such calls "
+                "if no other is paid from it, and more short ones",
                 f"the proposers pay `openai/gpt-4.1` by the call: {NEVER}",
             ),
         ),

@@ -278,6 +278,11 @@ def test_a_comparison_is_marked_among_runs_and_is_not_the_last_one_to_adopt(here
     newest, oldest = (line.split() for line in kept("runs").stdout.splitlines()[1:])
     assert ("comparison" in newest, "comparison" in oldest) == (True, False)
     assert " ".join(newest[3:]) == "worse.md cannot tell -0.167 task.yaml"
+    compared, improved = (row["comparison"] for row in kept("runs", "--json").json)
+    assert improved is None
+    assert compared == kept("show", newest[0], "--json").json["comparison"]
+    (line,) = compared["challengers"]
+    assert (line["label"], line["answer"]) == ("worse.md", "cannot tell")
     assert kept("report").stdout.splitlines()[0] != kept("report", oldest[0]).stdout.splitlines()[0]
     assert "+good good\n" in kept("diff").stdout
     assert "+bad bad\n" in kept("diff", "--step", "0").stdout

@@ -286,6 +286,85 @@ def test_a_skill_becomes_a_task_that_checks_and_runs(
     assert len(server.answered) > 12
 
 
+def write_skill(folder: Path) -> Path:
+    """One that names files of all kinds, in a folder of its own."""
+    skill = folder / "theirs"
+    for name, text in {
+        "SKILL.md": '# Sum up\n\nAs in [the form](ref/the%20form.md#top "form"). Then run\n'
+        "`python {dir}/scripts/go.py`, see scripts/, logo.png, ../secret.md and task.yaml.\n",
+        "ref/the form.md": "See more.md.\n",
+        "ref/more.md": "One page. Back to ../SKILL.md, or https://example.org/unnamed.md\n",
+        "scripts/go.py": "print(1)\n",
+        "scripts/unnamed.py": "print(2)\n",
+        "task.yaml": "theirs\n",
+        "../secret.md": "not theirs to give\n",
+    }.items():
+        (skill / name).parent.mkdir(parents=True, exist_ok=True)
+        (skill / name).write_text(text)
+    (skill / "logo.png").write_bytes(b"\x89PNG\xff")
+    return skill / "SKILL.md"
+
+
+def test_a_skill_brings_the_files_that_it_names_and_the_model_reads_them(
+    here: Path, answering: Callable[..., ModelServer]
+):
+    server = answering(lambda _: ModelReply("done", Usage(1, 20, 2)))
+    called = kept("init", "--from", str(write_skill(here)), "--model", "openai/m", "mine")
+    assert called.code == 0, called.stderr
+    brought = {path.relative_to(here / "mine").as_posix() for path in (here / "mine").rglob("*.*")}
+    assert brought == {
+        *("task.yaml", "SKILL.md", "cases.jsonl"),
+        *("ref/the form.md", "ref/more.md", "scripts/go.py"),
+    }
+    assert (here / "mine" / "ref" / "more.md").read_text().startswith("One page.")
+    for note in (
+        "shown ref/the form.md, ref/more.md too, and they may be edited",
+        "scripts/go.py is copied, but a model cannot open files: `runner.agent`",
+        "names the folder scripts/: what no text of it names is not copied",
+        "logo.png is not UTF-8 text",
+        "names secret.md, which is not in its folder: it is not copied",
+        "names task.yaml, which the task has of its own: it is not copied",
+    ):
+        assert note in called.stderr
+    assert kept("check", "mine").code == 0
+    kept("optimize", "mine", "--set", "budget={max_iterations: 1}")
+    assert "See more.md." in server.log[0].text
+    assert "One page. Back" in server.log[0].text
+
+
+@pytest.mark.parametrize("name", ["cases.csv", "SKILL.md", "f.py", "promptfooconfig.yaml"])
+def test_what_a_first_run_may_spend_is_limited_where_that_can_be_kept(
+    here: Path, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    told = {
+        "cases.csv": "q,label\n" + "".join(f"Is {n} even?,{n % 2}\n" for n in range(20)),
+        "SKILL.md": "# Sum up\n",
+        "f.py": "TEXT = 'x'\ndef f(text):\n    return len(text)\n",
+        "promptfooconfig.yaml": "prompts: ['{{x}}']\nproviders: [openai:chat:gpt-4o-mini]\n"
+        "tests: [{vars: {x: a}, assert: [{type: contains, value: a}]}]\n",
+    }
+    (here / name).write_text(told[name])
+    model = () if name.startswith("prompt") else ("--model", "openai/gpt-4o-mini")
+    called = kept("init", "--from", name, *model, "mine")
+    assert called.code == 0, called.stderr
+    assert "a run may spend $5: `budget.max_usd`" in called.stderr
+    checked = kept("check", "mine")
+    assert checked.code == 0, checked.stderr
+    assert ", $5.00\n" in checked.stdout
+    assert "without limit" not in checked.stdout
+
+
+def test_a_task_has_no_limit_of_money_that_could_not_be_kept(here: Path):
+    (here / "cases.csv").write_text("q,label\n" + "a,b\n" * 9)
+    strange = kept("init", "--from", "cases.csv", "--model", "openai/nobody-knows-me", "strange")
+    assert "what `openai/nobody-knows-me` costs at most is not known, so the" in strange.stderr
+    free = kept("init", "--from", "cases.csv", "free")
+    assert "spend" not in free.stderr
+    for folder in ("strange", "free"):
+        assert "budget: {max_iterations: 20}\n" in (here / folder / "task.yaml").read_text()
+
+
 def test_a_skill_without_tasks_says_that_one_proves_nothing(here: Path):
     (here / "SKILL.md").write_text("# Notes\n\nWrite short notes.\n")
     called = kept("init", "--from", "SKILL.md")

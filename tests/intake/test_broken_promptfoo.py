@@ -99,6 +99,16 @@ BROKEN: list[tuple[str, str, str]] = [
     ),
     (
         "openai:chat:gpt-5-mini",
+        "{id: openai:m, config: {apiBaseUrl: 'https://h/v1?key=sk-SECRET'}}",
+        "2 providers[0].config.apiBaseUrl: an address with a query, which may hold a key, is not",
+    ),
+    (
+        "openai:chat:gpt-5-mini",
+        "{id: openai:m, config: {apiHost: 'h?key=sk-SECRET'}}",
+        "2 providers[0].config.apiHost: an address with a query, which may hold a key, is not",
+    ),
+    (
+        "openai:chat:gpt-5-mini",
         "{id: openai:m, config: {apiHost: 'sk-SECRET@h'}}",
         "2 providers[0].config.apiHost: an address with a user or a key in it is not taken",
     ),

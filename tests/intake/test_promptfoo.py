@@ -1,5 +1,6 @@
 """A config of promptfoo's, read: what its prompts, providers and tests become."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,19 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.model import Message
-from kept.core.rollout import Failure
+from kept.core.rollout import Failure, Job, Rollout
+from kept.engine.scope import JournalScope
 from kept.errors import SetupError
 from kept.intake import Draft, write
 from kept.intake.promptfoo import Chosen, draft_of
 from kept.intake.promptfoo.tests import assertion_of
 from kept.recipes.artifact import compile_task
 from kept.runners.model import Form, request_for
+from kept.scorers.assert_python import PythonAssertions
+from kept.scorers.assertion import Assertion, Grade
+from kept.scorers.grading import Asked
 from kept.spec.yaml import read_yaml
+from kept.testing.journal import MemoryJournal
 
 HEAD = "providers: [openai:chat:gpt-5-mini]\n"
 TEST = "tests: [{vars: {x: one}, assert: [{type: contains, value: one}]}]\n"
@@ -452,6 +458,64 @@ tests:
     assert made.files["checks/check_2.py"] == made.files["checks/check_3.py"] == rude
     files = ["checks/check.py", "checks/check_2.py", "checks/check_3.py"]
     assert task_of(made)["scorer"]["files"] == files
+
+
+GRADED = """\
+prompts: ["{{x}}", "b {{x}}"]
+tests:
+  - vars: {x: Bo}
+    assert: [{type: python, value: "file://graders/check.py"}]
+  - vars: {x: Al}
+    assert: [{type: python, value: "file://other/check.py"}]
+"""
+CHECK = "import helper\n\n\ndef get_assert(output, context):\n    return helper.ok(output)\n"
+
+
+def test_what_a_grader_imports_from_beside_it_comes_along_and_is_found(tmp_path: Path):
+    helper = "import deep\n\n\ndef ok(output):\n    return deep.LETTER in output\n"
+    (tmp_path / "theirs" / "graders" / "tools").mkdir(parents=True)
+    made = draft(
+        tmp_path / "theirs",
+        HEAD + GRADED.replace("other/check.py", "graders/check.py"),
+        graders_IN_check__py="import json, tools\n" + CHECK,
+        graders_IN_helper__py=helper,
+        graders_IN_deep__py="LETTER = 'a'\n",
+        graders_IN_unused__py="",
+    )
+    files = ["checks/check.py", "checks/helper.py", "checks/deep.py"]
+    assert [name for name in made.files if name.startswith("checks/")] == files
+    assert task_of(made)["scorer"]["files"] == files, "a resume notices when one changes"
+    assert "`tools/` is imported and not copied: put it into checks/" in made.notes
+    (tmp_path / "ours" / "checks" / "tools").mkdir(parents=True)
+    (tmp_path / "ours" / "checks" / "tools" / "__init__.py").write_text("")
+    write(made.files, tmp_path / "ours")
+    assertions = PythonAssertions(tmp_path / "ours", 20, ())
+    (one,) = cases_of(made)[0]["assert"]
+
+    async def graded(output: str) -> object:
+        job, scope = Job("seed", "a", 0, "decide"), JournalScope(MemoryJournal(), "rollout/1")
+        asked = Asked(job, Rollout(output=output), {}, scope)
+        return await assertions.grade(Assertion("python", value=one["value"]), asked)
+
+    try:
+        right, wrong = (asyncio.run(graded(output)) for output in ("a", "b"))
+    finally:
+        assertions.close()
+    assert isinstance(right, Grade) and right.passed
+    assert isinstance(wrong, Grade) and not wrong.passed
+
+
+def test_graders_that_import_two_files_of_one_name_are_refused(tmp_path: Path):
+    told = "assertions use two files that are named helper.py"
+    with pytest.raises(SetupError, match=told):
+        draft(
+            tmp_path,
+            HEAD + GRADED,
+            graders_IN_check__py=CHECK,
+            graders_IN_helper__py="def ok(output):\n    return True\n",
+            other_IN_check__py=CHECK,
+            other_IN_helper__py="def ok(output):\n    return False\n",
+        )
 
 
 @pytest.mark.parametrize("name", ["../there.py", "link/there.py", "{}/there.py", "dangling.py"])

@@ -29,6 +29,9 @@ def data_of(
     What a proposer has seen is no evidence, so a validation set that is missing, or is the train
     set once more, is split off the train set; so is a test set then, unless there is one.
     """
+    for name, given in (("trainset", train), ("valset", holdout), ("testset", test)):
+        if given is not None or name != "valset":
+            check_rows(name, given)
     shown, sealed = list(train), list(test)
     decides = None if holdout is None else list(holdout)
     if not shown:
@@ -46,6 +49,12 @@ def data_of(
         cases = Cases(_cases(items), _cases(decisive), _cases(last))
     warn_of_overlaps(cases)
     return Data(cases, {**items, **decisive, **last})
+
+
+def check_rows(name: str, given: object) -> None:
+    """Refuse what is no list of things."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise SetupError(f"`{name}` is {given!r:.60}", hint="give a list of examples")
 
 
 def plain(item: Any) -> object:  # noqa: ANN401 # whatever a peer has

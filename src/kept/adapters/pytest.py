@@ -36,6 +36,11 @@ from kept.store.home import Home
 from kept.workspace import Scratch
 
 RESULT = "result.xml"
+SETTINGS = (
+    *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
+    *("pyproject.toml", "tox.ini", "setup.cfg"),
+)
+"""Files by which pytest is told which tests there are, and what it is to pass."""
 RAN = (0, 1)
 """What pytest exits with when tests have run."""
 
@@ -148,8 +153,14 @@ def optimize(
     if "testset" in terms:
         hint = "the third share of `split` is measured at the end"
         raise SetupError("`testset` means nothing here: all tests are collected", hint=hint)
+    for name, given in (("files", files), ("tests", tests)):
+        if isinstance(given, str):
+            raise SetupError(f"`{name}` is a text, and not a list", hint=f'write ["{given}"]')
     tree = Path(folder).resolve()
     texts = {path.relative_to(tree).as_posix(): _text(path) for path in _found(tree, files)}
+    if telling := [name for name in texts if Path(name).name in SETTINGS]:
+        hint = "leave it out of `files`: what tests are and when they pass is not up for change"
+        raise SetupError(f"the candidate could change {telling[0]}, which tells pytest", hint=hint)
     scratch = Scratch({name: (tree / name).stat().st_mode & 0o777 for name in texts})
     suite = _suite(tree, terms)
     try:
@@ -231,6 +242,11 @@ def _reflecting(texts: dict[str, str], terms: Terms) -> Iterator[Proposer]:
 
 
 def _found(tree: Path, patterns: Sequence[str]) -> list[Path]:
+    for pattern in patterns:
+        path = Path(pattern)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            hint = f"give patterns of files below {tree}, as seen from there"
+            raise SetupError(f"`{pattern}` is no pattern of files below the folder", hint=hint)
     found = dict.fromkeys(
         p for pattern in patterns for p in sorted(tree.glob(pattern)) if p.is_file()
     )

@@ -92,8 +92,11 @@ def _budget(terms: OwnTerms) -> Budget:
     return budget if calls is None else replace(budget, max_rollouts=calls)
 
 
-def check_calls(budget: Budget | None, calls: int | None) -> None:
-    """Refuse two limits of the same."""
+def check_calls(budget: Budget | None, calls: object) -> None:
+    """Refuse two limits of the same, and one that is no number."""
+    if calls is not None and (not isinstance(calls, int) or isinstance(calls, bool) or calls < 1):
+        hint = "give a whole number of 1 or more"
+        raise SetupError(f"`max_metric_calls` is {calls!r:.60}", hint=hint)
     if budget is not None and budget.max_rollouts is not None and calls is not None:
         hint = "they are the same: give one"
         raise SetupError("`max_metric_calls` and `budget.max_rollouts` are given", hint=hint)

@@ -290,11 +290,14 @@ def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
     usd, most = told["seed_call_usd"], told["at_most"]
     if charge["by"] != "runner" or not usd:
         return "how much depends on what it is shown and answers"
-    words = f"up to ${usd:.4f} with the seed"
-    if most["usd"] is not None:
-        shared = any(other["by"] != "runner" for other in told["charges"])
-        whole = " if no other is paid from it" if shared else ""
-        return f"{words}, so an estimate is {int(most['usd'] / usd):,} calls or more{whole}"
-    if most["rollouts"] is None:
+    words = f"up to ${usd:.4f} with the seed, for the longest reply it may give"
+    rollouts, whole = most["rollouts"], most["usd"]
+    if rollouts is not None and (whole is None or usd * rollouts <= whole):
+        return f"{words}; {rollouts:,} such calls would be ${usd * rollouts:,.2f}"
+    if whole is None:
         return words
-    return f"{words}, so an estimate is ${usd * most['rollouts']:,.2f} or less"
+    shared = any(other["by"] != "runner" for other in told["charges"])
+    alone = " if no other is paid from it" if shared else ""
+    return (
+        f"{words}; the limit pays for {int(whole / usd):,} such calls{alone}, and more short ones"
+    )

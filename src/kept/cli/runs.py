@@ -1,7 +1,7 @@
 """`kept runs`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,6 +9,7 @@ from kept.cli.command import Command
 from kept.cli.options import json_option
 
 if TYPE_CHECKING:
+    from kept.report.comparison import Comparison
     from kept.store.index import RunRow
 
 
@@ -32,6 +33,7 @@ def runs(limit: int, as_json: bool) -> None:
 
     from kept.cli import output
     from kept.cli.looking import runs_below
+    from kept.core.plan import COMPARE
     from kept.store.home import Home
     from kept.store.index import RunIndex
 
@@ -39,8 +41,12 @@ def runs(limit: int, as_json: bool) -> None:
     # looking makes no folder: the index would
     rows = RunIndex(home).rows() if home.folders() else []
     if as_json:
-        fields = [asdict(row) for row in rows[:limit]]
-        output.document([{k: v for k, v in row.items() if k != "size"} for row in fields])
+        document = [
+            {k: v for k, v in asdict(row).items() if k != "size"}
+            | {"comparison": _document(home.runs / row.id) if row.recipe == COMPARE else None}
+            for row in rows[:limit]
+        ]
+        output.document(document)
     elif rows:
         header = ("run", "status", "kept", "result", "spec")
         cells = [_cells(row, home.runs / row.id) for row in rows[:limit]]
@@ -53,15 +59,26 @@ def runs(limit: int, as_json: bool) -> None:
         output.note(f"there are no runs in {home.runs}" + (f"; {below}" if below else ""))
 
 
-def _answers(folder: Path) -> str:
-    """What came of a comparison; empty where it only planned one."""
-    from kept.report.compared import answers
+def _comparison(folder: Path) -> "Comparison | None":
     from kept.report.comparison import comparison_of
     from kept.store.reader import Run
 
     run = Run(folder)
     told = comparison_of(run.state)
     run.close()
+    return told
+
+
+def _document(folder: Path) -> dict[str, Any] | None:
+    told = _comparison(folder)
+    return told.document() if told is not None else None
+
+
+def _answers(folder: Path) -> str:
+    """What came of a comparison; empty where it only planned one."""
+    from kept.report.compared import answers
+
+    told = _comparison(folder)
     return answers(told) if told is not None else ""
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from kept.errors import SetupError, SpecError
 from kept.intake import Draft
+from kept.intake.money import budget_of
 from kept.intake.naming import named
 from kept.intake.rows import read_rows
 from kept.intake.yaml import task_text
@@ -89,6 +90,8 @@ def draft_of_cases(path: Path, model: str | None = None) -> Draft:
         f"drafts/{name}.md": text.format(ask=ask, fields=fields, answer=answer) + "\n"
         for name, text in _DRAFTS.items()
     }
+    budget, about_money = budget_of(model or LOCAL)
+    notes += about_money
     demos = "<!-- demos:start -->\n<!-- demos:end -->"
     task: dict[str, Any] = {
         "artifacts": {"include": ["prompt.md"]},
@@ -101,7 +104,7 @@ def draft_of_cases(path: Path, model: str | None = None) -> Draft:
             {"kind": "demos", "file": "prompt.md", "template": _example(inputs, answer)},
         ],
         "cases": {"file": "cases.jsonl", "split": "3:5:2"},
-        "budget": {"max_iterations": 20},
+        "budget": budget,
     }
     if model is None:
         notes.append(f"no model is named, so `{LOCAL}` is asked: it is small, and free")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from kept.errors import Problem, SetupError, SpecError
 from kept.intake import Draft
 from kept.intake.importing import imported
+from kept.intake.money import STEPS, budget_of
 from kept.intake.reading import text_of
 from kept.intake.rows import read_rows
 from kept.intake.yaml import task_text
@@ -76,10 +77,10 @@ def draft_of_function(
         "objective": {"primary_metric": "score", "direction": "maximize"},
         "proposers": [{"kind": "prune"}],
         "sandbox": {"hidden": []},
-        "budget": {"max_iterations": 20},
+        "budget": {"max_iterations": STEPS},
     }
     notes = ["`score` is to be as great as can be; `objective` says otherwise where less is better"]
-    beside, missing = imported(path, tree)
+    beside, missing = imported(path, tree, ("score.py",))
     notes += [f"`{name}` is imported and not copied: put it into the folder" for name in missing]
     files = {"text.md": found.text, path.name: source, **beside}
     # what scores is no business of what is scored
@@ -94,6 +95,14 @@ def draft_of_function(
     if model is not None:
         task["models"] = {"optimizer": model}
         task["proposers"].append({"kind": "edit"})
+        task["budget"], about_money = budget_of(model)
+        notes += about_money
+        if "max_usd" in task["budget"]:
+            task["budget"] |= {"usd_per_rollout": 0}
+            notes.append(
+                f"where `{found.name}` itself pays for something, say how much at most in "
+                "`budget.usd_per_rollout`"
+            )
     else:
         notes.append("no model is named, so parts are left out and nothing new is written")
     head = f"# From `{found.name}` of {path.name}, by `kept init --from`.\n"

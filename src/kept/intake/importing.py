@@ -1,18 +1,20 @@
 """The files beside a Python file that it imports, and those that they import in turn."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from kept.errors import SetupError
 from kept.intake.reading import text_of
 
-_TAKEN = ("score.py",)
-"""What the task has a file of its own for."""
 
+def imported(
+    path: Path, tree: ast.Module, taken: Collection[str] = ()
+) -> tuple[dict[str, str], list[str]]:
+    """Texts of the modules beside a file by their names, and packages beside it.
 
-def imported(path: Path, tree: ast.Module) -> tuple[dict[str, str], list[str]]:
-    """Texts of the modules beside a file by their names, and packages beside it."""
+    Those are refused that have the name of a file which the task has of its own.
+    """
     texts: dict[str, str] = {}
     packages: dict[str, None] = {}
     waiting = list(_modules(tree))
@@ -22,17 +24,18 @@ def imported(path: Path, tree: ast.Module) -> tuple[dict[str, str], list[str]]:
         if (path.parent / name).is_dir():
             packages[f"{name}/"] = None
         elif file.name != path.name and file.name not in texts and file.is_file():
-            if file.name in _TAKEN:
+            if file.name in taken:
                 hint = "give it another name"
                 raise SetupError(
                     f"{file.name}, which {path.name} imports, is in the way", hint=hint
                 )
             texts[file.name] = text_of(file)
-            waiting += _modules(_parsed(file, texts[file.name]))
+            waiting += _modules(parsed(file, texts[file.name]))
     return texts, list(packages)
 
 
-def _parsed(file: Path, text: str) -> ast.Module:
+def parsed(file: Path, text: str) -> ast.Module:
+    """A file of Python, read and not run."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError) as error:

@@ -34,7 +34,7 @@ def draft_from(given: str, wish: Wish) -> Draft:
         from kept.intake.promptfoo import Chosen, draft_of
 
         _unused(wish, "cases")
-        return draft_of(path, Chosen(prompt=wish.prompt, provider=wish.model))
+        return draft_of(path, Chosen(prompt=wish.prompt, provider=wish.model, limited=True))
     model = wish.model or settings.model()
     _unused(wish, "prompt")
     if path.suffix in (".jsonl", ".json", ".csv"):

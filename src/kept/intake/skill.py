@@ -8,7 +8,9 @@ from typing import Any, cast
 from kept.errors import SetupError
 from kept.intake import Draft
 from kept.intake.asking import LOCAL
+from kept.intake.money import budget_of
 from kept.intake.reading import text_of
+from kept.intake.references import READ, Named, named_files
 from kept.intake.rows import read_rows
 from kept.intake.yaml import task_text
 from kept.spec.yaml import YamlFault, read_yaml
@@ -36,19 +38,22 @@ def draft_of_skill(path: Path, model: str | None = None, cases: Path | None = No
         "name": "done",
         "means": f"The task is done, as somebody would do it who has this skill: {purpose}",
     }
+    named = named_files(path, text, ("task.yaml", "SKILL.md", "cases.jsonl"))
+    read = ["SKILL.md", *(name for name in named.texts if name.endswith(READ))]
     asker = model or LOCAL
+    budget, notes = budget_of(asker)
     task: dict[str, Any] = {
         "id": name,
-        "artifacts": {"include": ["SKILL.md"]},
+        "artifacts": {"include": read},
         "models": {"target": asker, "judge": asker, "optimizer": asker},
-        "runner": {"prompt": "SKILL.md", "input": asked},
+        "runner": {"prompt": read if len(read) > 1 else "SKILL.md", "input": asked},
         "scorer": {"type": "judge", "criteria": [judged]},
         "objective": {"primary_metric": "score", "direction": "maximize", "bounds": [0, 1]},
         "proposers": [{"kind": "edit"}, {"kind": "prune"}],
         "cases": {"file": "cases.jsonl", "split": "3:5:2" if len(rows) > 4 else "0:1:0"},
-        "budget": {"max_iterations": 20},
+        "budget": budget,
     }
-    notes: list[str] = []
+    notes += _about_files(named, read)
     if cases is None:
         notes.append(
             "cases.jsonl has one task, from the skill's own description, which proves nothing: "
@@ -60,9 +65,23 @@ def draft_of_skill(path: Path, model: str | None = None, cases: Path | None = No
     files = {
         "task.yaml": task_text(f"# From {path.name}, by `kept init --from`.\n", task),
         "SKILL.md": text,
+        **named.texts,
         "cases.jsonl": lines,
     }
     return Draft(files, tuple(notes))
+
+
+def _about_files(named: Named, read: list[str]) -> list[str]:
+    """What becomes of the files that a skill names."""
+    notes = [*named.notes]
+    if shown := read[1:]:
+        notes.append(f"the model is shown {', '.join(shown)} too, and they may be edited")
+    if other := [name for name in named.texts if name not in read]:
+        notes.append(
+            f"{', '.join(other)} {'is' if len(other) == 1 else 'are'} copied, but a model cannot "
+            "open files: `runner.agent` has an agent work by the skill"
+        )
+    return notes
 
 
 def _told(path: Path, text: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, Unpack, cast
 
 from kept.adapters.cases import data_of
-from kept.adapters.gepa.calling import Result, items_of, reflecting
+from kept.adapters.gepa.calling import Result, check_texts, items_of, reflecting
 from kept.adapters.gepa.config import terms_of
 from kept.adapters.gepa.runner import AdapterRunner
 from kept.adapters.gepa.terms import AnythingTerms, check_terms
@@ -121,12 +121,18 @@ def optimize_anything(
     wishes = {title: str(terms.pop(name, "")) for name, title in WISHES.items()}
     known = terms_of(config, terms)
     whole = isinstance(seed_candidate, str)
+    if not whole:
+        check_texts(seed_candidate)
+    if not callable(evaluator):
+        hint = "give a function of a candidate, or of a candidate and an example"
+        raise SetupError(f"`evaluator` is {evaluator!r:.60}, not a function", hint=hint)
     seed = {TEXT: seed_candidate} if isinstance(seed_candidate, str) else dict(seed_candidate)
     data = None
     if dataset is not None:
-        decides = None if valset is None else items_of(valset)
+        decides = None if valset is None else items_of(valset, "valset")
         split, number = known.get("split", "3:5:2"), known.get("seed", 0)
-        data = data_of(items_of(dataset), decides, known.get("testset", ()), split, number)
+        rows = items_of(dataset, "dataset")
+        data = data_of(rows, decides, known.get("testset", ()), split, number)
     known.setdefault("skip_perfect_score", False)
     workers = known.setdefault("workers", 8)
     adapter = Evaluating(evaluator, whole=whole, alone=data is None)

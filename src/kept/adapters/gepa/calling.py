@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Unpack, cast
 
 from kept.adapters.authors import FunctionAuthor
-from kept.adapters.cases import data_of
+from kept.adapters.cases import check_rows, data_of
 from kept.adapters.gepa.runner import AdapterRunner
 from kept.adapters.gepa.terms import TaskTerms, Terms, check_terms
 from kept.adapters.gepa.writing import writers_of
@@ -88,13 +88,14 @@ def optimize(
         **terms: see `TaskTerms`.
     """
     check_terms(terms, TaskTerms.__annotations__)
+    check_texts(seed_candidate)
     used = adapter if adapter is not None else _default_adapter(terms)
     if adapter is not None and (terms.get("task_lm") or terms.get("evaluator")):
         hint = "leave `task_lm` and `evaluator` out: they are for gepa's own adapter"
         raise SetupError("there is an `adapter` already", hint=hint)
     data = data_of(
-        items_of(trainset),
-        None if valset is None else items_of(valset),
+        items_of(trainset, "trainset"),
+        None if valset is None else items_of(valset, "valset"),
         terms.get("testset", ()),
         terms.get("split", "3:5:2"),
         terms.get("seed", 0),
@@ -128,11 +129,20 @@ def reflecting(seed: Mapping[str, str], terms: Terms) -> Reflecting:
     return Reflecting(NOBODY, tuple(seed), size, selector == "all", perfect)
 
 
-def items_of(given: Iterable[Any]) -> list[Any]:
+def check_texts(given: object) -> None:
+    """Refuse what is no texts by component."""
+    rows = cast("Mapping[object, object]", given) if isinstance(given, Mapping) else {}
+    if not rows or not all(isinstance(n, str) and isinstance(t, str) for n, t in rows.items()):
+        hint = 'give texts by component, as in {"system_prompt": "…"}'
+        raise SetupError(f"`seed_candidate` is {given!r:.60}", hint=hint)
+
+
+def items_of(given: Iterable[Any], name: str) -> list[Any]:
     """A list, or all that a `DataLoader` can fetch."""
     loader = cast("Any", given)
     if hasattr(loader, "all_ids") and hasattr(loader, "fetch"):
         return list(loader.fetch(loader.all_ids()))
+    check_rows(name, given)
     return list(given)
 
 

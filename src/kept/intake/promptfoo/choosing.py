@@ -36,6 +36,8 @@ class Chosen:
     optimizer: str | None = None
     """Who writes further prompts: a model of Kept's, or a provider; by default nobody where there
     are several."""
+    limited: bool = False
+    """Whether the task has a limit of money, where that can be kept."""
 
 
 def judge_of(read: ReadConfig, chosen: Chosen) -> dict[str, Any] | None:

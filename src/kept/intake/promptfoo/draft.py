@@ -10,6 +10,7 @@ from typing import Any
 from kept.core.words import are, count
 from kept.errors import Problem, SpecError
 from kept.intake import Draft
+from kept.intake.money import STEPS, budget_of
 from kept.intake.promptfoo.cases import (
     MOST_CASES,
     Made,
@@ -32,7 +33,7 @@ from kept.intake.promptfoo.config import as_list
 from kept.intake.promptfoo.prompts import Prompt, read_prompts
 from kept.intake.promptfoo.providers import model_block
 from kept.intake.promptfoo.reading import ReadConfig, read_config
-from kept.intake.promptfoo.scripts import take_scripts
+from kept.intake.promptfoo.scripts import read_scripts, take_scripts
 from kept.intake.promptfoo.tests import Placed
 from kept.intake.yaml import task_text
 from kept.nunjucks import names_of
@@ -42,7 +43,6 @@ from kept.spec.source import read_source
 WORKERS = 4
 """Calls in flight, unless a config says: what promptfoo does."""
 
-STEPS = 20
 FEW = 5
 """Tests that are too few to be shared out."""
 
@@ -66,7 +66,7 @@ class _Parts:
     judge: dict[str, Any] | None
     optimizer: dict[str, Any] | None
     scripts: dict[str, str]
-    """Copies of Python files, and what each is of."""
+    """Python files that assertions use, by their names in the task."""
 
     @property
     def prompt(self) -> str:
@@ -114,9 +114,10 @@ def draft_of(path: Path, chosen: Chosen | None = None) -> Draft:
     if not asked:
         hint = f"name one in the prompt, as in {{{{{names[0]}}}}}"
         raise _wrong(read, "no prompt asks for a variable, so all of them ask the same", hint)
-    scripts = take_scripts(cases)
+    scripts, missing = read_scripts(source, take_scripts(cases))
+    notes += missing
     parts = _Parts(read, cases, names, asked, first, others, target, judge, optimizer, scripts)
-    task, more = _task(parts)
+    task, more = _task(parts, chosen)
     head = f"# From {path.name}, by `kept init --from`.\n"
     return Draft({"task.yaml": task_text(head, task), **_files(parts)}, (*notes, *more))
 
@@ -175,7 +176,6 @@ def _lacking(cases: list[Made], wanted: list[str]) -> list[str]:
 
 
 def _files(parts: _Parts) -> dict[str, str]:
-    folder = parts.read.source.folder
     suffix = parts.prompt.rpartition(".")[2]
     variants = {
         f"prompts/{number:02}-{_slug(prompt.label)}.{suffix}": prompt.text + "\n"
@@ -185,10 +185,7 @@ def _files(parts: _Parts) -> dict[str, str]:
         parts.prompt: parts.first.text + "\n",
         **variants,
         "cases.jsonl": as_lines(parts.cases, parts.names, parts.field),
-        **{
-            copy: (folder / name).read_text(encoding="utf-8")
-            for copy, name in parts.scripts.items()
-        },
+        **parts.scripts,
     }
 
 
@@ -218,6 +215,11 @@ def _task(parts: _Parts) -> tuple[dict[str, Any], list[str]]:
                 "there is one prompt, and the model it is for writes further ones: "
                 "name a better one in `models.optimizer`"
             )
+    steps = max(STEPS, 2 * len(parts.others))
+    budget: dict[str, Any] = {"max_iterations": steps}
+    if chosen.limited:
+        budget, about_money = budget_of(*models.values(), steps=steps)
+        notes += about_money
     about = {"description": config.description} if config.description else {}
     return {
         **about,
@@ -228,7 +230,7 @@ def _task(parts: _Parts) -> tuple[dict[str, Any], list[str]]:
         "objective": {"primary_metric": "score", "direction": "maximize", "bounds": [0, 1]},
         "proposers": proposers,
         "cases": {"file": "cases.jsonl", "split": "3:5:2" if len(parts.cases) >= FEW else "0:1:0"},
-        "budget": {"max_iterations": max(STEPS, 2 * len(parts.others))},
+        "budget": budget,
         "workers": config.evaluateOptions.maxConcurrency or WORKERS,
     }, notes
 

@@ -149,10 +149,13 @@ def _refuse_key(source: Source, loc: Loc) -> None:
 
 
 def _url(source: Source, loc: Loc, text: str) -> str:
-    """An address, the names of variables as a task has them; without a user or a password."""
+    """An address, the names of variables as a task has them; without a user, a password, a key."""
     if "@" in text:  # wherever: a password may have a slash in it
         hint = "leave out what is before the `@`, and write `apiKeyEnvar: NAME`"
         source.report(loc, "an address with a user or a key in it is not taken", hint)
+    elif "?" in text or "#" in text:
+        hint = "leave out what is behind the `?`, and write `apiKeyEnvar: NAME`"
+        source.report(loc, "an address with a query, which may hold a key, is not taken", hint)
     return ENV.sub(lambda found: f"${{{_name(found)}}}", text)
 
 

@@ -1,11 +1,19 @@
-"""Files of Python that assertions name: copied into the task under names that stay in it."""
+"""Files of Python that assertions name: copied into the task under names that stay in it.
+
+What they import from beside them comes along under its own name, for that is how they ask for it.
+"""
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
+from kept.errors import SetupError
+from kept.intake.importing import imported, parsed
 from kept.intake.promptfoo.cases import Made
+from kept.intake.promptfoo.files import is_below
+from kept.intake.reading import text_of
 from kept.scorers.assert_python import FILE, file_of
+from kept.spec.source import Source
 
 FOLDER = "checks"
 
@@ -22,6 +30,26 @@ def take_scripts(cases: list[Made]) -> dict[str, str]:
             copies[file] = _free(PurePosixPath(file).stem, set(copies.values()))
         row["value"] = FILE + copies[file] + value.removeprefix(FILE + file)
     return {copy: file for file, copy in copies.items()}
+
+
+def read_scripts(source: Source, copies: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The texts of copies and of what they import, and a note on each package that stays behind."""
+    texts = {copy: text_of(source.folder / name) for copy, name in copies.items()}
+    packages: dict[str, None] = {}
+    for copy, name in copies.items():
+        path = source.folder / name
+        modules, beside = imported(path, parsed(path, texts[copy]))
+        packages |= dict.fromkeys(beside)
+        for module, text in modules.items():
+            if not is_below(source, path.with_name(module)):
+                hint = "copy it there: all that is in the folder of the config may be read"
+                message = f"{module}, which {name} imports, is not below the folder of the config"
+                raise SetupError(message, hint=hint)
+            if texts.setdefault(f"{FOLDER}/{module}", text) != text:
+                hint = "give one of them another name"
+                raise SetupError(f"assertions use two files that are named {module}", hint=hint)
+    notes = [f"`{name}` is imported and not copied: put it into {FOLDER}/" for name in packages]
+    return texts, notes
 
 
 def _in_python(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
