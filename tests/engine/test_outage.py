@@ -124,7 +124,7 @@ def test_an_outage_of_the_model_that_proposes_is_no_crash_and_its_turn_comes_aga
     asking = ScriptedProposer(lines=POOL.lines, model=model)
     plan = replace(small_plan(runner, asking), width=1, budget=Budget(max_iterations=3))
     state = run(plan)
-    assert [(s.verdict.outcome, s.verdict.code) for s in state.closed][0] == (
+    assert next((s.verdict.outcome, s.verdict.code) for s in state.closed) == (
         "skip",
         "proposer failed",
     )
