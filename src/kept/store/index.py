@@ -108,7 +108,10 @@ def values(state: State) -> tuple[float | None, float | None]:
     seed, best = (_losses(state, id_) for id_ in (state.seed, state.best))
     # draws of one purpose for both; those that nothing was selected by first
     orders: tuple[Purpose, ...] = ("test", "promote", "decide", "screen", "measure")
-    common = [p for p in orders if p in seed and p in best] or [*orders[2:]]
+    both = [p for p in orders if p in seed and p in best]
+    # where a failure has no value there is no score, but what was proven has one all the same
+    scored = [p for p in both if seed[p] is not None and best[p] is not None]
+    common = scored or both or [*orders[2:]]
     pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
     found = [None if loss is None else objective.value(loss) for loss in pair]
     return found[0], found[1]

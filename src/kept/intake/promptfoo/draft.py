@@ -189,7 +189,7 @@ def _files(parts: _Parts) -> dict[str, str]:
     }
 
 
-def _task(parts: _Parts) -> tuple[dict[str, Any], list[str]]:
+def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
     config = parts.read.config
     scorer: dict[str, Any] = {"type": "assertions"}
     scorer |= {"field": parts.field} if parts.field != "assert" else {}
