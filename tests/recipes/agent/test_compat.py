@@ -1,0 +1,89 @@
+"""What holodeck gets wrong with providers and time, with the input that shows it; and the page."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from kept.testing.server import Fault, ModelServer, Seen
+from tests.recipes.agent.test_agent import measured, plan_of
+from tests.spec.agent.agents import write
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parent.parent.parent.parent
+PAGE = ROOT / "docs" / "reference" / "holodeck.md"
+AGENT = """\
+name: numbers
+model:
+  provider: {provider}
+  name: {name}
+  endpoint: "{url}"
+  temperature: 0.7
+  top_p: 0.9
+  max_tokens: 77
+instructions: {{inline: Answer.}}
+evaluations: {{metrics: [{{metric: equality}}]}}
+test_cases:
+- {{name: slow, input: slow, ground_truth: yes it is}}
+- {{name: quick, input: quick, ground_truth: yes it is}}
+execution: {{llm_timeout: 1}}
+"""
+NAMES = {
+    "openai": "gpt-4o-mini",
+    "azure_openai": "gpt-4o-mini",
+    "anthropic": "claude-3-5-haiku-latest",
+    "ollama": "llama3.2",
+}
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI", "AZURE_OPENAI", "ANTHROPIC"):
+        monkeypatch.setenv(f"{name}_API_KEY", "none")
+        # nobody answers there: only `model.endpoint` leads anywhere
+        monkeypatch.setenv(f"{name}_BASE_URL", "http://127.0.0.1:9")
+
+
+def agent(folder: Path, provider: str, url: str) -> Path:
+    text = AGENT.format(provider=provider, name=NAMES[provider], url=url)
+    return write(folder, {"agent.yaml": text})
+
+
+@pytest.mark.parametrize("provider", NAMES)
+def test_every_provider_is_sent_the_numbers_at_the_endpoint_that_the_file_names(
+    tmp_path: Path, provider: str
+):
+    with ModelServer(lambda _: "yes it is") as server:
+        url = server.v1 if provider == "openai" else server.url
+        sweep = measured(plan_of(agent(tmp_path, provider, url)), tmp_path)
+        bodies = [seen.body for seen in server.log]
+    assert sweep.count("passed") == 2
+    assert len(bodies) == 2
+    for body in bodies:
+        assert body["temperature"] == 0.7
+        assert body["top_p"] == 0.9
+        assert body.get("max_tokens", body.get("max_completion_tokens")) == 77
+
+
+def test_a_case_of_one_turn_whose_model_hangs_is_given_up_and_the_other_finishes(tmp_path: Path):
+    # a try has a second, and the whole case ten times that
+    def hang(seen: Seen) -> Fault | None:
+        return Fault("slow", seconds=30) if seen.text == "slow" else None
+
+    with ModelServer(lambda _: "yes it is", faults=hang) as server:
+        started = time.monotonic()
+        sweep = measured(plan_of(agent(tmp_path, "openai", server.v1)), tmp_path)
+    assert time.monotonic() - started < 25
+    slow, quick = sweep.cases
+    assert quick.status == "passed"
+    assert slow.status != "passed"
+    assert slow.why == "the agent was not done within 10 seconds"
+
+
+def test_every_test_that_the_page_names_exists():
+    rows = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", PAGE.read_text(encoding="utf-8"))
+    assert len(rows) >= 10
+    for file, name in rows:
+        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), (file, name)
