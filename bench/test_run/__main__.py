@@ -150,7 +150,8 @@ def case_tables(sizes: Sizes, found: Mapping[str, Found]) -> list[Table]:
             ("command", "CPU ms a case", "kept against it"),
             warm,
             f"The difference between {sizes.few.cases} and {sizes.many.cases} cases with a model "
-            "that answers at once, divided by the cases: starting is not in it.",
+            "that answers at once, divided by the cases: starting is not in it, "
+            "but its swing is, so that one round alone tells little.",
         ),
         Table(
             f"{task.cases} cases, {task.at_once} in flight, {task.latency * 1000:g} ms",
