@@ -3,12 +3,19 @@
 import subprocess
 import sys
 import venv
+from pathlib import Path
 
 from bench.harness import ROOT, say
+from kept.settings import cache_home
 
 VERSION = "0.1.4"
 """Of gepa."""
 OPENAI = "3.49.0"
+HOLODECK = "0.7.1"
+HOLODECK_LACKS = ("exceptiongroup", "openai==2.41.0")
+"""What holodeck-ai needs and does not ask for, and a version that it works with."""
+PATIENCE = 720
+"""Seconds for an installation."""
 
 
 def gepa_python() -> str | None:
@@ -44,3 +51,35 @@ def _version(python: str, package: str) -> str:
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     version, _, interpreter = done.stdout.strip().partition(" ")
     return version if interpreter == sys.version.strip() else ""
+
+
+def kept_program() -> str:
+    """The command of this environment."""
+    return str(Path(sys.executable).with_name("kept"))
+
+
+def holodeck_program() -> str | None:
+    """The command of holodeck-ai, in the user's cache for its 1.6 GB; None where it cannot be."""
+    folder = cache_home() / "peers" / "holodeck"
+    python = folder / "venv" / "bin" / "python"
+    program = python.with_name("holodeck")
+    if program.exists() and _version(str(python), "holodeck-ai") == HOLODECK:
+        return str(program)
+    say(f"making {folder} with holodeck-ai {HOLODECK} (once; 1.6 GB)")
+    try:
+        venv.create(folder / "venv", clear=True, with_pip=True)
+        # pip alone does not find versions that fit within ten minutes
+        subprocess.run(
+            [str(python), "-m", "pip", "install", "-q", "uv"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        uv = [str(python.with_name("uv")), "pip", "install", "-q", "--python", str(python)]
+        wanted = [f"holodeck-ai[openai-agents]=={HOLODECK}", *HOLODECK_LACKS]
+        install = ["nice", "-n", "10", *uv, *wanted]
+        subprocess.run(install, check=True, capture_output=True, text=True, timeout=PATIENCE)
+    except (subprocess.SubprocessError, OSError) as error:
+        say(f"without holodeck-ai: {error} {getattr(error, 'stderr', '') or ''}")
+        return None
+    return str(program)

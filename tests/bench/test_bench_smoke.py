@@ -55,3 +55,17 @@ def test_the_walls_bench_runs_a_command_in_every_way(tmp_path: Path):
     found = json.loads((tmp_path / "walls.json").read_text(encoding="utf-8"))
     assert all(len(row) == 1 for row in found["took"].values())
     assert len(found["goals"]) == (3 if abilities().walls else 1)
+
+
+@pytest.mark.slow
+def test_the_test_run_bench_measures_whole_commands_and_says_that_the_peer_was_left_out(
+    tmp_path: Path,
+):
+    shown = run_bench("bench.test_run", "--quick", "--no-peer", "--out", str(tmp_path))
+    for title in ("Goals", "From start to end", "A case more", "40 cases, 16 in flight, 50 ms"):
+        assert f"## {title}\n" in shown
+    assert "* holodeck: not run" in shown
+    found = json.loads((tmp_path / "test-run.json").read_text(encoding="utf-8"))
+    (busy,) = found["took"]["40 cases, 16 at once, 50 ms a reply"]["kept"]
+    assert busy["at_once"] == 16
+    assert 0.15 <= busy["span"] < busy["wall"]
