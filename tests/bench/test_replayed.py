@@ -23,6 +23,13 @@ def prompt(text: str) -> str:
     return TEMPLATE.replace("<curr_param>", text).replace("<side_info>", "```\nno\n```")
 
 
+def whole(said: str) -> str:
+    """The text of a reply, which has one."""
+    text = text_in(said)
+    assert text is not None, said
+    return text
+
+
 def worth(task: str, text: str) -> float:
     trial = Replayed(BY_NAME[task], 0)
     return trial.truth(text) - trial.truth(SEED)
@@ -31,7 +38,7 @@ def worth(task: str, text: str) -> float:
 def test_a_reply_takes_over_the_text_that_it_was_shown_and_adds_a_rule():
     reflection = Reflection()
     told = [reflection(prompt(f"{SEED}* rule 1 for 2")) for _ in replies()]
-    texts = [text_in(one) for one in told]
+    texts = [whole(one) for one in told]
     assert all(text.startswith(f"{SEED}* rule 1 for 2") for text in texts)
     assert Counter(text.count("rule") for text in texts)[2] > 350
     assert reflection(prompt("again")) == told[0].replace(f"{SEED}* rule 1 for 2", "again")
@@ -44,8 +51,8 @@ def test_replies_are_worth_what_they_were_written_down_as():
     assert kinds == {"good": 90, "useless": 167, "harmful": 143}
     least: dict[str, list[float]] = {"good": [], "useless": [], "harmful": []}
     for reply in replies()[:60]:
-        least[reply.kind].append(worth("noisy", text_in(reply.reply.replace("<current>", SEED))))
-        assert worth("null", text_in(reply.reply.replace("<current>", SEED))) <= 0.005
+        least[reply.kind].append(worth("noisy", whole(reply.reply.replace("<current>", SEED))))
+        assert worth("null", whole(reply.reply.replace("<current>", SEED))) <= 0.005
     assert min(least["good"]) > 0.01
     assert set(least["useless"]) == {0.0}
     assert max(least["harmful"]) < 0
