@@ -308,7 +308,10 @@ def write_skill(folder: Path) -> Path:
 def test_a_skill_brings_the_files_that_it_names_and_the_model_reads_them(
     here: Path, answering: Callable[..., ModelServer]
 ):
-    server = answering(lambda _: ModelReply("done", Usage(1, 20, 2)))
+    def done(_: Seen) -> ModelReply:
+        return ModelReply("done", Usage(1, 20, 2))
+
+    server = answering(done)
     called = kept("init", "--from", str(write_skill(here)), "--model", "openai/m", "mine")
     assert called.code == 0, called.stderr
     brought = {path.relative_to(here / "mine").as_posix() for path in (here / "mine").rglob("*.*")}

@@ -43,6 +43,9 @@ WORKERS = 8
 PATIENCE = 10
 """Calls of a model that may take as long as they can, before an exchange is given up."""
 
+WAITS = 120.0
+"""Seconds more, in which a call that fails is tried again: an outage must end as one."""
+
 
 def compile_agent(
     path: Path,
@@ -75,7 +78,7 @@ def plan_of(
     seed = Candidate(agent.texts)
     toolbox = Toolbox(folder, force=force)
     turns = max((len(case.exchanges) for case in read.cases), default=1)
-    timeout = wanted.timeout or turns * PATIENCE * spec.execution.llm_timeout
+    timeout = wanted.timeout or turns * PATIENCE * spec.execution.llm_timeout + WAITS
     candidates = Agents(read, toolbox)
     return Plan(
         recipe="agent",
