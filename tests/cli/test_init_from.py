@@ -167,6 +167,10 @@ def test_a_file_that_cannot_be_taken_says_why(name: str, text: str | None, told:
     assert [path.name for path in here.iterdir()] == [name]
 
 
+def said(text: str) -> Callable[[Seen], ModelReply]:
+    return lambda seen: ModelReply(text, Usage(1, 20, 2))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "field"),
@@ -181,7 +185,7 @@ def test_a_model_is_shown_a_column_whose_name_no_prompt_can_say(
 ):
     rows = ({column: f"What is {n}?", "expected": str(n)} for n in range(12))
     (here / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    server = answering(lambda _: ModelReply("7", Usage(1, 20, 2)))
+    server = answering(said("7"))
     # without a model that edits: drafts and examples are what was written
     monkeypatch.setenv("KEPT_MODEL", "")
     called = kept("init", "--from", "cases.jsonl", "mine")
@@ -304,7 +308,7 @@ def write_skill(folder: Path) -> Path:
 def test_a_skill_brings_the_files_that_it_names_and_the_model_reads_them(
     here: Path, answering: Callable[..., ModelServer]
 ):
-    server = answering(lambda _: ModelReply("done", Usage(1, 20, 2)))
+    server = answering(said("done"))
     called = kept("init", "--from", str(write_skill(here)), "--model", "openai/m", "mine")
     assert called.code == 0, called.stderr
     brought = {path.relative_to(here / "mine").as_posix() for path in (here / "mine").rglob("*.*")}

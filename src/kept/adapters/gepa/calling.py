@@ -125,7 +125,7 @@ def reflecting(seed: Mapping[str, str], terms: Terms) -> Reflecting:
 
 def check_texts(given: object) -> None:
     """Refuse what is no texts by component."""
-    rows = cast("Mapping[object, object]", given) if isinstance(given, Mapping) else {}
+    rows = cast("Mapping[object, object]", given if isinstance(given, Mapping) else {})
     if not rows or not all(isinstance(n, str) and isinstance(t, str) for n, t in rows.items()):
         hint = 'give texts by component, as in {"system_prompt": "…"}'
         raise SetupError(f"`seed_candidate` is {given!r:.60}", hint=hint)
