@@ -167,6 +167,10 @@ def test_a_file_that_cannot_be_taken_says_why(name: str, text: str | None, told:
     assert [path.name for path in here.iterdir()] == [name]
 
 
+def said(text: str) -> Callable[[Seen], ModelReply]:
+    return lambda seen: ModelReply(text, Usage(1, 20, 2))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "field"),
