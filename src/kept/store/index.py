@@ -108,7 +108,7 @@ def values(state: State) -> tuple[float | None, float | None]:
     seed, best = (_losses(state, id_) for id_ in (state.seed, state.best))
     # draws of one purpose for both; those that nothing was selected by first
     orders: tuple[Purpose, ...] = ("test", "promote", "decide", "screen", "measure")
-    both = [p for p in orders if p in seed and p in best]
+    both: list[Purpose] = [p for p in orders if p in seed and p in best]
     # where a failure has no value there is no score, but what was proven has one all the same
     scored = [p for p in both if seed[p] is not None and best[p] is not None]
     common = scored or both or [*orders[2:]]
