@@ -138,7 +138,8 @@ def test_a_judge_that_does_not_answer_is_4_and_is_counted_apart(here: Path):
     with ModelServer(say) as server:
         path = write_agent(here, server.v1, 3)
         judge = f'{{provider: openai, name: gpt-4o-judge, endpoint: "{server.v1}"'
-        more = f"    - {{type: standard, metric: fluency, model: {judge}, api_key: ${{KEY}}}}}}\n"
+        judge += ', api_key: "${KEY}"}'
+        more = f"    - {{type: standard, metric: fluency, model: {judge}}}\n"
         path.write_text(path.read_text().replace("test_cases_file", more + "test_cases_file"))
         called = kept("eval", "agent.yaml", "--json")
     assert called.code == 4

@@ -95,7 +95,7 @@ def test_real_agents_run_the_cases_and_edit_the_skill_and_no_key_is_in_any_file(
     assert (run / "best" / "SKILL.md").read_text() == "Convert units.\nSay metres.\n"
     shown = kept(folder, "show", "last", "--step", "0", "-v")
     for words in (
-        "how agent came to it\n  user      Improve the files in `candidate/`.",
+        "how agent came to it\n  user      You improve files that a program is driven by",
         "\n  assistant I will read the brief.\n  tool      $ cat brief.json\n",
         "\n  tool      $ echo 'Say metres.' >> candidate/SKILL.md",
         "\n  assistant Done with [secret].\n  info      codex with openai/gpt-5-mini: 4 steps, ",
@@ -173,7 +173,7 @@ def test_a_resumed_run_sends_no_agent_again_that_had_come_back(
     # whoever comes third stops the run: two cases of the seed are done then
     line = (
         f'read -r first; echo "$first" >> {log}; cat > rest\n'
-        f'case "$first" in Improve*) echo x >> candidate/SKILL.md;; *)\n'
+        f'case "$first" in "You improve"*) echo x >> candidate/SKILL.md;; *)\n'
         f"if [ $(grep -c Use {log}) = 3 ] && [ ! -e {tmp_path}/on ]; then sleep 100; fi;; esac"
     )
     put(tmp_path, line, monkeypatch)
@@ -186,14 +186,14 @@ def test_a_resumed_run_sends_no_agent_again_that_had_come_back(
     process.kill()
     process.communicate()
     before = log.read_text().splitlines()
-    assert [words.split()[0] for words in before].count("Improve") == 1
+    assert sum(words.startswith("You improve") for words in before) == 1
     (tmp_path / "on").touch()
     kept(folder, "resume", "last", "-q")
     after = log.read_text().splitlines()[len(before) :]
     # four rollouts and one proposal in all; what was cut runs once more
     assert len(before) == 4
     assert len(after) == 2
-    assert not [words for words in after if words.startswith("Improve")]
+    assert not [words for words in after if words.startswith("You improve")]
     (run,) = (folder / ".kept" / "runs").iterdir()
     with Run(run) as found:
         assert len(list(found.rollouts())) == 4

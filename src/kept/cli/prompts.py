@@ -7,7 +7,7 @@ import click
 
 from kept.cli.command import Command, Commands
 from kept.cli.options import json_option
-from kept.prompts import NAMES, Name
+from kept.prompts import ASKED, NAMES, Name
 
 NAME = click.Choice(NAMES)
 
@@ -66,7 +66,7 @@ def show(name: str) -> None:
 
 @prompts.command(cls=Command, examples=("kept prompts copy prompts", "kept prompts copy mine edit"))
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.argument("names", type=NAME, nargs=-1, metavar="[NAME]...")
+@click.argument("names", type=click.Choice(ASKED), nargs=-1, metavar="[NAME]...")
 @json_option
 def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Copy prompts to a folder, to be changed.
@@ -79,7 +79,7 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     from kept.errors import SetupError
     from kept.prompts import prompt
 
-    chosen = [name for name in NAMES if not names or name in names]
+    chosen = [name for name in ASKED if not names or name in names]
     paths = {name: folder / f"{name}.md" for name in chosen}
     if there := [path for path in paths.values() if path.exists()]:
         hint = "name another folder, or the prompts that you want"
