@@ -8,7 +8,7 @@ from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.models.asking import ask_within, draw_seed
 from kept.scorers.assertion import Assertion, Grade
-from kept.scorers.judge import judges_own
+from kept.scorers.judges import judges_own
 from kept.scorers.judging import Criterion, Sheet, read_rubric, rubric_request
 
 GRADED = ("llm-rubric", "model-graded-closedqa", "factuality", "model-graded-factuality")

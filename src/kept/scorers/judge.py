@@ -5,11 +5,9 @@ judge is asked. Where a judge fails, so does the whole: a mean of those that hap
 would move with those that do not. Such a failure is the judge's and no candidate's.
 """
 
-import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
-from typing import TypeVar
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
@@ -18,6 +16,7 @@ from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
 from kept.models.asking import ask_within, draw_seed
+from kept.scorers.judges import judges_own, side_by_side
 from kept.scorers.judging import (
     Judgement,
     Sheet,
@@ -27,8 +26,6 @@ from kept.scorers.judging import (
     rubric_request,
 )
 from kept.scorers.rules import RulesScorer, Target, text_of
-
-T = TypeVar("T")
 
 CHARS = "judged_chars"
 """The measure by which a report tells whether judges go by length."""
@@ -83,7 +80,7 @@ class JudgeScorer:
         text = text_of(self._target, rollout, candidate)
         if text is None or not text.strip():
             return Failure("empty", "candidate", "there is nothing to judge")
-        said = await _side_by_side(
+        said = await side_by_side(
             [
                 self._hear(n, text, case, (job, scope.branch(f"judge-{n}")))
                 for n in range(len(self._judges))
@@ -122,7 +119,7 @@ class JudgeScorer:
             ask_within(self._timeout, scope.branch(name), model, request)
             for name, request in requests.items()
         )
-        replies = dict(zip(requests, await _side_by_side(list(asked)), strict=True))
+        replies = dict(zip(requests, await side_by_side(list(asked)), strict=True))
         for reply in replies.values():
             if isinstance(reply, Failure):
                 return judges_own(reply, model)
@@ -167,24 +164,3 @@ class JudgeScorer:
             for n, one in enumerate(told, 1)
             for finding in one.findings
         )
-
-
-def judges_own(failure: Failure, model: Model) -> Failure:
-    """A failure of a judge: no candidate's, and not tried again where the same would be heard."""
-    return replace(
-        failure,
-        blame="infrastructure",
-        message=f"the judge `{model.name}`: {failure.message}",
-        tried=failure.tried or failure.blame == "candidate",
-    )
-
-
-async def _side_by_side(asked: Sequence[Awaitable[T]]) -> list[T]:
-    """All of them; when one raises, the others are not left running."""
-    tasks = [asyncio.ensure_future(one) for one in asked]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

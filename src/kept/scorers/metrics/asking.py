@@ -3,7 +3,6 @@
 What is judged is fenced off as material. A judge's failure is no candidate's.
 """
 
-import asyncio
 import json
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -13,7 +12,7 @@ from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure
 from kept.models.asking import ask_within
 from kept.models.fencing import Named, fenced
-from kept.scorers.judge import judges_own
+from kept.scorers.judges import judges_own, side_by_side
 
 T = TypeVar("T")
 Schema = Mapping[str, object]
@@ -64,17 +63,6 @@ class Judge:
                 return json.loads(reply.text)
             if tried > self._retries:
                 return judges_own(reply, self.model)
-
-
-async def side_by_side(asked: Sequence[Awaitable[T]]) -> list[T]:
-    """All of them; when one raises, the others are not left running."""
-    tasks = [asyncio.ensure_future(one) for one in asked]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def all_of(asked: Sequence[Awaitable[T | Failure]]) -> list[T] | Failure:

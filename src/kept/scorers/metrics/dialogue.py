@@ -16,7 +16,7 @@ from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Finding, Score
 from kept.core.words import count
-from kept.scorers.metrics.asking import side_by_side
+from kept.scorers.judges import side_by_side
 from kept.scorers.metrics.config import PASSED, Metric, keyed, read_metrics
 from kept.scorers.metrics.expecting import Expecting, Use, read_expected
 from kept.scorers.metrics.measuring import Asked, Means, Measuring, Result
