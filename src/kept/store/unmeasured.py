@@ -26,12 +26,15 @@ class Unmeasured:
     message: str
     """Of its first failure."""
     worst: int = 0
-    """Rollouts that count as the worst value of the metric."""
+    """Rollouts that count as the worst value of the metric, where it has one."""
+    bounded: bool = True
+    """Whether it has one."""
     missing: int = 0
     """Rollouts that infrastructure left without an answer."""
 
     def __str__(self) -> str:
-        counted = f"{count(self.worst, 'rollout')} counted as the worst value" if self.worst else ""
+        how = "counted as the worst value" if self.bounded else "with no bounds to count them by"
+        counted = f"{count(self.worst, 'rollout')} {how}" if self.worst else ""
         left_out = f"{count(self.missing, 'rollout')} left out" if self.missing else ""
         how = ", ".join(part for part in (counted, left_out) if part)
         return f"case `{self.case}` failed for the seed and every candidate ({how}): {self.message}"
@@ -46,6 +49,7 @@ def unmeasured(run: Run, state: State) -> tuple[Unmeasured, ...]:
     measured = _measured(e for event in closed for e in event.evaluations)
     if not measured:
         return ()
+    bounded = not any(e.unscored for e in seed)
     found: dict[str, Unmeasured] = {}
     path = run.folder / "rollouts.jsonl"
     for line in matching_lines(path, [b'"failure":{']):
@@ -55,7 +59,7 @@ def unmeasured(run: Run, state: State) -> tuple[Unmeasured, ...]:
         if row.case in measured or row.purpose not in DECIDES:
             continue
         message = one_line(row.failure.message, 200)
-        case = found.setdefault(row.case, Unmeasured(row.case, message))
+        case = found.setdefault(row.case, Unmeasured(row.case, message, bounded=bounded))
         if row.failure.blame == "candidate":
             case.worst += 1
         else:
