@@ -1,6 +1,7 @@
 """What came of measuring, for a person at a terminal: who failed and why, then the sums."""
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kept.cli import output
@@ -16,14 +17,15 @@ MAX_CASES = 40
 """Cases that are listed; `kept show RUN` has all of them."""
 
 COLOURS: dict[Status, str] = {"passed": "green", "failed": "red", "errored": "yellow"}
+_FORMS: Mapping[str, Format] = {".md": "markdown", ".xml": "junit"}
 MAX_COLUMNS = 4
 """Metrics that have a column of their own."""
 
 
-def read_sweep(folder: Path) -> Sweep | None:
+def read_sweep(folder: Path, *, traces: bool = True) -> Sweep | None:
     """What a run measured; None where it does something else."""
     with Run(folder) as run:
-        return sweep_of(run)
+        return sweep_of(run, traces=traces)
 
 
 def evaluated_text(sweep: Sweep, folder: Path, *, every: bool = False) -> str:
@@ -40,7 +42,7 @@ def evaluated_text(sweep: Sweep, folder: Path, *, every: bool = False) -> str:
     ]
     failing = next((one for one in rows if one.status != "passed"), None)
     if failing is not None:
-        facts.append(("", f"{command_for('show', folder)} {_quoted(failing.case)}"))
+        facts.append(("", f"{command_for('show', folder)} {shlex.quote(failing.case)}"))
     return "\n\n".join([title(sweep), *filter(None, parts), pairs(facts)])
 
 
@@ -85,13 +87,6 @@ def _metrics_table(sweep: Sweep) -> str:
         return ""
     header = ("metric", "mean", "cases", "not measured")
     return output.table(header, rows, right=("mean", "cases"), whole=("mean",))
-
-
-def case_line(one: Tested, width: int = 0) -> str:
-    """One case as it is told while others still run."""
-    scores = "  ".join(f"{name} {_score(value)}" for name, value in one.metrics.items())
-    why = f"  {one_line(one.why, 120)}" if one.why else f"  {scores}"
-    return f"{one.status:<8}{_called(one):<{width}}{why}  ({one.seconds:.1f} s)"
 
 
 def case_text(one: Tested) -> str:
@@ -144,12 +139,6 @@ def _called(one: Tested) -> str:
     return one.case if not one.repeat else f"{one.case} #{one.repeat + 1}"
 
 
-def _quoted(name: str) -> str:
-    import shlex
-
-    return shlex.quote(name)
-
-
 def tell_evaluated(
     folder: Path, *, as_json: bool, every: bool, write: Path | None, form: Format | None
 ) -> int:
@@ -171,4 +160,4 @@ def tell_evaluated(
 
 def _form_of(path: Path) -> Format:
     """By the name of the file."""
-    return {".md": "markdown", ".xml": "junit"}.get(path.suffix, "json")  # pyright: ignore[reportReturnType] # a table of forms
+    return _FORMS.get(path.suffix, "json")

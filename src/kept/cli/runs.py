@@ -87,7 +87,7 @@ def _totals(folder: Path) -> str:
     from kept.cli.evaluated import read_sweep
     from kept.report.test_report import totals
 
-    sweep = read_sweep(folder)
+    sweep = read_sweep(folder, traces=False)
     return totals(sweep) if sweep is not None else ""
 
 

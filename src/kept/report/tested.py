@@ -138,14 +138,17 @@ class Sweep:
         return total
 
 
-def sweep_of(run: Run) -> Sweep | None:
-    """What a run measured; None where it does something else."""
+def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
+    """What a run measured; None where it does something else.
+
+    Without traces it is told at once how many passed, and nothing of what happened.
+    """
     started = run.state.started
     if started is None or started.recipe != EVAL:
         return None
     told = cast("Mapping[str, Any]", started.facts[EVAL])
     graded = run.state.fact("metric") == PASSED
-    cases = tuple(_cases(run, graded))
+    cases = tuple(_cases(run, graded, traces))
     return Sweep(
         run=run.id,
         name=str(told.get("name") or run.state.fact("spec")),
@@ -162,13 +165,13 @@ def sweep_of(run: Run) -> Sweep | None:
     )
 
 
-def _cases(run: Run, graded: bool) -> Iterator[Tested]:
+def _cases(run: Run, graded: bool, traces: bool) -> Iterator[Tested]:
     """Every pair once, in the order of the cases: what was tried again counts as it ended."""
     rows = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
     order = {case: at for at, case in enumerate(_order(run))}
     for key in sorted(rows, key=lambda key: (key[0], order.get(key[1], len(order)), key[1])):
         job, outcome = rows[key]
-        trace = run.trace(outcome.trace) if outcome.trace else ()
+        trace = run.trace(outcome.trace) if outcome.trace and traces else ()
         yield tested(job, outcome, trace, graded=graded)
 
 

@@ -22,7 +22,7 @@ MAX_FILES = 2000
 def depends_on(read: ReadAgent) -> dict[str, str]:
     """A hash of each file that scores depend on, by the name that a person knows."""
     folder = read.place.folder
-    found = {"config": hash_of(_plain(read.place.config.data))}
+    found = {"config": hash_of(repr(read.place.config.data))}
     for name in dict.fromkeys(_named(read)):
         path = folder / name
         found[f"`{name}`"] = _tree(path) if path.is_dir() else digest(path)
@@ -53,7 +53,3 @@ def _tree(folder: Path) -> str:
     for path in paths[:MAX_FILES]:
         whole.update(f"{path.relative_to(folder)}\0{digest(path)}\0".encode("utf-8", "replace"))
     return f"{len(paths)} files {whole.hexdigest()[:16]}"
-
-
-def _plain(value: object) -> object:
-    return repr(value)
