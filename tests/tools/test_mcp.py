@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from kept.core.ports import Tool
 from kept.core.rollout import Failure
 from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
-from kept.testing import MemoryJournal, ScriptedTool, ToolSuite
+from kept.testing import ScriptedTool
 from kept.tools import mcp
-from kept.tools.mcp import McpServer, McpTool, told_apart
+from kept.tools.mcp import McpServer, told_apart
 from kept.tools.mcp_session import McpConfig
 from tests.processes import is_gone
+from tests.tools.served import ServedSuite, answer, scope, tools_of
 
 pytestmark = pytest.mark.slow
 
@@ -31,48 +30,17 @@ def config(folder: Path, *more: str, **settings: Any) -> McpConfig:
     return McpConfig("shop", folder, command="python", args=words, **settings)
 
 
-def scope() -> JournalScope:
-    return JournalScope(MemoryJournal(), "scope")
-
-
-async def tools_of(server: McpServer) -> dict[str, McpTool]:
-    tools = await server.tools()
-    assert isinstance(tools, tuple), tools
-    return {tool.name: tool for tool in tools}
-
-
-async def answer(tool: Tool, **arguments: object) -> ToolAnswer:
-    answered = await tool.use(arguments, scope())
-    assert isinstance(answered, ToolAnswer), answered
-    return answered
-
-
 def pids(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "pids").read_text().split()]
 
 
-class TestPlainServer(ToolSuite):
+class TestPlainServer(ServedSuite):
     @pytest.fixture(autouse=True)
     def _in_folder(self, tmp_path: Path) -> None:
         self._folder = tmp_path
-        self._server: McpServer | None = None
 
-    async def _open(self, name: str) -> Tool:
-        self._server = self._server or McpServer(config(self._folder))
-        return (await tools_of(self._server))[name]
-
-    async def open_tool(self) -> Tool:
-        return await self._open("echo")
-
-    async def open_hanging_tool(self) -> Tool | None:
-        return await self._open("hang")
-
-    async def close(self) -> None:
-        assert self._server is not None
-        await self._server.close()
-
-    def arguments(self) -> Mapping[str, object]:
-        return {"text": "hello"}
+    def server(self) -> McpServer:
+        return McpServer(config(self._folder))
 
     def wrong_arguments(self) -> Mapping[str, object] | None:
         return None

@@ -14,14 +14,13 @@ from typing import Literal
 
 import pytest
 
-from kept.core.ports import Tool
 from kept.core.rollout import Failure
 from kept.core.tool import ToolAnswer
 from kept.engine.scope import JournalScope
-from kept.testing import MemoryJournal, ToolSuite
+from kept.testing import MemoryJournal
 from kept.tools.mcp import McpServer
 from kept.tools.mcp_session import McpConfig
-from tests.tools.test_mcp import answer, tools_of
+from tests.tools.served import ServedSuite, answer, tools_of
 
 pytestmark = pytest.mark.slow
 
@@ -67,28 +66,13 @@ def port() -> Iterator[int]:
         yield found
 
 
-class TestHttpServer(ToolSuite):
+class TestHttpServer(ServedSuite):
     @pytest.fixture(autouse=True)
     def _at(self, port: int) -> None:
         self._port = port
-        self._server: McpServer | None = None
 
-    async def _open(self, name: str) -> Tool:
-        self._server = self._server or McpServer(config("http", self._port))
-        return (await tools_of(self._server))[name]
-
-    async def open_tool(self) -> Tool:
-        return await self._open("echo")
-
-    async def open_hanging_tool(self) -> Tool | None:
-        return await self._open("hang")
-
-    async def close(self) -> None:
-        assert self._server is not None
-        await self._server.close()
-
-    def arguments(self) -> Mapping[str, object]:
-        return {"text": "hello"}
+    def server(self) -> McpServer:
+        return McpServer(config("http", self._port))
 
     def wrong_arguments(self) -> Mapping[str, object] | None:
         return {}
