@@ -67,6 +67,8 @@ class Proposal(_Reply):
     """The step whose near miss its author was given to edit."""
     inherited: int = 0
     """Of the edits, so many of the first are that near miss's."""
+    about: Mapping[str, object] = field(default_factory=dict[str, object])
+    """How it came about, for the record: a diagnosis, the densities of a point."""
     kind: Literal["proposal"] = "proposal"
 
 
@@ -86,6 +88,10 @@ class Skip(_Reply):
     why: str
     exhausted: bool = False
     """Nor at any later time: this proposer has no more to give."""
+    ends: str = ""
+    """Nor in this phase: in a word, why it is over; empty while it is not."""
+    about: Mapping[str, object] = field(default_factory=dict[str, object])
+    """How it came about, for the record."""
     kind: Literal["skip"] = "skip"
 
 
@@ -160,6 +166,8 @@ class ClosedStep:
     """Of its candidate, for its verdict."""
     usd: float = 0.0
     """What these cost, and the calls of the proposal."""
+    skip: Skip | None = None
+    """Where nothing was proposed: what was said instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kept.core.budget import NOTHING, Spend
 from kept.core.event import StepClosed
 from kept.core.ledger import Ledger
-from kept.core.proposal import ClosedStep, Proposal, Reply, Turn
+from kept.core.proposal import ClosedStep, Proposal, Reply, Skip, Turn
 
 
 class OpenStep(NamedTuple):
@@ -45,6 +45,7 @@ def closed_step(step: OpenStep, event: StepClosed, alone: bool) -> ClosedStep:
         loss=next((mine[p] for p in ("decide", "measure", "promote") if p in mine), None),
         rollouts=sum(e.asked for e in own),
         usd=sum(e.usd for e in own) + step.spend.usd,
+        skip=step.reply if isinstance(step.reply, Skip) else None,
     )
 
 

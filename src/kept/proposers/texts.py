@@ -1,0 +1,54 @@
+"""A text that a model may rewrite as a whole: a file, or one value of a file.
+
+A file may begin with a head of YAML between two lines of dashes. That is about the text and no part
+of it, and stays.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kept.core.edit import Edit, SetValue, Write
+from kept.core.values import NoSpan
+from kept.locate import read_value
+
+RULE = "---"
+
+
+@dataclass(frozen=True, slots=True)
+class TextAxis:
+    """One text, and how long it may become."""
+
+    path: str
+    """As the spec names it."""
+    file: str
+    key: str = ""
+    """The value that is meant; empty for the file as a whole."""
+    max_chars: int = 8000
+
+    def read(self, texts: Mapping[str, str]) -> str | NoSpan:
+        """The text as it stands."""
+        if self.file not in texts:
+            return NoSpan("target missing", f"there is no {self.file}")
+        if not self.key:
+            return body_of(texts[self.file])
+        value = read_value(self.file, texts[self.file], self.key)
+        return value if isinstance(value, NoSpan) else str(value)
+
+    def edits(self, texts: Mapping[str, str], new: str) -> tuple[Edit, ...]:
+        """What makes it another text."""
+        if self.key:
+            return (SetValue(self.file, self.key, new),)
+        old = texts[self.file]
+        head = old[: len(old) - len(body_of(old))]
+        return (Write(self.file, head + new),)
+
+
+def body_of(text: str) -> str:
+    """A text without its head."""
+    lines = text.splitlines(keepends=True)
+    if not lines or lines[0].rstrip() != RULE:
+        return text
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() == RULE:
+            return "".join(lines[number + 1 :]).lstrip("\r\n")
+    return text
