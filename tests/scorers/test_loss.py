@@ -1,6 +1,5 @@
 """The loss of a case of an agent: weighted metrics, worked out by hand."""
 
-
 import pytest
 
 from kept.scorers.loss import weighted_loss
