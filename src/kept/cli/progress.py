@@ -12,6 +12,7 @@ from typing import TextIO, cast
 
 from kept.cli.output import cut_middle
 from kept.core.event import Event, RunResumed, RunStarted, StepClosed
+from kept.core.exchange import PASSED
 from kept.core.grow import Log
 from kept.core.plan import EVAL
 from kept.core.proposal import ClosedStep
@@ -19,7 +20,7 @@ from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.core.words import one_line
-from kept.report.tested import PASSED, tested
+from kept.report.tested import tested
 from kept.settings import dumb_terminal
 
 WHY_WIDTH = 60

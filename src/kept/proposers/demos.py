@@ -4,7 +4,6 @@ They stand in a marked stretch of an artifact, which the proposer rewrites as a 
 proposals are neighbours of what stands there, half are drawn afresh; no set is tried twice.
 """
 
-import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from kept.core.edit import Replace
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
 from kept.core.words import count
+from kept.proposers.showing import as_text
 
 BEGIN = "<!-- demos:start -->"
 END = "<!-- demos:end -->"
@@ -60,7 +60,7 @@ class Layout:
 
 def example(template: str, case: Case) -> str:
     """A case as the template shows it; raises `KeyError` for a field that it has not."""
-    return template.format_map({name: _shown(value) for name, value in fields(case).items()})
+    return template.format_map({name: as_text(value) for name, value in fields(case).items()})
 
 
 def fields(case: Case) -> Mapping[str, object]:
@@ -68,10 +68,6 @@ def fields(case: Case) -> Mapping[str, object]:
     data: Any = case.data
     own = cast("dict[str, object]", data) if isinstance(data, dict) else {"case": data}
     return {"id": case.id, **own}
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 @dataclass(frozen=True, slots=True)

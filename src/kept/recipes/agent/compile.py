@@ -8,6 +8,7 @@ from typing import Any
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Cases
+from kept.core.exchange import PASSED
 from kept.core.model import Message, ModelRequest
 from kept.core.objective import Objective
 from kept.core.plan import Plan
@@ -28,7 +29,7 @@ from kept.recipes.agent.measuring import all_metrics, metric_problems, metric_wa
 from kept.recipes.agent.tools import Toolbox, tool_problems, tool_warnings
 from kept.recipes.sweeping import Wanted, as_sweep
 from kept.runners.dialogue import Agent, DialogueRunner
-from kept.scorers.metrics.config import PASSED, keyed, read_metrics
+from kept.scorers.metrics.config import keyed, read_metrics
 from kept.scorers.metrics.dialogue import DialogueScorer
 from kept.scorers.metrics.grader import problem_with_grader
 from kept.scorers.metrics.measuring import Means

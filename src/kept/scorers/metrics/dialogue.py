@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.exchange import Exchange, exchanges_of, expected, failure_of
+from kept.core.exchange import PASSED, Exchange, exchanges_of, expected, failure_of
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Finding, Score
 from kept.core.words import count
 from kept.scorers.judges import side_by_side
-from kept.scorers.metrics.config import PASSED, Metric, keyed, read_metrics
+from kept.scorers.metrics.config import Metric, keyed, read_metrics
 from kept.scorers.metrics.expecting import Expecting, Use, read_expected
 from kept.scorers.metrics.measuring import Asked, Means, Measuring, Result
 from kept.scorers.metrics.subject import subject_of, turns_of
