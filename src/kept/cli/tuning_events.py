@@ -1,0 +1,101 @@
+"""`--progress json`: coordinate descent as one JSON document a line, on stdout and nothing else.
+
+run_started baseline (cycle_started (phase_started (trial_started trial | trial)* phase_completed)+
+cycle_completed)+ run_completed, or error at any point. Cycles count from 0, as in the stream that
+this follows; a trial is the row that stands in trials.jsonl, with the best loss so far.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from kept.core.coordinate import BASELINE
+from kept.core.objective import Objective
+from kept.core.state import State
+from kept.store.tuning.rows import row_of, stamp
+from kept.store.tuning.telling import Begun, CycleDone, Listener, PhaseDone
+from kept.store.tuning.trial import Trial
+
+SCHEMA = "holodeck.optimize.progress/v1"
+
+
+class Events(Listener):
+    """Writes a line for each event."""
+
+    def __init__(
+        self, write: Callable[[str], None], weights: Mapping[str, float], objective: Objective
+    ) -> None:
+        self._write = write
+        self._weights = weights
+        self._objective = objective
+        self._cycles = 0
+
+    def tell(self, event: str, **what: object) -> None:
+        """One line."""
+        line = {"schema": SCHEMA, "event": event, **what}
+        self._write(json.dumps(line, ensure_ascii=True, separators=(",", ":")))
+
+    def run_started(self, run: str, state: State, *, resumed: bool) -> None:
+        """What the run is about."""
+        started = state.started
+        told = cast("Mapping[str, Any]", started.facts.get("optimizer", {})) if started else {}
+        self._cycles = int(told.get("budget", {}).get("global", {}).get("max_cycles", 0))
+        self.tell(
+            "run_started",
+            run_id=run,
+            agent=state.fact("id"),
+            max_cycles=self._cycles,
+            axes=told.get("axes", {}),
+            loss_weights=dict(self._weights),
+            started_at=stamp(started.t) if started else None,
+            resumed=resumed,
+        )
+
+    def cycle_started(self, cycle: int) -> None:
+        """A cycle begins."""
+        self.tell("cycle_started", cycle=cycle - 1, of=self._cycles)
+
+    def phase_started(self, cycle: int, phase: str, nth: int) -> None:
+        """A phase begins."""
+        self.tell("phase_started", cycle=cycle - 1, phase=phase)
+
+    def trial_begun(self, begun: Begun) -> None:
+        """A proposal is there."""
+        self.tell(
+            "trial_started",
+            trial_id=begun.number,
+            cycle=begun.cycle - 1,
+            phase=begun.phase,
+            baseline_loss=begun.baseline_loss,
+            params=dict(begun.params),
+            textual_axis=begun.axis or None,
+            edit_summary=begun.summary or None,
+        )
+
+    def trial_done(self, trial: Trial) -> None:
+        """The row of a trial; of the baseline, its loss."""
+        if trial.phase == BASELINE:
+            self.tell("baseline", loss=trial.after.train, holdout_loss=trial.after.holdout)
+            return
+        row = row_of(trial, self._weights, self._objective)
+        self.tell("trial", **row, best_loss=trial.after.train)
+
+    def phase_done(self, done: PhaseDone) -> None:
+        """A phase is over."""
+        self.tell(
+            "phase_completed",
+            cycle=done.cycle - 1,
+            phase=done.phase,
+            trials=done.trials,
+            accepted=done.accepted,
+        )
+
+    def cycle_done(self, done: CycleDone) -> None:
+        """A cycle is over."""
+        self.tell(
+            "cycle_completed",
+            cycle=done.cycle - 1,
+            accepted=done.accepted,
+            best_loss=done.best_loss,
+            stop_reason="no_accepts" if done.dry else None,
+        )
