@@ -1,8 +1,8 @@
 """The schedule of coordinate descent: phases in turn, cycle by cycle, until a whole one is dry.
 
 A phase changes one kind of thing (numbers, words, examples) and ends when it has had its trials or
-nothing was kept for a while. Every keep moves the incumbent, so that each phase begins where the one
-before it came to. All of it is a function of the closed steps.
+nothing was kept for a while. Every keep moves the incumbent, so that each phase begins where the
+one before it came to. All of it is a function of the closed steps.
 """
 
 from collections.abc import Iterator, Sequence

@@ -15,6 +15,8 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
+from kept.core.case import SPLITS
+
 T = TypeVar("T", bound=tuple[object, ...])
 
 
@@ -33,6 +35,18 @@ def some(values: T) -> T:
     return values
 
 
+def _ratio(text: str) -> str:
+    parts = text.split(":")
+    if len(parts) != len(SPLITS) or not all(part.strip().isdigit() for part in parts):
+        raise ValueError(f"`{text}` is not a split; write train:holdout:test, as in 3:5:2")
+    return text
+
+
+def shares_of(ratio: str) -> tuple[int, ...]:
+    """A split as numbers."""
+    return tuple(int(part) for part in ratio.split(":"))
+
+
 def _listed(value: object) -> object:
     # one text may stand for a list of one
     return [value] if isinstance(value, str) else value
@@ -46,6 +60,8 @@ OneOrMore = Annotated[SomeTexts, BeforeValidator(_listed)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Seconds = Annotated[Finite, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Ratio = Annotated[str, AfterValidator(_ratio)]
+"""Shares of train, holdout and test."""
 
 
 class Model(BaseModel):

@@ -76,12 +76,14 @@ def _read(source: Source, name: str) -> list[Case] | None:
     return cases or None
 
 
-def overlap_warnings(cases: Cases) -> tuple[str, ...]:
-    """Cases of different splits that are the same or nearly: the gain they show is not new."""
-    without_ids = Cases(
-        *(tuple(map(bare, part)) for part in (cases.train, cases.holdout, cases.test))
-    )
-    found = find_overlaps(without_ids)
+def overlap_warnings(cases: Cases, name: str = "id") -> tuple[str, ...]:
+    """Cases of different splits that are the same or nearly: the gain they show is not new.
+
+    `name` is the field that tells even copies apart.
+    """
+    parts = (cases.train, cases.holdout, cases.test)
+    without_names = Cases(*(tuple(bare(case, name) for case in part) for part in parts))
+    found = find_overlaps(without_names)
     told = [
         f"case `{o.first}` ({o.first_split}) and case `{o.second}` ({o.second_split}) are "
         + ("the same" if o.likeness == 1 else f"{o.likeness:.0%} alike")

@@ -39,13 +39,13 @@ _BOUNDS: Mapping[str, Callable[[Any], str]] = {
 }
 
 
-def validate(source: Source, model: type[M]) -> M | None:
-    """The model that a source spells; None when it has problems, which the source then holds."""
+def validate(source: Source, model: type[M], loc: Loc = ()) -> M | None:
+    """The model that a source spells, or one part of it; None, and reports, when it spells none."""
     try:
-        return model.model_validate(source.data)
+        return model.model_validate(said(source, loc))
     except ValidationError as error:
         for fault in error.errors(include_url=False):
-            _report(source, fault, model)
+            _report(source, fault, model, loc)
         return None
 
 
@@ -83,9 +83,9 @@ def check_folder(source: Source, loc: Loc) -> None:
         source.report(loc, f"there is no folder `{name}`")
 
 
-def _report(source: Source, fault: ErrorDetails, model: type[BaseModel]) -> None:
+def _report(source: Source, fault: ErrorDetails, model: type[BaseModel], below: Loc) -> None:
     place = locate(model, fault["loc"])
-    loc = place.loc
+    loc = (*below, *place.loc)
     kind, given = fault["type"], fault["input"]
     ctx: Mapping[str, Any] = fault.get("ctx", {})
     if kind == "missing":
@@ -95,7 +95,7 @@ def _report(source: Source, fault: ErrorDetails, model: type[BaseModel]) -> None
             loc, "unknown key", _advice(str(loc[-1]), locate(model, fault["loc"][:-1]).keys)
         )
     elif kind.startswith("union_tag"):
-        _report_tag(source, place, given, ctx)
+        _report_tag(source, Place(loc, place.models), given, ctx)
     elif kind in _WANTED:
         source.report(loc, f"{kind_of(given)}, where {_WANTED[kind]} was expected")
     elif kind in _BOUNDS:

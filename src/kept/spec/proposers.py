@@ -55,13 +55,14 @@ class AxisSpec(Model):
         if (said["range"] is None) == (said["choices"] is None):
             yield "an axis has either a `range` or `choices`"
         elif said["choices"] is not None:
-            yield from _choice_faults(said["choices"], said)
+            yield from choice_faults(said["choices"], said)
         else:
             low, high = said["range"]
-            yield from _range_faults(low, high, said)
+            yield from range_faults(low, high, said, typed=True)
 
 
-def _choice_faults(choices: Sequence[object], said: Mapping[str, Any]) -> Iterator[str]:
+def choice_faults(choices: Sequence[object], said: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the choices of an axis, and with what else is said of it."""
     if len(choices) < 2:
         yield "`choices` leave nothing to choose: give two or more"
     doubled = [choice for n, choice in enumerate(choices) if choice in choices[:n]]
@@ -71,11 +72,14 @@ def _choice_faults(choices: Sequence[object], said: Mapping[str, Any]) -> Iterat
         yield "`type`, `log` and `step` go with a `range`, not with `choices`"
 
 
-def _range_faults(low: float, high: float, said: Mapping[str, Any]) -> Iterator[str]:
+def range_faults(
+    low: float, high: float, said: Mapping[str, Any], *, typed: bool = False
+) -> Iterator[str]:
+    """What is wrong with the range of an axis, and with what else is said of it."""
     log, step = said.get("log"), said.get("step")
     if low >= high:
         yield "`range` is empty: write the least value, then a greater one"
-    if "type" in said and said["type"] is None:
+    if typed and "type" in said and said["type"] is None:
         yield "a `range` needs a `type`: float or int"
     if log and low <= 0:
         yield "`log` needs a `range` above 0"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from kept.gates.pairing import TENURE
 from kept.spec.base import Count, Finite, Model
@@ -100,3 +100,11 @@ class RaceSpec(Model):
         """The figures that the task sets itself."""
         found = self.model_dump(exclude={"preset"}, exclude_none=True)
         return {name: value for name, value in found.items() if value != {}}
+
+
+def _preset(value: object) -> object:
+    # `race: careful` for short
+    return {"preset": value} if isinstance(value, str) else value
+
+
+Race = Annotated[RaceSpec, BeforeValidator(_preset)]

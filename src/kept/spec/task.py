@@ -11,13 +11,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from kept.core.artifact import is_safe_path
-from kept.core.case import SPLITS
 from kept.core.objective import Direction, Operator
-from kept.spec.base import Count, Finite, Model, Text, Texts, some
+from kept.spec.base import Count, Finite, Model, Ratio, Text, Texts, shares_of, some
 from kept.spec.guards import GuardsSpec
 from kept.spec.models import ModelsSpec
 from kept.spec.proposers import ProposerSpec
-from kept.spec.race import RaceSpec
+from kept.spec.race import Race
 from kept.spec.runners import RunnerSpec
 from kept.spec.sandbox import SandboxSpec
 from kept.spec.scorers import ScorerSpec
@@ -26,18 +25,6 @@ from kept.spec.scorers import ScorerSpec
 def _number(value: object) -> object:
     # a scorer's `true` is the measure 1
     return float(value) if isinstance(value, bool) else value
-
-
-def _ratio(text: str) -> str:
-    parts = text.split(":")
-    if len(parts) != len(SPLITS) or not all(part.strip().isdigit() for part in parts):
-        raise ValueError(f"`{text}` is not a split; write train:holdout:test, as in 3:5:2")
-    return text
-
-
-def _preset(value: object) -> object:
-    # `race: careful` for short
-    return {"preset": value} if isinstance(value, str) else value
 
 
 def _file_type(text: str) -> str:
@@ -173,7 +160,7 @@ class CasesSpec(Model):
     """What a candidate is evaluated on."""
 
     file: Text
-    split: Annotated[str, AfterValidator(_ratio)] = "3:5:2"
+    split: Ratio = "3:5:2"
     """Shares of train, holdout and test."""
     seed: int = 0
     stratify: Text | None = None
@@ -182,7 +169,7 @@ class CasesSpec(Model):
     @property
     def ratio(self) -> tuple[int, ...]:
         """The split as numbers."""
-        return tuple(int(part) for part in self.split.split(":"))
+        return shares_of(self.split)
 
 
 class LoggingSpec(Model):
@@ -217,7 +204,7 @@ class TaskSpec(Model):
     gate: Literal["strict", "race", "repeats"] | None = None
     """Unless it says, `race` where there are cases enough, and `strict` elsewhere; without cases
     `repeats`, which is `strict` while repeats agree."""
-    race: Annotated[RaceSpec, BeforeValidator(_preset)] | None = None
+    race: Race | None = None
     guards: GuardsSpec = GuardsSpec()
     budget: BudgetSpec
     logging: LoggingSpec = LoggingSpec()

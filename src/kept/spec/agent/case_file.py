@@ -27,10 +27,15 @@ class CaseFileSpec(Model):
     test_cases: Annotated[tuple[TestCaseSpec, ...], Field(strict=False, max_length=MAX_CASES)]
 
 
-def read_case_file(source: Source, name: str, config: Config) -> tuple[TestCaseSpec, ...]:
-    """The cases of a file; what is wrong with it is reported, every row of it."""
+def read_case_file(
+    source: Source, name: str, config: Config, loc: Loc = FILE, *, call: str = "case"
+) -> tuple[TestCaseSpec, ...]:
+    """The cases of a file that a place names; what is wrong is reported, every row of it.
+
+    `call` is what a case without a name is called, with its number.
+    """
     path = source.folder / name
-    document = _document(source, path, name)
+    document = _document(source, path, name, loc)
     if document is None:
         return ()
     file = Source(path, document)
@@ -39,14 +44,16 @@ def read_case_file(source: Source, name: str, config: Config) -> tuple[TestCaseS
     lay_under(file, config)
     spec = validate(file, CaseFileSpec)
     tell_once(file, unset)
-    cases = named(file, spec.test_cases) if spec else ()
+    cases = named(file, spec.test_cases, call) if spec else ()
     if spec and not spec.test_cases:
-        source.report(FILE, f"`{name}` holds no cases")
+        source.report(loc, f"`{name}` holds no cases")
     source.problems += file.problems
     return cases
 
 
-def named(source: Source, cases: Sequence[TestCaseSpec]) -> tuple[TestCaseSpec, ...]:
+def named(
+    source: Source, cases: Sequence[TestCaseSpec], call: str = "case"
+) -> tuple[TestCaseSpec, ...]:
     """The cases with a name each; names that stand twice, and files that are gone, are reported."""
     first: dict[str, int] = {}
     for number, case in enumerate(cases):
@@ -60,7 +67,7 @@ def named(source: Source, cases: Sequence[TestCaseSpec]) -> tuple[TestCaseSpec, 
         first.setdefault(case.name, number)
     made: list[TestCaseSpec] = []
     for number, case in enumerate(cases, 1):
-        name = case.name or _free(f"case-{number}", first)
+        name = case.name or _free(f"{call}-{number}", first)
         made.append(case if case.name else case.model_copy(update={"name": name}))
     return tuple(made)
 
@@ -79,17 +86,17 @@ def _check_files(source: Source, loc: Loc, case: TestCaseSpec) -> None:
                 check_there(source, (*below, "files", number, "path"), file.path)
 
 
-def _document(source: Source, path: Path, name: str) -> Document | None:
+def _document(source: Source, path: Path, name: str, loc: Loc) -> Document | None:
     """A file as if its list of cases stood below the key that an agent.yaml has for them."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         document = _of_json(text) if path.suffix == ".json" else read_yaml(text)
     except OSError as error:
         hint = None if path.exists() else near_file(path)
-        source.report(FILE, f"cannot read `{name}`: {error.strerror}", hint)
+        source.report(loc, f"cannot read `{name}`: {error.strerror}", hint)
         return None
     except UnicodeDecodeError:
-        source.report(FILE, f"`{name}` is not UTF-8 text")
+        source.report(loc, f"`{name}` is not UTF-8 text")
         return None
     except YamlFault as fault:
         kind = "JSON" if path.suffix == ".json" else "YAML"
@@ -101,13 +108,13 @@ def _document(source: Source, path: Path, name: str) -> Document | None:
     if isinstance(data, dict):
         return document
     if data is not None and not isinstance(data, list):
-        source.report(FILE, f"`{name}` is {kind_of(data)}, not a list of cases")
+        source.report(loc, f"`{name}` is {kind_of(data)}, not a list of cases")
         return None
     return Document(
         {KEY: cast("object", data) or []},
-        {(KEY, *loc): line for loc, line in document.lines.items()},
-        [((KEY, *loc), line) for loc, line in document.doubles],
-        {(KEY, *loc) for loc in document.templates},
+        {(KEY, *at): line for at, line in document.lines.items()},
+        [((KEY, *at), line) for at, line in document.doubles],
+        {(KEY, *at) for at in document.templates},
     )
 
 

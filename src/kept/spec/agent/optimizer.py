@@ -1,0 +1,260 @@
+"""What `evaluations.optimizer` of an agent.yaml may say: how the agent is improved, and by what.
+
+`OptimizerBlock` is the block as a file has it: limits nested in `budget`, or flat, as both stand in
+files that there are. `OptimizerSpec` is what it comes to, each thing by one name.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field
+
+from kept.gates.sigma import HoldoutPolicy
+from kept.spec.agent.axes import AxesSpec
+from kept.spec.agent.read import ReadAgent
+from kept.spec.agent.starter import starter_block
+from kept.spec.agent.words import Share, Words
+from kept.spec.base import Count, Finite, Model, Ratio
+from kept.spec.load import said, validate
+from kept.spec.race import Race, RaceSpec
+from kept.spec.source import Source, dotted
+from kept.spec.yaml import Loc
+
+BLOCK: Loc = ("evaluations", "optimizer")
+
+WARM_UP = 10
+"""Points of a numeric phase that are drawn at random before the search has something to go by."""
+
+SPLIT = "3:5:2"
+"""How an agent's own cases are shared out, where nobody says."""
+
+Weight = Annotated[Finite, Field(ge=0)]
+Minutes = Annotated[Finite, Field(gt=0)]
+Gate = Literal["race", "sigma"]
+
+
+class PenaltiesSpec(Model):
+    """What is added to the loss of a candidate for what it costs."""
+
+    cost_per_usd: Weight = 0.0
+    latency_per_sec: Weight = 0.0
+
+
+class PhaseSpec(Model):
+    """How long a phase goes on."""
+
+    max_trials: Count
+    patience: Count
+    """Trials without a keep after which it is over."""
+
+
+class NumericPhaseSpec(PhaseSpec):
+    """The phase of numbers."""
+
+    max_trials: Count = 15
+    patience: Count = 5
+
+
+class TextualPhaseSpec(PhaseSpec):
+    """The phase of words."""
+
+    max_trials: Count = 10
+    patience: Count = 4
+
+
+class DemosPhaseSpec(PhaseSpec):
+    """The phase of examples."""
+
+    max_trials: Count = 6
+    patience: Count = 3
+
+
+class GlobalSpec(Model):
+    """Limits of the run."""
+
+    max_cycles: Count | None = None
+    max_minutes: Minutes | None = None
+    max_usd: Weight | None = None
+    max_rollouts: Count | None = None
+
+
+class OptimizerBudgetSpec(Model):
+    """Limits of the run and of its phases."""
+
+    whole: GlobalSpec = Field(default=GlobalSpec(), alias="global")
+    numeric_phase: NumericPhaseSpec | None = None
+    textual_phase: TextualPhaseSpec | None = None
+    demos_phase: DemosPhaseSpec | None = None
+
+
+class OptimizerBlock(Model):
+    """The block as it stands in a file."""
+
+    loss: dict[str, Weight]
+    """By the names of metrics, how much each counts; those that are not here do not."""
+    penalties: PenaltiesSpec = PenaltiesSpec()
+    train_cases_file: Words | None = None
+    holdout_cases_file: Words | None = None
+    test_cases_file: Words | None = None
+    """Cases that are run once, at the end."""
+    split: Ratio | None = None
+    """Shares of the agent's own cases, where there are no files."""
+    holdout_eval_policy: HoldoutPolicy = "on_train_improve"
+    min_holdout_cases: Count = 5
+    repeats: Count = 3
+    accept_sigma: Weight | None = None
+    max_errored_fraction: Share = 0.25
+    min_delta: Weight = 0.0
+    min_confidence: Share = 0.4
+    numeric_convergence_eps: Weight = 1e-3
+    gate: Gate | None = None
+    race: Race | None = None
+    axes: AxesSpec
+    budget: OptimizerBudgetSpec = OptimizerBudgetSpec()
+    max_cycles: Count | None = None
+    max_minutes: Minutes | None = None
+    max_usd: Weight | None = None
+    max_rollouts: Count | None = None
+    numeric_phase: NumericPhaseSpec | None = None
+    textual_phase: TextualPhaseSpec | None = None
+    demos_phase: DemosPhaseSpec | None = None
+    seed: int = 42
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """A loss of something, and no key without an effect."""
+        if "loss" in said and not any(said["loss"].values()):
+            yield "`loss` weighs nothing: name a metric, and a weight above 0"
+        if not {"gate", "race", "accept_sigma", "holdout_eval_policy"} <= said.keys():
+            return
+        gate = said["gate"] or _gate(said["accept_sigma"])
+        if gate == "sigma" and said["race"] is not None:
+            yield "`race` says how to race, and the gate is `sigma`: leave one of them out"
+        if gate == "race" and said["accept_sigma"] is not None:
+            yield "`accept_sigma` is of `gate: sigma`, and the gate is `race`"
+        policy = said["holdout_eval_policy"]
+        if gate == "race" and policy != "on_train_improve":
+            yield f"`holdout_eval_policy: {policy}` needs `gate: sigma`: a race is run on holdout"
+
+
+def _gate(accept_sigma: float | None) -> Gate:
+    return "race" if accept_sigma is None else "sigma"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerSpec:
+    """What the block comes to, each thing by one name."""
+
+    loss: Mapping[str, float]
+    axes: AxesSpec
+    penalties: PenaltiesSpec = field(default_factory=PenaltiesSpec)
+    train_cases_file: str | None = None
+    holdout_cases_file: str | None = None
+    test_cases_file: str | None = None
+    split: str | None = None
+    holdout_eval_policy: HoldoutPolicy = "on_train_improve"
+    min_holdout_cases: int = 5
+    repeats: int = 3
+    accept_sigma: float = 1.0
+    max_errored_fraction: float = 0.25
+    min_delta: float = 0.0
+    min_confidence: float = 0.4
+    numeric_convergence_eps: float = 1e-3
+    gate: Gate = "race"
+    race: RaceSpec = field(default_factory=RaceSpec)
+    max_cycles: int = 4
+    max_minutes: float | None = None
+    max_usd: float | None = None
+    max_rollouts: int | None = None
+    numeric_phase: PhaseSpec = field(default_factory=NumericPhaseSpec)
+    textual_phase: PhaseSpec = field(default_factory=TextualPhaseSpec)
+    demos_phase: PhaseSpec = field(default_factory=DemosPhaseSpec)
+    seed: int = 42
+
+
+_WHOLE = tuple(GlobalSpec.model_fields)
+_PHASES = ("numeric_phase", "textual_phase", "demos_phase")
+_ABOUT_CASES = (
+    *("loss", "train_cases_file", "holdout_cases_file", "test_cases_file", "split", "seed"),
+    *("holdout_eval_policy", "min_holdout_cases", "gate", "race", "accept_sigma"),
+)
+
+
+def read_optimizer(read: ReadAgent) -> OptimizerSpec:
+    """How an agent is to be improved; raises `SpecError` with all that is wrong with its block."""
+    spec = optimizer_of(read)
+    read.source.check()
+    assert spec is not None  # or else there was a problem
+    return spec
+
+
+def optimizer_of(read: ReadAgent) -> OptimizerSpec | None:
+    """The same; None, and reports, where it cannot be had."""
+    source = read.source
+    if said(source, BLOCK) is None:
+        message = "missing: it says what may change, and what better means"
+        hint = f"put this below `evaluations:`\n{starter_block(read)}"
+        source.report(BLOCK, message, hint)
+        return None
+    _check_forms(source)
+    block = validate(source, OptimizerBlock, BLOCK)
+    return None if block is None else _resolved(block)
+
+
+def cases_of(read: ReadAgent) -> OptimizerSpec | None:
+    """The block as far as it is about cases; None where that part is wrong, which is told already.
+
+    So cases are looked at though something else in the block is wrong.
+    """
+    data = said(read.source, BLOCK)
+    given = cast("dict[str, object]", data) if isinstance(data, dict) else {}
+    about = {key: value for key, value in given.items() if key in _ABOUT_CASES}
+    try:
+        return _resolved(OptimizerBlock.model_validate({**about, "axes": {"demos": {}}}))
+    except ValueError:
+        return None
+
+
+def _resolved(block: OptimizerBlock) -> OptimizerSpec:
+    budget = block.budget
+    given = {name: getattr(budget.whole, name) for name in _WHOLE}
+    given |= {name: getattr(budget, name) for name in _PHASES}
+    for name in OptimizerBlock.model_fields:
+        value = getattr(block, name)
+        if name != "budget" and value is not None:
+            given[name] = value
+    given["gate"] = block.gate or _gate(block.accept_sigma)
+    return OptimizerSpec(**{name: value for name, value in given.items() if value is not None})
+
+
+def _check_forms(source: Source) -> None:
+    """Limits stand in `budget`, or flat; one that stands in both is told."""
+    nested = {name: (*BLOCK, "budget", "global", name) for name in _WHOLE}
+    nested |= {name: (*BLOCK, "budget", name) for name in _PHASES}
+    for name, other in nested.items():
+        if said(source, (*BLOCK, name)) is not None and said(source, other) is not None:
+            both = f"`{name}` and `{dotted(other[2:])}` say the same thing"
+            source.report((*BLOCK, name), f"{both}: give one of them")
+
+
+def optimizer_warnings(spec: OptimizerSpec) -> Iterator[str]:
+    """What is in order in the block, and may not be what was meant."""
+    if spec.gate == "sigma" and spec.repeats == 1:
+        yield (
+            "`repeats: 1` measures no noise of a candidate: what is kept may be chance; "
+            "give 2 or more unless the agent always answers the same"
+        )
+    phase = spec.numeric_phase
+    if spec.axes.numeric and phase.max_trials <= WARM_UP:
+        yield (
+            f"`numeric_phase.max_trials` is {phase.max_trials}: the first {WARM_UP} points are "
+            "drawn at random, so the search never learns from them"
+        )
+    elif spec.axes.numeric and "patience" in phase.model_fields_set and phase.patience < WARM_UP:
+        yield (
+            f"`numeric_phase.patience` is {phase.patience}, and the first {WARM_UP} points are "
+            f"drawn at random: the phase has at least {WARM_UP} trials"
+        )
+    if spec.holdout_eval_policy == "skip":
+        yield "`holdout_eval_policy: skip`: nothing shows whether a gain is more than overfitting"

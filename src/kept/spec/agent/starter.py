@@ -1,0 +1,82 @@
+"""A block `optimizer:` for an agent that has none: what could well be tuned, and a loss."""
+
+import json
+import re
+from collections.abc import Iterator
+
+from kept.spec.agent.agent import AgentSpec
+from kept.spec.agent.read import ReadAgent
+from kept.spec.agent.tools import (
+    HierarchicalDocumentToolSpec,
+    McpToolSpec,
+    VectorstoreToolSpec,
+)
+
+_PLAIN = r"[A-Za-z_][\w-]*"
+"""Keys that need no quotes."""
+
+
+def starter_block(read: ReadAgent) -> str:
+    """The block for this very agent, to be put below `evaluations:`."""
+    lines = ["  optimizer:", "    loss:", *(f"      {row}" for row in _loss(read.agent.spec))]
+    lines += [
+        '    split: "3:5:2"  # shares of your cases: train, holdout, test',
+        *(f"    {line}" for line in suggest_axes(read).splitlines()),
+        "    budget:",
+        "      global: {max_cycles: 4, max_rollouts: 5000}",
+        "      numeric_phase: {max_trials: 20, patience: 10}",
+        "      textual_phase: {max_trials: 10, patience: 4}",
+    ]
+    return "\n".join(lines)
+
+
+def suggest_axes(read: ReadAgent) -> str:
+    """The axes that could well be tuned, as YAML; each is worth a look before it is used."""
+    spec = read.agent.spec
+    lines = ["axes:", "  numeric:"]
+    for path, ends in _numbers(spec):
+        lines += [f"    - path: {path}", f"      range: {ends}"]
+    lines.append("  textual:")
+    for path, text, usual in _texts(read):
+        room = max(usual, 2 * len(text))
+        lines += [f"    - path: {path}", f"      max_chars: {room}"]
+    lines += ["  demos:", "    path: instructions", "    max_demos: 4"]
+    return "\n".join(lines)
+
+
+def _loss(spec: AgentSpec) -> Iterator[str]:
+    keys = dict.fromkeys(metric.key for metric in spec.metrics if metric.enabled)
+    for key in keys or ("equality",):
+        yield f"{key if re.fullmatch(_PLAIN, key) else json.dumps(key, ensure_ascii=False)}: 1.0"
+
+
+def _numbers(spec: AgentSpec) -> Iterator[tuple[str, str]]:
+    model = spec.model
+    yield "model.temperature", _around(model.temperature, 0.0, 1.0)
+    yield "model.top_p", _around(model.top_p, 0.5, 1.0)
+    for tool in spec.tools:
+        at = f"tools[name={tool.name}]"
+        if isinstance(tool, VectorstoreToolSpec | HierarchicalDocumentToolSpec):
+            yield f"{at}.top_k", f"[{min(tool.top_k, 3)}, {max(tool.top_k, 20)}]"
+        if isinstance(tool, HierarchicalDocumentToolSpec) and _weighs(tool):
+            yield f"{at}.semantic_weight", _around(tool.semantic_weight, 0.2, 0.8)
+
+
+def _weighs(tool: HierarchicalDocumentToolSpec) -> bool:
+    """Whether a weight of its can change, the others with it."""
+    return tool.search_mode == "hybrid" and tool.keyword_weight + tool.exact_weight > 0
+
+
+def _around(value: float | None, low: float, high: float) -> str:
+    """A range that has the present value in it."""
+    here = high if value is None else value
+    return f"[{min(low, here):g}, {max(high, here):g}]"
+
+
+def _texts(read: ReadAgent) -> Iterator[tuple[str, str, int]]:
+    """Texts that the model reads, each with the characters that one of its kind may well have."""
+    yield "instructions", read.agent.instructions.text, 4000
+    for tool in read.agent.spec.tools:
+        # a server describes its tools itself
+        if not isinstance(tool, McpToolSpec):
+            yield f"tools[name={tool.name}].description", tool.description, 400

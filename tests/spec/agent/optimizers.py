@@ -1,0 +1,47 @@
+"""An agent with a block `optimizer:` and the files that it names."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from textwrap import indent
+
+from tests.spec.agent.agents import AGENT, write
+
+HEAD, _, _ = AGENT.partition("evaluations:")
+
+GRADER = "def near(ctx):\n    return True\n"
+
+
+def rows(names: Iterable[str], key: str = "name") -> str:
+    """Cases of one turn, each asking something else."""
+    return "".join(
+        f"- {{{key}: {name}, input: what is {name}?, ground_truth: '{n}'}}\n"
+        for n, name in enumerate(names)
+    )
+
+
+OWN = "test_cases:\n" + rows(f"own{n}" for n in range(20))
+
+
+def agent_with(block: str | None, *, head: str = HEAD, own: str = OWN) -> str:
+    """The text of an agent.yaml."""
+    text = f"{head}evaluations:\n"
+    if block is not None:
+        text += "  optimizer:\n" + indent(block, "    ")
+    return text + '  metrics: [{metric: equality}, {grader: "graders:near"}]\n' + own
+
+
+def write_optimized(folder: Path, block: str | None, **others: str) -> Path:
+    """An agent with all that it names; `head` and `own` are parts of its agent.yaml."""
+    parts = {name: others.pop(name) for name in ("head", "own") if name in others}
+    named = {name.replace("__", "/").replace("_dot_", "."): said for name, said in others.items()}
+    files = {
+        "agent.yaml": agent_with(block, **parts),
+        "tools.py": "def add(a, b):\n    return a + b\n",
+        "graders.py": GRADER,
+        "docs/a.md": "# One\n\nText.\n",
+        "data/train.yaml": rows(f"t{n}" for n in range(8)),
+        "data/holdout.yaml": rows(f"h{n}" for n in range(8)),
+        "data/test.yaml": rows(f"z{n}" for n in range(4)),
+        **named,
+    }
+    return write(folder, files)
