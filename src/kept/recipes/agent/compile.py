@@ -183,10 +183,13 @@ def _scorer(read: ReadAgent, needed: Collection[str] | None) -> DialogueScorer:
     return DialogueScorer(metrics, means, needed)
 
 
-def check_agent(read: ReadAgent) -> None:
-    """Report what only looking further tells: models, tools, graders, files of cases."""
+def check_agent(read: ReadAgent, *, cases: bool = True) -> None:
+    """Report what only looking further tells: models, tools, graders, files of cases.
+
+    Without `cases` it is known already that they are not in order.
+    """
     source, spec, folder = read.source, read.agent.spec, read.place.folder
-    if not read.cases:
+    if cases and not read.cases:
         hint = "give `test_cases`, or `test_cases_file`"
         source.report(("test_cases",), "there are no test cases", hint)
     for number, problem, hint in tool_problems(spec, folder):
