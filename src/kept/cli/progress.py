@@ -48,6 +48,8 @@ class Progress:
         self.proposer_width = 0
         self.sweeping = False
         """Whether the run measures: then a case is what a person waits for."""
+        self.step_lines = True
+        """Whether a closed step is told here, and not by somebody who knows it better."""
         self._steps_before: int | None = None
 
     @property
@@ -71,7 +73,7 @@ class Progress:
         self.state = state
         if isinstance(event, StepClosed):
             self.proposals += not event.verdict.idle
-            if not _says_the_same(state.closed):
+            if self.step_lines and not _says_the_same(state.closed):
                 # with what failed, which the state leaves out because proposers see it
                 self.closed(replace(state.closed[-1], verdict=event.verdict))
         elif isinstance(event, RunStarted | RunResumed):

@@ -6,12 +6,16 @@ this follows; a trial is the row that stands in trials.jsonl, with the best loss
 """
 
 import json
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from kept.core.coordinate import BASELINE
 from kept.core.objective import Objective
 from kept.core.state import State
+from kept.report.exits import exit_reason, phase_exits, trials_in
+from kept.store.reader import Run
 from kept.store.tuning.rows import row_of, stamp
 from kept.store.tuning.telling import Begun, CycleDone, Listener, PhaseDone
 from kept.store.tuning.trial import Trial
@@ -99,3 +103,36 @@ class Events(Listener):
             best_loss=done.best_loss,
             stop_reason="no_accepts" if done.dry else None,
         )
+
+
+def tell_completed(events: Events, run: Run, folder: Path) -> None:
+    """The last line: what it came to, or why it did not get there."""
+    stopped = run.state.stopped
+    if stopped is not None and stopped.resumable:
+        events.tell("error", message=stopped.message, fatal=stopped.kind == "error")
+        return
+    trials = trials_in(run)
+    accepted = [t for t in trials[1:] if t.accepted]
+    best = next((t for t in trials if t.accepted and t.candidate == run.state.best), None)
+    events.tell(
+        "run_completed",
+        run_id=run.id,
+        baseline_loss=trials[0].after.train if trials else None,
+        best_loss=best.after.train if best else None,
+        accepted=len(accepted),
+        cycles=max((t.cycle for t in trials), default=0),
+        exit_reason=exit_reason(run),
+        phase_exit_reasons=phase_exits(run),
+        artifacts={
+            "best_yaml": str(folder / "best.yaml"),
+            "trials_jsonl": str(folder / "trials.jsonl"),
+            "report_md": str(folder / "report.md"),
+        },
+    )
+
+
+def tell_error(message: str) -> None:
+    """The one line of a run that could not begin, or broke off."""
+    line = {"schema": SCHEMA, "event": "error", "message": message, "fatal": True}
+    sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
+    sys.stdout.flush()

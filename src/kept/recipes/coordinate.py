@@ -17,7 +17,6 @@ from kept.core.plan import Plan
 from kept.core.ports import Gate, Proposer
 from kept.gates import Sigma
 from kept.models.roles import is_free, unbounded
-from kept.proposers.critique import Critique
 from kept.proposers.measured import SEED_ALONE
 from kept.proposers.numeric import Numeric
 from kept.proposers.shots import Shots
@@ -124,15 +123,18 @@ def compile_coordinate(
         workers=at_once,
         random_seed=spec.seed,
         priced=not all(map(is_free, models)),
-        facts={**plan.facts, COORDINATE: asdict(tuning), "optimizer": told(spec)},
+        facts={**plan.facts, **_facts(of, tuning)},
     )
     gate = _gate(of, plan, began)
     # a run that decides by another rule is another run; how long it may go on is no part of it
     rule = {k: v for k, v in told(spec).items() if k != "budget"}
-    inputs = {**plan.inputs, "optimizer": hash_of(repr(rule)), "gate": hash_of(repr(gate))}
+    inputs = plan.inputs if critics is None else {**plan.inputs, **critics.inputs}
+    inputs = {**inputs, "optimizer": hash_of(repr(rule)), "gate": hash_of(repr(gate))}
     plan = with_race(replace(plan, gate=gate, inputs=inputs))
     plan = replace(plan, views=(partial(TuningFolder, _tuned(of, plan, critics, tuning)),))
-    return Compiled(plan, (*agent_warnings(read), *_warnings(of, plan)))
+    about_critics = critics.warnings if critics else ()
+    warnings = (*agent_warnings(read), *about_critics, *_warnings(of, plan))
+    return Compiled(plan, tuple(dict.fromkeys(warnings)))
 
 
 def phases_of(spec: OptimizerSpec, axes: Axes) -> tuple[Phase, ...]:
@@ -155,11 +157,22 @@ def phases_of(spec: OptimizerSpec, axes: Axes) -> tuple[Phase, ...]:
     return tuple(found)
 
 
+def _facts(of: ReadTuning, tuning: Tuning) -> dict[str, object]:
+    """What a reader of the run, and its resume, want to know."""
+    place = tuning.output or str((of.read.place.folder / RESULTS).resolve())
+    return {
+        COORDINATE: asdict(tuning),
+        "optimizer": told(of.spec),
+        "results": place,
+        "named": tuning.output is not None,
+    }
+
+
 def _critics(of: ReadTuning) -> Critics | None:
     """Critic and applier, where there are texts for them."""
     if not of.axes.textual:
         return None
-    return read_critics(of.read, Home.find(of.read.place.folder).folder)
+    return read_critics(of.read, Home.find(of.read.place.folder).path)
 
 
 def _proposers(of: ReadTuning, critics: Critics | None) -> Iterator[Proposer]:
@@ -168,8 +181,7 @@ def _proposers(of: ReadTuning, critics: Critics | None) -> Iterator[Proposer]:
         eps = spec.numeric_convergence_eps
         yield Numeric(axes.numeric, axes.start, startup=WARM_UP, converged=eps)
     if critics is not None:
-        by_path = {axis.path: axis for axis in axes.textual}
-        yield Critique(by_path, critics.critic, critics.applier, spec.min_confidence)
+        yield critics.make(axes.textual, spec.min_confidence)
     if axes.demos is not None and spec.axes.demos is not None:
         yield Shots(axes.demos, spec.axes.demos.max_demos)
 
@@ -231,7 +243,11 @@ def _tuned(of: ReadTuning, plan: Plan, critics: Critics | None, tuning: Tuning) 
     read, cases = of.read, of.cases
     folder = read.place.folder
     file = read.agent.spec.instructions.file
-    agents = {} if critics is None else critics.told
+    both = {} if critics is None else {"critic": critics.critic, "applier": critics.applier}
+    agents = {
+        name: {"model": one.asked.model.name, "agent_path": str(one.path)}
+        for name, one in both.items()
+    }
     header: dict[str, Any] = {
         "baseline_sha256": hashlib.sha256(read.place.path.read_bytes()).hexdigest(),
         "seed": of.spec.seed,

@@ -3,6 +3,7 @@
 run.json             what the run was asked, written once
 trials.jsonl         a line a trial
 trajectory.csv       the same in short, for plotting
+exit.json            how it ended
 candidates/          iter-NN.yaml of every accepted trial, ready to be run where it lies
 instructions/        files that an accepted trial changed
 best.yaml            a link to the best of them, and best-instructions.md to its instructions
@@ -147,6 +148,12 @@ def prune(folder: Path) -> list[str]:
                 path.unlink()
                 gone.append(path.name)
     return gone
+
+
+def write_exit(folder: Path, reason: str, phases: Mapping[str, str]) -> None:
+    """Write down how a run ended; its header is written once, and before that is known."""
+    told = {"exit_reason": reason, "phase_exit_reasons": dict(phases)}
+    write_whole(folder / "exit.json", _json(told))
 
 
 def _link(path: Path, target: str) -> None:
