@@ -189,8 +189,6 @@ def test_line_ends_and_a_byte_order_mark_do_not_shift_the_place():
         ("a.yaml", "a: &x 1\nb: *x", "a", "ambiguous: `a` of a.yaml is shared through an alias"),
         ("a.yaml", "a: &x 1\nb: *x", "b", "ambiguous: `b` of a.yaml is shared through an alias"),
         ("a.yaml", "a: &x {c: 1}\nb: *x", "b.c", "ambiguous: `b` of a.yaml is shared through an alias"),
-        ("a.yaml", "a: |\n  text\n", "a", "ambiguous: `a` of a.yaml is a block of text"),
-        ("a.yaml", 'a: "x\n  y"\n', "a", "ambiguous: `a` of a.yaml runs over several lines"),
         ("a.toml", CONFIG_TOML, "tools[1].text", "ambiguous: `tools[1].text` of a.toml runs over several lines"),
         ("a.yaml", "a:", "a", "ambiguous: `a` of a.yaml has no value"),
         ("a.yaml", "a: [", "a", "target missing: a.yaml is not YAML: "),

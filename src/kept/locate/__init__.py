@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from kept.core.values import NoSpan, Span, Value
 from kept.locate.lines import find_line
-from kept.locate.nodes import Node, Scalar, Unreadable, find
+from kept.locate.nodes import Node, Scalar, Unreadable, find, find_room
 from kept.locate.path import parse_path
 
 _YAML = (".yaml", ".yml")
@@ -21,6 +21,22 @@ def locate(path: str, text: str, key: str) -> Span | NoSpan:
     if isinstance(found, NoSpan):
         return found
     return Span(found.start, found.end, found.render)
+
+
+def locate_or_insert(path: str, text: str, key: str) -> Span | NoSpan:
+    """The same; a key that a mapping of YAML has not is put into it, where its value is set."""
+    span = locate(path, text, key)
+    parts = parse_path(key)
+    if isinstance(span, Span) or not path.endswith(_YAML) or isinstance(parts, str):
+        return span
+    try:
+        found = find_room(_tree("yaml", text), parts)
+    except Unreadable:
+        return span
+    if found is None:
+        return span
+    room, keys = found
+    return Span(room.at, room.at, lambda value: room.write(keys, value))
 
 
 def read_value(path: str, text: str, key: str) -> Value | NoSpan:

@@ -30,11 +30,22 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """A place in a mapping where one more entry can be put."""
+
+    at: int
+    write: Callable[[Sequence[str], Value], str]
+    """The entry for a key, or for keys that lead through mappings that are not there yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A mapping; a key that stands twice is here twice."""
 
     entries: Sequence[tuple[str, "Node"]]
     shared: bool = False
+    room: Room | None = None
+    """None where nobody knows how another entry would be written."""
 
 
 Node = Scalar | Items | Table
@@ -61,6 +72,20 @@ def find(node: Node, parts: tuple[Part, ...], where: str) -> Scalar | NoSpan:
     if node.obstacle:
         return NoSpan("ambiguous", f"`{show_path(parts)}` of {where} {node.obstacle}")
     return node
+
+
+def find_room(node: Node, parts: tuple[Part, ...]) -> tuple[Room, tuple[str, ...]] | None:
+    """Where a value that is not there could be put, and the keys that it lacks."""
+    for at, part in enumerate(parts):
+        if isinstance(node, Table) and part not in [key for key, _ in node.entries]:
+            keys = tuple(part for part in parts[at:] if isinstance(part, str))
+            whole = len(keys) == len(parts) - at
+            return (node.room, keys) if node.room and whole else None
+        below = _step(node, part, "")
+        if isinstance(below, NoSpan | Scalar) or below.shared:
+            return None
+        node = below
+    return None
 
 
 def _step(node: Node, part: Part, here: str) -> Node | NoSpan:

@@ -3,13 +3,15 @@
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from kept.core.values import Value, render_value
-from kept.locate.nodes import Items, Node, Scalar, Table, Unreadable
+from kept.locate.nodes import Items, Node, Room, Scalar, Table, Unreadable
 
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _WORD = re.compile(r"[A-Za-z_/][\w/.-]*(?: [\w/.-]+)*")
@@ -17,6 +19,12 @@ _LITERALS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 """What some reader of YAML takes for something else than a text."""
 # what a reader of YAML refuses, or takes for the end of a line
 _SPECIAL = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+
+_UNHELD = re.compile("[\x00-\x08\x0b-\x1f]|" + _SPECIAL.pattern)
+"""What a text in lines of its own cannot hold."""
+_BLOCK_SIGN = re.compile(r"^[|>][-+\d]*")
+_BLANK_END = re.compile(r"(?:\r?\n[ \t]*)+\Z")
+_INDENT = re.compile(r"^( +)\S", re.MULTILINE)
 
 
 def read_yaml(text: str) -> Node:
@@ -43,7 +51,8 @@ class _Tree:
 
     def node(self, root: Any) -> Node:  # noqa: ANN401 # see the class
         self._count(root)
-        return self._convert(root)
+        newline = "\r\n" if "\r\n" in self._text else "\n"
+        return self._convert(root, _Where(0, False, newline))
 
     def _count(self, node: Any) -> None:  # noqa: ANN401 # see the class
         """How many places stand for each node: an alias gives the very same one again."""
@@ -58,7 +67,7 @@ class _Tree:
             for item in node.value:
                 self._count(item)
 
-    def _convert(self, node: Any) -> Node:  # noqa: ANN401 # see the class
+    def _convert(self, node: Any, where: "_Where") -> Node:  # noqa: ANN401 # see the class
         done = self._done.get(id(node))
         if done is not None:
             return done
@@ -66,39 +75,151 @@ class _Tree:
         if node.id == "mapping":
             # before what is in it: a mapping may hold itself
             entries: list[tuple[str, Node]] = []
-            self._done[id(node)] = table = Table(entries, shared)
+            below = _inside(node, where)
+            room = self._room(node, below)
+            self._done[id(node)] = table = Table(entries, shared, room)
             for key, value in node.value:
                 name = str(key.value) if key.id == "scalar" else ""
-                entries.append((name, self._convert(value)))
+                entries.append((name, self._convert(value, below)))
             return table
         if node.id == "sequence":
             items: list[Node] = []
             self._done[id(node)] = found = Items(items, shared)
-            items.extend(self._convert(item) for item in node.value)
+            below = _inside(node, where)
+            items.extend(self._convert(item, below) for item in node.value)
             return found
-        self._done[id(node)] = scalar = self._scalar(node, shared=shared)
+        self._done[id(node)] = scalar = self._scalar(node, where, shared=shared)
         return scalar
 
-    def _scalar(self, node: Any, *, shared: bool) -> Scalar:  # noqa: ANN401 # see the class
+    def _scalar(self, node: Any, where: "_Where", *, shared: bool) -> Scalar:  # noqa: ANN401 # see the class
         start, end = node.start_mark.index, node.end_mark.index
         # an anchor and a tag count as part of the value, and stay
         properties = _PROPERTIES.match(self._text, start, end)
         start = properties.end() if properties else start
         obstacle = "is shared through an alias" if shared else ""
-        if node.style in ("|", ">"):
-            obstacle = "is a block of text"
-        elif "\n" in self._text[start:end]:
-            obstacle = "runs over several lines"
-        elif start == end:
+        if start == end:
             # the library puts what is not there wherever it noticed that
             obstacle = "has no value"
         value = self._constructor.construct_object(node)
         quote = node.style or ""
+        if quote in ("|", ">"):
+            return self._block(start, end, value, where, obstacle)
+        # what follows on the line would become part of a block
+        alone = not self._line_after(end).strip()
+        blocks = replace(where, last=end == len(self._text)) if alone and not where.flow else None
 
         def render(value: Value) -> str:
-            return render_yaml(value, quote)
+            block = None
+            if blocks and isinstance(value, str) and "\n" in value:
+                block = render_block(value, blocks)
+            return block or render_yaml(value, quote)
 
         return Scalar(start, end, value, render, obstacle)
+
+    def _block(self, start: int, end: int, value: object, where: "_Where", obstacle: str) -> Scalar:
+        """A text in lines of its own, below a sign that may have a comment behind it."""
+        whole = self._text[start:end]
+        # blank lines behind it stay, unless spaces in them would count as part of another text
+        blank = _BLANK_END.search(whole)
+        if blank is not None:
+            keeps = not blank[0].strip("\r\n")
+            end = start + (blank.start() if keeps else len(whole.removesuffix("\n")))
+        head, _, body = whole.partition("\n")
+        comment = _BLOCK_SIGN.sub("", head).rstrip("\r")
+        own = _INDENT.search(body) if not re.search(r"\d", head.partition("#")[0]) else None
+        column = len(own[1]) if own else where.column
+        inside = replace(where, column=column, last=end == len(self._text), comment=comment)
+
+        def render(value: Value) -> str:
+            block = render_block(value, inside) if isinstance(value, str) else None
+            return block or render_yaml(value) + comment
+
+        return Scalar(start, end, value, render, obstacle)
+
+    def _room(self, node: Any, where: "_Where") -> Room | None:  # noqa: ANN401 # see the class
+        """Behind the last entry that ends on its line, else before the first."""
+        if any(key.id != "scalar" for key, _ in node.value):
+            return None
+        ended = [v for _, v in node.value if self._uses[id(v)] == 1 and _ends(v, flow=where.flow)]
+        start, end = node.start_mark.index, ended[-1].end_mark.index if ended else None
+        if where.flow:
+            if end is not None:
+                return Room(end, lambda keys, value: f", {_flow_entry(keys, value)}")
+            after = ", " if node.value else ""
+            at = self._text.index("{", start) + 1
+            return Room(at, lambda keys, value: _flow_entry(keys, value) + after)
+        margin = where.newline + " " * node.value[0][0].start_mark.column
+        if end is not None:
+            at = end + len(self._line_after(end))
+            return Room(at, lambda keys, value: margin + _block_entry(keys, value, margin))
+        at = node.value[0][0].start_mark.index
+        return Room(at, lambda keys, value: _block_entry(keys, value, margin) + margin)
+
+    def _line_after(self, at: int) -> str:
+        """The rest of a line."""
+        end = self._text.find("\n", at)
+        return self._text[at : end if end >= 0 else len(self._text)].removesuffix("\r")
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """What a text must know of its place to be written in lines of its own."""
+
+    column: int
+    """Spaces before each line."""
+    flow: bool
+    """Whether it is inside brackets, where no such texts can be."""
+    newline: str
+    last: bool = False
+    """Whether nothing follows, not even the end of the line."""
+    comment: str = ""
+    """What stands behind the sign."""
+
+
+def _inside(node: Any, where: _Where) -> _Where:  # noqa: ANN401 # the library has no types
+    """The place of what is in a mapping or a list."""
+    column = node.start_mark.column
+    if node.id == "mapping" and node.value:
+        # the mapping itself begins at its anchor
+        column = node.value[0][0].start_mark.column
+    return replace(where, column=column + 2, flow=where.flow or bool(node.flow_style))
+
+
+def _ends(node: Any, *, flow: bool) -> bool:  # noqa: ANN401 # the library has no types
+    """Whether it is known where an entry with this value ends."""
+    if node.id != "scalar":
+        return bool(node.flow_style) and not flow
+    return node.style not in ("|", ">") and node.start_mark.index < node.end_mark.index
+
+
+def _flow_entry(keys: Sequence[str], value: Value) -> str:
+    first, *others = keys
+    inner = f"{{{_flow_entry(others, value)}}}" if others else render_yaml(value)
+    return f"{render_yaml(first)}: {inner}"
+
+
+def _block_entry(keys: Sequence[str], value: Value, margin: str) -> str:
+    first, *others = keys
+    if not others:
+        return f"{render_yaml(first)}: {render_yaml(value)}"
+    deeper = f"{margin}  "
+    return f"{render_yaml(first)}:{deeper}{_block_entry(others, value, deeper)}"
+
+
+def render_block(text: str, where: _Where) -> str | None:
+    """A text in lines of its own; None where such lines cannot hold it."""
+    lines = text.split("\n")
+    ends = len(text) - len(text.rstrip("\n"))
+    said = [line for line in lines if line]
+    if not said or ends > 1 or said[0].startswith((" ", "\t")) or not said[-1].strip():
+        return None  # where it begins, or ends, would be read in another way
+    if _UNHELD.search(text):
+        return None
+    margin = " " * where.column
+    shown = [f"{margin}{line}" if line else "" for line in (lines[:-1] if ends else lines)]
+    sign = "|" if ends else "|-"
+    end = where.newline if ends and where.last else ""
+    return where.newline.join([f"{sign}{where.comment}", *shown]) + end
 
 
 def render_yaml(value: Value, quote: str = "") -> str:
