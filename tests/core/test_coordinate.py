@@ -26,9 +26,7 @@ def closed(turn: Turn, outcome: VerdictKind, skip: Skip | None = None) -> Closed
 
 def after(state: State, step: ClosedStep) -> State:
     turns = {**state.turns, step.turn.proposer: state.turns.get(step.turn.proposer, 0) + 1}
-    return state._replace(
-        closed=state.closed.add(step), next_step=state.next_step + 1, turns=turns
-    )
+    return state._replace(closed=state.closed.add(step), next_step=state.next_step + 1, turns=turns)
 
 
 def go(plan: Coordinate, outcomes: str) -> tuple[list[str], StopReason | None, State]:

@@ -189,4 +189,3 @@ def _report_only(how: Options) -> int:
     click.echo(str(write_pages(run)))
     run.close()
     return 0
-

@@ -14,10 +14,10 @@ from typing import Any, cast
 from kept.core.coordinate import BASELINE
 from kept.core.objective import Objective
 from kept.core.state import State
-from kept.report.exits import exit_reason, phase_exits, trials_in
+from kept.report.exits import exit_reason, made_by, phase_exits, trials_in
 from kept.store.reader import Run
 from kept.store.tuning.rows import row_of, stamp
-from kept.store.tuning.telling import Begun, CycleDone, Listener, PhaseDone
+from kept.store.tuning.telling import Begun, CycleDone, Listener, PhaseBegun, PhaseDone
 from kept.store.tuning.trial import Trial
 
 SCHEMA = "holodeck.optimize.progress/v1"
@@ -59,9 +59,9 @@ class Events(Listener):
         """A cycle begins."""
         self.tell("cycle_started", cycle=cycle - 1, of=self._cycles)
 
-    def phase_started(self, cycle: int, phase: str, nth: int) -> None:
+    def phase_started(self, begun: PhaseBegun) -> None:
         """A phase begins."""
-        self.tell("phase_started", cycle=cycle - 1, phase=phase)
+        self.tell("phase_started", cycle=begun.cycle - 1, phase=begun.phase)
 
     def trial_begun(self, begun: Begun) -> None:
         """A proposal is there."""
@@ -111,14 +111,14 @@ def tell_completed(events: Events, run: Run, folder: Path) -> None:
     if stopped is not None and stopped.resumable:
         events.tell("error", message=stopped.message, fatal=stopped.kind == "error")
         return
-    trials = trials_in(run)
+    known = trials_in(run)
+    trials, best = known.rows, made_by(known, run.state.best)
     accepted = [t for t in trials[1:] if t.accepted]
-    best = next((t for t in trials if t.accepted and t.candidate == run.state.best), None)
     events.tell(
         "run_completed",
         run_id=run.id,
-        baseline_loss=trials[0].after.train if trials else None,
-        best_loss=best.after.train if best else None,
+        baseline_loss=known.baseline.train,
+        best_loss=best.after.train if best and best.number else known.baseline.train,
         accepted=len(accepted),
         cycles=max((t.cycle for t in trials), default=0),
         exit_reason=exit_reason(run),

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from kept.core.coordinate import BASELINE
-from kept.core.state import State
 from kept.core.words import one_line
-from kept.store.tuning.telling import Listener
+from kept.store.tuning.telling import Listener, PhaseBegun
 from kept.store.tuning.trial import Trial
 
 WIDTH = 70
@@ -21,13 +20,13 @@ class Lines(Listener):
         self._say = say
         self._verbose = verbose
 
-    def phase_started(self, cycle: int, phase: str, nth: int) -> None:
+    def phase_started(self, begun: PhaseBegun) -> None:
         """A rule across the screen."""
         study = ""
-        if phase == "numeric":
-            improved = ", vs improved prompt" if nth > 1 else ""
-            study = f" (fresh TPE study #{nth}{improved})"
-        head = f"── cycle {cycle} · {phase} phase{study} "
+        if begun.phase == "numeric":
+            improved = ", vs improved prompt" if begun.improved else ""
+            study = f" (fresh TPE study #{begun.nth}{improved})"
+        head = f"── cycle {begun.cycle} · {begun.phase} phase{study} "
         self._say(head + "─" * max(3, WIDTH - len(head)))
 
     def trial_done(self, trial: Trial) -> None:
@@ -37,18 +36,15 @@ class Lines(Listener):
             for line in rationale_lines(trial):
                 self._say(line)
 
-    def run_started(self, run: str, state: State, *, resumed: bool) -> None:
-        """Which run it is."""
-        verb = "resumed" if resumed else "started"
-        self._say(f"run {run} {verb}: gate {state.fact('gate')}")
-
 
 def trial_line(trial: Trial) -> str:
-    """`[c1/n 2] top_k  train 0.215 ±0.009 (▼0.019 > bar 0.013)  hold 0.243  accept ✓  $1.05  168s`."""
+    """`[c1/n 2] top_k  train 0.215 ±0.009 (▼0.019 > bar 0.013)  hold 0.243  accept ✓  $1  9s`."""
     held = trial.holdout.loss if trial.holdout else None
     hold = "——" if held is None else f"hold {held:.3f}"
     money = f"${trial.usd:.2f}" if trial.usd >= 0.1 or not trial.usd else f"${trial.usd:.3f}"
-    left = "baseline" if trial.phase == BASELINE else f"[{trial.label}] {_short(trial.axis):<{AXIS}}"
+    left = (
+        "baseline" if trial.phase == BASELINE else f"[{trial.label}] {_short(trial.axis):<{AXIS}}"
+    )
     train = f"{_train(trial):<41}"
     cost = f"{money}  {trial.seconds:.0f}s"
     note = "" if trial.edits or trial.phase == BASELINE else f"  ({one_line(trial.why, 60)})"

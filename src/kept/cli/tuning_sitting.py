@@ -18,11 +18,12 @@ from kept.cli.progress import Progress, standard_progress
 from kept.cli.tune import FATAL, STOPPED, Options
 from kept.cli.tuning_events import Events, tell_completed
 from kept.cli.tuning_lines import Lines
+from kept.core.case import SPLITS
 from kept.core.coordinate import Coordinate
 from kept.core.plan import Plan
 from kept.core.schedule import Pooling
 from kept.errors import KeptError, SetupError
-from kept.report.exits import exit_reason, phase_exits, trials_in
+from kept.report.exits import exit_reason, made_by, phase_exits, trials_in
 from kept.report.tuned import tuning_report
 from kept.report.words import duration
 from kept.runs import Ended, Watch
@@ -91,21 +92,20 @@ def _answer(run: Run, listener: Listener, how: Options) -> int:
 
 def answer_text(run: Run, folder: Path) -> str:
     """What came of it, and where it lies."""
-    trials = trials_in(run)
-    accepted = [t for t in trials[1:] if t.accepted]
-    best = next((t for t in trials if t.accepted and t.candidate == run.state.best), None)
-    first = trials[0].after if trials else None
+    known = trials_in(run)
+    accepted = [t for t in known.rows[1:] if t.accepted]
+    best = made_by(known, run.state.best)
     rows: list[tuple[str, str]] = []
     for name in ("train", "holdout"):
-        old = getattr(first, name) if first else None
-        new = getattr(best.after, name) if best else old
+        old = getattr(known.baseline, name)
+        new = getattr(best.after, name) if best and best.number else old
         if old is not None:
             moved = f" → {new:.4g}" if new is not None and new != old else ""
             rows.append((f"{name} loss", f"{old:.4g}{moved}"))
     claims = [step for step in run.state.closed if step.verdict.code == "claim"]
     if claims:
         rows.append(("sealed test", claims[-1].verdict.reason))
-    rows.append(("trials", f"{max(0, len(trials) - 1)}, {len(accepted)} accepted"))
+    rows.append(("trials", f"{max(0, len(known.rows) - 1)}, {len(accepted)} accepted"))
     if run.state.incumbent != run.state.best:
         rows.append(("leading", "what was kept is not proven for new cases yet"))
     rows.append(("exit", exit_reason(run)))
@@ -123,11 +123,11 @@ def outline_text(plan: Plan) -> str:
     told = cast("dict[str, Any]", plan.facts["optimizer"])
     schedule = plan.schedule.inner if isinstance(plan.schedule, Pooling) else plan.schedule
     assert isinstance(schedule, Coordinate), "a run that tunes goes phase by phase"
-    cases = plan.cases
+    splits = ((name, len(plan.cases.of(name))) for name in SPLITS)
     rows = [
         ("agent", str(plan.facts["id"])),
         ("loss", ", ".join(f"{w:g} × {name}" for name, w in told["loss_weights"].items())),
-        ("cases", f"{len(cases.train)} train, {len(cases.holdout)} holdout, {len(cases.test)} test"),
+        ("cases", ", ".join(f"{size} {name}" for name, size in splits)),
         ("gate", plan.gate.name),
     ]
     for axis in told["axes"].get("numeric", ()):
@@ -177,4 +177,3 @@ def write_pages(run: Run) -> Path:
     write_whole(folder / "report.md", page.encode("utf-8", "surrogateescape"))
     write_exit(folder, exit_reason(run), phase_exits(run))
     return folder
-

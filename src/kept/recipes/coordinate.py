@@ -179,7 +179,7 @@ def _proposers(of: ReadTuning, critics: Critics | None) -> Iterator[Proposer]:
     spec, axes = of.spec, of.axes
     if axes.numeric is not None:
         eps = spec.numeric_convergence_eps
-        yield Numeric(axes.numeric, axes.start, startup=WARM_UP, converged=eps)
+        yield Numeric(axes.numeric, axes.start, startup=WARM_UP)
     if critics is not None:
         yield critics.make(axes.textual, spec.min_confidence)
     if axes.demos is not None and spec.axes.demos is not None:

@@ -23,7 +23,7 @@ _STOPS = {
 
 
 def exit_reason(run: Run) -> str:
-    """`dry_cycle`, `max_cycles`, `max_minutes`, `max_usd`, `perfect`, `interrupted`, `error` …"""
+    """`dry_cycle`, `max_cycles`, `max_minutes`, `max_usd`, `perfect`, `interrupted` or so."""
     stopped = run.state.stopped
     if stopped is None:
         return "running"
@@ -55,11 +55,16 @@ def _until(closed: Sequence[ClosedStep], label: str) -> Log[ClosedStep]:
     return Log(closed[: last + 1])
 
 
-def trials_in(run: Run) -> list[Trial]:
+def trials_in(run: Run) -> Trials:
     """The trials of a run, from its journal."""
     records, trials = Records(), Trials()
     for event in run.events:
         step = records.hear(event)
         if step is not None:
             trials.hear(step)
-    return trials.rows
+    return trials
+
+
+def made_by(trials: Trials, candidate: str) -> Trial | None:
+    """The accepted trial that made a candidate; None where none did."""
+    return next((t for t in trials.rows if t.accepted and t.candidate == candidate), None)

@@ -8,23 +8,23 @@ from typing import Any, cast
 from kept.core.coordinate import BASELINE
 from kept.core.words import count, one_line
 from kept.report.changes import best_diff
-from kept.report.exits import exit_reason, phase_exits, trials_in
+from kept.report.exits import exit_reason, made_by, phase_exits, trials_in
 from kept.report.summary import Summary, summary
 from kept.report.words import duration
 from kept.store.reader import Run
 from kept.store.tuning.rows import candidate_path
-from kept.store.tuning.trial import Best, Trial
+from kept.store.tuning.trial import Trial, Trials
 
 BARS = "▁▂▃▄▅▆▇█"
 
 
 def tuning_report(run: Run, folder: Path) -> str:
     """The whole page, for the folder that its files lie in."""
-    told, trials = summary(run), trials_in(run)
-    best = _best(trials, run.state.best)
+    told, known = summary(run), trials_in(run)
+    trials, best = known.rows, made_by(known, run.state.best)
     parts = [
         f"# Optimizer run {run.id}",
-        _section("Summary", _summary(run, told, trials, best)),
+        _section("Summary", _summary(run, told, known, best)),
         _section("Trajectory", _trajectory(trials)),
         _section("What paid", _attribution(trials)),
         _section("Metrics, baseline to best", _metrics(trials, best)),
@@ -41,47 +41,39 @@ def _section(title: str, lines: Iterable[str]) -> str:
     return f"## {title}\n\n{body}" if body else ""
 
 
-def _best(trials: Sequence[Trial], candidate: str) -> Trial | None:
-    """The accepted trial that made a candidate."""
-    return next((t for t in trials if t.accepted and t.candidate == candidate), None)
-
-
-def _summary(
-    run: Run, told: Summary, trials: Sequence[Trial], best: Trial | None
-) -> Iterator[str]:
-    first = trials[0].after if trials else Best()
-    last = best.after if best is not None else first
+def _summary(run: Run, told: Summary, known: Trials, best: Trial | None) -> Iterator[str]:
+    first = known.baseline
+    last = best.after if best is not None and best.number else first
     yield f"* train loss {_change_of(first.train, last.train)}"
     yield f"* holdout loss {_change_of(first.holdout, last.holdout)}"
-    if told.claim:
-        yield f"* sealed test: {_claim(run)}"
-    accepted = sum(t.accepted for t in trials if t.phase != BASELINE)
-    tried = sum(t.phase != BASELINE for t in trials)
-    yield f"* {count(tried, 'trial')}, {accepted} accepted; gate `{told.gate}`"
+    for code, name in (("promoted", "proven"), ("claim", "sealed test")):
+        steps = [step for step in run.state.closed if step.verdict.code == code]
+        if steps:
+            yield f"* {name}: {steps[-1].verdict.reason.removeprefix('proven: ')}"
+    tried = [t for t in known.rows if t.phase != BASELINE]
+    accepted = sum(t.accepted for t in tried)
+    yield f"* {count(len(tried), 'trial')}, {accepted} accepted; gate `{told.gate}`" + _sweeps(run)
     if run.state.incumbent != run.state.best:
-        leading = _best(trials, run.state.incumbent)
+        leading = made_by(known, run.state.incumbent)
         number = f" (trial {leading.number})" if leading else ""
         yield f"* what leads{number} is not proven for new cases, and is not `best.yaml`"
     yield f"* exit: `{exit_reason(run)}`" + _said(run)
     for name, why in phase_exits(run).items():
         yield f"  * {name}: `{why}`"
-    yield f"* {duration(told.elapsed)}, ${told.spend.usd:.4f}, {count(told.spend.rollouts, 'rollout')}"
-    yield f"* {count(_setting(run, 'repeats'), 'run')} a trial under `sigma`"
+    rollouts = count(told.spend.rollouts, "rollout")
+    yield f"* {duration(told.elapsed)}, ${told.spend.usd:.4f}, {rollouts}"
+
+
+def _sweeps(run: Run) -> str:
+    if run.state.fact("gate") != "sigma":
+        return ""
+    told = cast("dict[str, Any]", run.fact("optimizer") or {})
+    return f", {count(int(told.get('repeats', 1)), 'sweep')} a trial"
 
 
 def _said(run: Run) -> str:
     stopped = run.state.stopped
     return f", {stopped.message}" if stopped else ""
-
-
-def _claim(run: Run) -> str:
-    steps = [step for step in run.state.closed if step.verdict.code == "claim"]
-    return steps[-1].verdict.reason if steps else ""
-
-
-def _setting(run: Run, name: str) -> int:
-    told = cast("dict[str, Any]", run.fact("optimizer") or {})
-    return int(told.get(name, 1))
 
 
 def _change_of(before: float | None, after: float | None) -> str:
@@ -208,8 +200,8 @@ def _notes(run: Run, told: Summary) -> Iterator[str]:
         )
     else:
         yield (
-            "* `race`: a trial is kept when it is better on holdout beyond noise; `best.yaml` moves "
-            "only when all that was kept is proven better for cases nobody has seen."
+            "* `race`: a trial is kept when it is better on holdout beyond noise; `best.yaml` "
+            "moves only when all that was kept is proven better for cases nobody has seen."
         )
     if not told.cases.get("test"):
         yield "* there is no sealed test: the holdout figure is optimistic"

@@ -49,7 +49,9 @@ test_cases_file: cases.yaml
 """
 
 
-def write_agent(folder: Path, url: str, *, cases: int = 40, trials: int = 4, more: str = "") -> Path:
+def write_agent(
+    folder: Path, url: str, *, cases: int = 40, trials: int = 4, more: str = ""
+) -> Path:
     """The agent with its cases; `more` are further lines of its block `optimizer`."""
     folder.mkdir(parents=True, exist_ok=True)
     rows: list[str] = []

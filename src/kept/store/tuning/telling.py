@@ -27,6 +27,18 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseBegun:
+    """A phase that begins."""
+
+    cycle: int
+    phase: str
+    nth: int
+    """Of its kind, the first being 1."""
+    improved: bool
+    """Whether texts have changed since the run began."""
+
+
+@dataclass(frozen=True, slots=True)
 class PhaseDone:
     """A phase that is over."""
 
@@ -52,8 +64,8 @@ class Listener:
     def run_started(self, run: str, state: State, *, resumed: bool) -> None:
         """A sitting begins."""
 
-    def phase_started(self, cycle: int, phase: str, nth: int) -> None:
-        """The nth phase of that kind begins."""
+    def phase_started(self, begun: PhaseBegun) -> None:
+        """A phase begins."""
 
     def cycle_started(self, cycle: int) -> None:
         """A cycle begins."""
@@ -116,8 +128,10 @@ class Teller(View):
         if cycle != cycle_of(self._label):
             self._listener.cycle_started(cycle)
         self._label = label
-        labels = {row.cycle for row in self._trials.rows if row.phase == phase}
-        self._listener.phase_started(cycle, phase, len(labels | {cycle}))
+        rows = self._trials.rows
+        cycles = {row.cycle for row in rows if row.phase == phase} | {cycle}
+        improved = any(row.accepted and row.phase in ("textual", "demos") for row in rows)
+        self._listener.phase_started(PhaseBegun(cycle, phase, len(cycles), improved))
 
     def _phase_over(self, following: str) -> None:
         cycle, phase = cycle_of(self._label), phase_of(self._label)

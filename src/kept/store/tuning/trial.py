@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 
 from kept.core.coordinate import BASELINE, cycle_of, phase_of
@@ -102,12 +102,17 @@ class Trials:
     """Makes trials of steps, in their order."""
 
     rows: list[Trial] = field(default_factory=list[Trial])
+    baseline: Best = field(default_factory=Best)
+    """What the seed is known by, from the most that was drawn of it."""
+    _drawn: dict[Purpose, int] = field(default_factory=dict[Purpose, int])
+    """Rollouts that the baseline's figures are of."""
     _made: dict[str, int] = field(default_factory=dict[str, int])
     """The trial that made each incumbent."""
     _best: Best = field(default_factory=Best)
 
     def hear(self, step: StepRecords) -> Trial | None:
         """The trial that a step is; None for what is none."""
+        self._learn(step)
         label = step.opened.turn.phase
         cycle = cycle_of(label)
         if label != BASELINE and not cycle:
@@ -150,6 +155,18 @@ class Trials:
         self.rows.append(trial)
         return trial
 
+    def _learn(self, step: StepRecords) -> None:
+        """Have the baseline known as well as it can be: its first sweep is but one of many."""
+        for shown in step.closed.evaluations:
+            more = shown.asked > self._drawn.get(shown.purpose, 0)
+            if shown.candidate != step.started.seed or shown.loss is None or not more:
+                continue
+            if shown.purpose == "screen":
+                self.baseline = replace(self.baseline, train=shown.loss)
+            elif shown.purpose == "decide":
+                self.baseline = replace(self.baseline, holdout=shown.loss)
+            self._drawn[shown.purpose] = shown.asked
+
     def _before(self, step: StepRecords) -> Best:
         """What is known of the incumbent: by this step's own look at it, else by an earlier one."""
         closed = step.closed
@@ -165,10 +182,10 @@ def _axis(step: StepRecords) -> str:
         return str(said)
     reply = step.proposed.reply if step.proposed else None
     about = reply.about if isinstance(reply, Proposal | Skip) else _NOTHING
-    moved = about.get("moved") or about.get("axis")
-    if isinstance(moved, list | tuple):
-        return " + ".join(map(str, moved))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # of anything
-    return "" if moved is None else str(moved)
+    params = about.get("params")
+    if isinstance(params, Mapping):
+        return " + ".join(map(str, params))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # as its author says
+    return str(about.get("axis", ""))
 
 
 def _swept(shown: Mapping[Purpose, Evaluation], purpose: Purpose) -> Swept | None:
