@@ -168,7 +168,8 @@ def _baseline_only(plan: "Plan") -> "Plan":
 def _resume(how: Options) -> int:
     from kept.cli.compiling import told_warnings
     from kept.cli.tuning_sitting import open_tuning, sit, spec_of
-    from kept.recipes.coordinate import COORDINATE, compile_coordinate
+    from kept.core.plan import COORDINATE
+    from kept.recipes.coordinate import compile_coordinate
     from kept.recipes.tuning import Tuning
     from kept.runs import resume
 

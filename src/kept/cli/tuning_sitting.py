@@ -20,7 +20,7 @@ from kept.cli.tuning_events import Events, tell_completed
 from kept.cli.tuning_lines import Lines
 from kept.core.case import SPLITS
 from kept.core.coordinate import Coordinate
-from kept.core.plan import Plan
+from kept.core.plan import COORDINATE, Plan
 from kept.core.schedule import Pooling
 from kept.errors import KeptError, SetupError
 from kept.report.exits import exit_reason, made_by, phase_exits, trials_in
@@ -147,8 +147,6 @@ def outline_text(plan: Plan) -> str:
 
 def open_tuning(name: str) -> Run:
     """The run that is meant; one that tunes no agent is none."""
-    from kept.recipes.coordinate import COORDINATE
-
     run = open_run(name, lambda folder: _recipe(folder) == COORDINATE)
     if run.fact(COORDINATE) is None:
         raise SetupError(f"run {run.id} does not tune an agent", hint="`kept runs` lists all runs")

@@ -13,7 +13,7 @@ from kept.core.case import Cases
 from kept.core.coordinate import Coordinate, Phase
 from kept.core.copying import copy_guard
 from kept.core.objective import Objective, OwnMeasure, Penalty
-from kept.core.plan import Plan
+from kept.core.plan import COORDINATE, Plan
 from kept.core.ports import Gate, Proposer
 from kept.gates import Sigma
 from kept.models.roles import is_free, unbounded
@@ -51,9 +51,6 @@ from kept.spec.load import said
 from kept.store.home import Home
 from kept.store.tuning.folder import Tuned, TuningFolder
 
-COORDINATE = "coordinate"
-"""The recipe, and the fact that tells how it was asked."""
-
 RESULTS = Path("results", "optimizer")
 """Where its files go, beside the agent."""
 
@@ -74,7 +71,7 @@ def read_tuning(path: Path, overrides: Sequence[str], tuning: Tuning) -> ReadTun
     read = read_agent(path, overrides)
     spec = optimizer_of(read)
     spec = spec and tuning.over(spec)
-    axes = axes_of(read, spec) if spec else None
+    axes = axes_of(read, spec.axes if spec else None)
     about_cases = spec or cases_of(read)
     found = splits_of(read, about_cases) if about_cases else None
     cases, specs = found or (Cases(), read.cases)
@@ -83,7 +80,6 @@ def read_tuning(path: Path, overrides: Sequence[str], tuning: Tuning) -> ReadTun
     read = replace(read, cases=specs)
     check_agent(read, cases=found is not None)
     assert spec is not None, "else there was a problem"
-    assert axes is not None, "else there was a problem"
     return ReadTuning(read, spec, axes, cases)
 
 
@@ -106,14 +102,14 @@ def compile_coordinate(
     plan = replace(
         plan,
         recipe=COORDINATE,
-        rules=Rules({name: Artifact(name) for name in sorted(axes.files)}),
+        rules=Rules({name: Artifact(name) for name in sorted({file for file, _ in _places(axes)})}),
         cases=cases,
         scorer=WeightedLoss(plan.scorer, spec.loss),
         objective=_objective(spec, len(cases.train)),
         proposers=(SEED_ALONE, *_proposers(of, critics)),
         schedule=Coordinate(phases_of(spec, axes), spec.max_cycles, perfect=0.0),
         guards=(
-            OnlyAxes(read.place.path.name, axes.keys),
+            _only_axes(read, axes),
             copy_guard(cases, allow_train=axes.demos is not None),
         ),
         budget=Budget(
@@ -179,11 +175,25 @@ def _proposers(of: ReadTuning, critics: Critics | None) -> Iterator[Proposer]:
     spec, axes = of.spec, of.axes
     if axes.numeric is not None:
         eps = spec.numeric_convergence_eps
-        yield Numeric(axes.numeric, axes.start, startup=WARM_UP)
+        yield Numeric(axes.numeric, axes.start, startup=WARM_UP, eps=eps)
     if critics is not None:
         yield critics.make(axes.textual, spec.min_confidence)
     if axes.demos is not None and spec.axes.demos is not None:
         yield Shots(axes.demos, spec.axes.demos.max_demos)
+
+
+def _places(axes: Axes) -> Iterator[tuple[str, str]]:
+    """Every value that may change: its file, and its path there; no path for a file as a whole."""
+    for axis in axes.numeric.axes if axes.numeric else ():
+        yield axis.file, axis.path
+        yield from ((axis.file, path) for path in axis.follows)
+    for text in (*axes.textual, *((axes.demos,) if axes.demos else ())):
+        yield text.file, text.key
+
+
+def _only_axes(read: ReadAgent, axes: Axes) -> OnlyAxes:
+    name = read.place.path.name
+    return OnlyAxes(name, frozenset(path for file, path in _places(axes) if file == name))
 
 
 def _objective(spec: OptimizerSpec, train: int) -> Objective:
