@@ -120,6 +120,8 @@ class Axis:
     file: str
     path: str
     domain: Numbers | Choices
+    default: Value | None = None
+    """What holds where the file does not say; None where it must."""
 
 
 Point = tuple[Value, ...]
@@ -127,10 +129,37 @@ Point = tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Rest:
+    """Values that follow others: all of them sum to 1."""
+
+    leaders: tuple[int, ...]
+    """The axes that are followed, by their places."""
+    members: tuple[tuple[str, str, float], ...]
+    """File, path, and share of what the leaders leave."""
+
+    def edits(self, point: Point) -> Iterator[SetValue]:
+        """What the members are at a point."""
+        left = 1 - math.fsum(_number(point[at]) for at in self.leaders)
+        given: list[float] = []
+        for number, (file, path, share) in enumerate(self.members, 1):
+            # the last one takes what rounding leaves
+            ends = number == len(self.members)
+            value = round(left - math.fsum(given), 9) if ends else round(left * share, DIGITS)
+            given.append(max(0.0, value))
+            yield SetValue(file, path, given[-1])
+
+
+def _number(value: Value) -> float:
+    assert not isinstance(value, str)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
 class Space:
     """All points."""
 
     axes: tuple[Axis, ...]
+    rests: tuple[Rest, ...] = ()
 
     @property
     def size(self) -> int | None:
@@ -144,7 +173,9 @@ class Space:
         for axis in self.axes:
             value = read_value(axis.file, texts.get(axis.file, ""), axis.path)
             if isinstance(value, NoSpan):
-                return value
+                if axis.default is None or value.why != "target missing":
+                    return value
+                value = axis.default
             point.append(value)
         return tuple(point)
 
@@ -152,10 +183,11 @@ class Space:
         """What makes texts stand at a point.
 
         Every axis, also where the value is there already: an edit that is rebased then still makes
-        the point it was meant to make.
+        the point it was meant to make. What follows them comes behind.
         """
         pairs = zip(self.axes, point, strict=True)
-        return tuple(SetValue(axis.file, axis.path, value) for axis, value in pairs)
+        own = [SetValue(axis.file, axis.path, value) for axis, value in pairs]
+        return (*own, *(edit for rest in self.rests for edit in rest.edits(point)))
 
     def meant(self, proposal: Proposal | None) -> Point | None:
         """The point that a proposal makes; None when it is not one of ours."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kept.core.edit import Edit, SetValue, Write
 from kept.core.values import NoSpan
 from kept.locate import read_value
+from kept.locate.nodes import Table, Unreadable
 
 RULE = "---"
 
@@ -40,6 +41,9 @@ class TextAxis:
             return (SetValue(self.file, self.key, new),)
         old = texts[self.file]
         head = old[: len(old) - len(body_of(old))]
+        if not head and body_of(new) != new:
+            # it begins with what would be taken for a head, and dropped
+            head = f"{RULE}\nversion: 1\n{RULE}\n"
         return (Write(self.file, head + new),)
 
 
@@ -50,5 +54,18 @@ def body_of(text: str) -> str:
         return text
     for number, line in enumerate(lines[1:], 1):
         if line.rstrip() == RULE:
-            return "".join(lines[number + 1 :]).lstrip("\r\n")
+            head = "".join(lines[1:number])
+            # prose between two rules is no head
+            return "".join(lines[number + 1 :]).lstrip("\r\n") if _is_mapping(head) else text
     return text
+
+
+def _is_mapping(text: str) -> bool:
+    # the YAML library takes longer to import than most runs to start
+    from kept.locate.yaml_text import read_yaml
+
+    try:
+        found = read_yaml(text)
+    except Unreadable:
+        return False
+    return isinstance(found, Table) and bool(found.entries)
