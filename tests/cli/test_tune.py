@@ -32,8 +32,15 @@ def server() -> Iterator[ModelServer]:
         yield made
 
 
-def optimize(here: Path, server: ModelServer, *words: str, more: str = SIGMA) -> Called:
-    write_agent(here, server.v1, cases=16, trials=3, more=more)
+def optimize(
+    here: Path,
+    server: ModelServer,
+    *words: str,
+    more: str = SIGMA,
+    cases: int = 16,
+    trials: int = 3,
+) -> Called:
+    write_agent(here, server.v1, cases=cases, trials=trials, more=more)
     return kept("test", "optimize", *words)
 
 
@@ -118,7 +125,7 @@ def test_the_table_has_the_header_of_its_source_and_a_row_a_trial(here: Path, se
 
 
 def test_every_candidate_loads_and_runs_where_it_lies(here: Path, server: ModelServer):
-    optimize(here, server, "-q")
+    optimize(here, server, "-q", cases=40, trials=5)
     folder = results(here)
     accepted = [row for row in rows(folder) if row["decision"]["accepted"]]
     assert len(accepted) > 1, "nothing was accepted, so that nothing was written"
@@ -142,10 +149,10 @@ def test_print_baseline_measures_and_stops(here: Path, server: ModelServer):
 
 
 def test_a_dry_run_spends_nothing(here: Path, server: ModelServer):
-    before = len(server.requests)
+    before = len(server.answered)
     called = optimize(here, server, "--dry-run", "--max-cycles", "1")
     assert called.code == 0
-    assert len(server.requests) == before
+    assert len(server.answered) == before
     assert "model.temperature [0.0, 1.0]" in called.stdout
     assert "max_cycles 1" in called.stdout
     assert not (here / "results").exists()
@@ -197,10 +204,10 @@ def test_a_finished_run_is_resumed_to_the_same_end(here: Path, server: ModelServ
     folder = results(here)
     before = (folder / "trials.jsonl").read_bytes()
     header = (folder / "run.json").read_bytes()
-    asked = len(server.requests)
+    asked = len(server.answered)
     called = kept("test", "optimize", "--resume", "last", "-q")
     assert called.code == 0, called.stderr
-    assert len(server.requests) == asked
+    assert len(server.answered) == asked
     assert (folder / "trials.jsonl").read_bytes() == before
     assert (folder / "run.json").read_bytes() == header
 

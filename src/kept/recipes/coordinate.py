@@ -19,7 +19,6 @@ from kept.gates import Sigma
 from kept.models.roles import is_free, unbounded
 from kept.proposers.measured import SEED_ALONE
 from kept.proposers.numeric import Numeric
-from kept.proposers.shots import Shots
 from kept.recipes import Compiled
 from kept.recipes.agent.axes import Axes, axes_of
 from kept.recipes.agent.compile import (
@@ -179,14 +178,17 @@ def _proposers(of: ReadTuning, critics: Critics | None) -> Iterator[Proposer]:
     if critics is not None:
         yield critics.make(axes.textual, spec.min_confidence)
     if axes.demos is not None and spec.axes.demos is not None:
+        from kept.proposers.shots import Shots
+
         yield Shots(axes.demos, spec.axes.demos.max_demos)
 
 
 def _places(axes: Axes) -> Iterator[tuple[str, str]]:
     """Every value that may change: its file, and its path there; no path for a file as a whole."""
-    for axis in axes.numeric.axes if axes.numeric else ():
-        yield axis.file, axis.path
-        yield from ((axis.file, path) for path in axis.follows)
+    if axes.numeric is not None:
+        yield from ((axis.file, axis.path) for axis in axes.numeric.axes)
+        for rest in axes.numeric.rests:
+            yield from ((file, path) for file, path, _ in rest.members)
     for text in (*axes.textual, *((axes.demos,) if axes.demos else ())):
         yield text.file, text.key
 
