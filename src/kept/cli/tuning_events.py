@@ -42,16 +42,17 @@ class Events(Listener):
     def run_started(self, run: str, state: State, *, resumed: bool) -> None:
         """What the run is about."""
         started = state.started
-        told = cast("Mapping[str, Any]", started.facts.get("optimizer", {})) if started else {}
-        self._cycles = int(told.get("budget", {}).get("global", {}).get("max_cycles", 0))
+        assert started is not None, "the first event is `run_started`"
+        told = cast("dict[str, Any]", started.facts["optimizer"])
+        self._cycles = int(told["budget"]["global"]["max_cycles"])
         self.tell(
             "run_started",
             run_id=run,
             agent=state.fact("id"),
             max_cycles=self._cycles,
-            axes=told.get("axes", {}),
+            axes=told["axes"],
             loss_weights=dict(self._weights),
-            started_at=stamp(started.t) if started else None,
+            started_at=stamp(started.t),
             resumed=resumed,
         )
 

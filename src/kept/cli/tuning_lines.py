@@ -1,6 +1,7 @@
 """Coordinate descent on a terminal: a header a phase, a line a trial."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
 from kept.core.coordinate import BASELINE
 from kept.core.words import one_line
@@ -99,13 +100,16 @@ def _outcome(trial: Trial) -> str:
 def rationale_lines(trial: Trial) -> list[str]:
     """What the critic diagnosed and what the applier did about it; why the verdict."""
     lines: list[str] = []
-    critic, applier = trial.about.get("critic"), trial.about.get("applier")
-    if isinstance(critic, dict):
-        said = {str(k): v for k, v in critic.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # as it was journalled
-        lines.append(f"    critic  ({said.get('confidence')}): {said.get('failing_pattern')}")
-        lines.append(f"            → {said.get('suggested_change_direction')}")
-    if isinstance(applier, dict):
-        done = {str(k): v for k, v in applier.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # as it was journalled
-        lines.append(f"    applier ({done.get('edit_type')}): {done.get('rationale')}")
+    critic, applier = (_said(trial, name) for name in ("critic", "applier"))
+    if critic:
+        lines.append(f"    critic  ({critic.get('confidence')}): {critic.get('failing_pattern')}")
+        lines.append(f"            → {critic.get('suggested_change_direction')}")
+    if applier:
+        lines.append(f"    applier ({applier.get('edit_type')}): {applier.get('rationale')}")
     lines.append(f"    verdict: {trial.verdict.reason}")
-    return [one_line(line, RATIONALE) if not line.startswith(" ") else line for line in lines]
+    return [line[:RATIONALE].replace("\n", " ") for line in lines]
+
+
+def _said(trial: Trial, name: str) -> dict[str, Any]:
+    said = trial.about.get(name)
+    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}

@@ -60,8 +60,8 @@ def sit(plan: Plan, go: Go, how: Options) -> int:
 
 def _listener(plan: Plan, progress: Progress, how: Options) -> Listener:
     if how.progress == "json":
-        weights = plan.scorer.weights if isinstance(plan.scorer, WeightedLoss) else {}
-        return Events(_line_out, weights, plan.objective)
+        assert isinstance(plan.scorer, WeightedLoss), "what is tuned has a loss"
+        return Events(_line_out, plan.scorer.weights, plan.objective)
     return Lines(progress.say, verbose=how.verbose)
 
 

@@ -77,8 +77,8 @@ def share(*what: object) -> float:
 def chance_of(instructions: str, temperature: float) -> float:
     """How often the agent is right: with good instructions, best at a temperature of 0.2."""
     base = 0.35 + 0.3 * (GOOD in instructions) + 0.1 * (MORE in instructions)
-    base -= 0.25 * (HARMFUL in instructions)
-    return base + 0.2 * (1 - min(1.0, abs(temperature - 0.2) / 0.7))
+    base -= 0.5 * (HARMFUL in instructions)
+    return max(0.0, base) + 0.2 * (1 - min(1.0, abs(temperature - 0.2) / 0.7))
 
 
 def answer(seen: Seen) -> ModelReply | str:

@@ -4,7 +4,7 @@
 (the proof, the claim) is none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
 
@@ -118,7 +118,7 @@ class Trials:
         if label != BASELINE and not cycle:
             return None
         closed = step.closed
-        shown = {e.purpose: e for e in closed.evaluations if e.candidate == closed.candidate}
+        shown = [e for e in closed.evaluations if e.candidate == closed.candidate]
         train, holdout = _swept(shown, "screen"), _swept(shown, "decide")
         before = self._before(step)
         accepted = label == BASELINE or closed.verdict.outcome == "keep"
@@ -170,7 +170,7 @@ class Trials:
     def _before(self, step: StepRecords) -> Best:
         """What is known of the incumbent: by this step's own look at it, else by an earlier one."""
         closed = step.closed
-        shown = {e.purpose: e for e in closed.evaluations if e.candidate == closed.incumbent}
+        shown = [e for e in closed.evaluations if e.candidate == closed.incumbent]
         if closed.incumbent == closed.candidate:
             return Best()  # the baseline is held against nothing
         return _moved(self._best, _swept(shown, "screen"), _swept(shown, "decide"))
@@ -188,8 +188,8 @@ def _axis(step: StepRecords) -> str:
     return str(about.get("axis", ""))
 
 
-def _swept(shown: Mapping[Purpose, Evaluation], purpose: Purpose) -> Swept | None:
-    found = shown.get(purpose)
+def _swept(shown: Sequence[Evaluation], purpose: Purpose) -> Swept | None:
+    found = next((e for e in shown if e.purpose == purpose), None)
     if found is None or not found.asked:
         return None
     runs = tuple(tally.mean for _, tally in sorted(found.repeats.items()) if tally.n)
