@@ -19,6 +19,7 @@ from kept.gates import Sigma
 from kept.models.roles import is_free, unbounded
 from kept.proposers.measured import SEED_ALONE
 from kept.proposers.numeric import Numeric
+from kept.proposers.shots import Shots
 from kept.recipes import Compiled
 from kept.recipes.agent.axes import Axes, axes_of
 from kept.recipes.agent.compile import (
@@ -148,7 +149,7 @@ def phases_of(spec: OptimizerSpec, axes: Axes) -> tuple[Phase, ...]:
         found.append(phase)
     if axes.demos is not None:
         limits = spec.demos_phase
-        found.append(Phase("demos", "shots", limits.max_trials, limits.patience))
+        found.append(Phase("demos", "demos", limits.max_trials, limits.patience))
     return tuple(found)
 
 
@@ -178,8 +179,6 @@ def _proposers(of: ReadTuning, critics: Critics | None) -> Iterator[Proposer]:
     if critics is not None:
         yield critics.make(axes.textual, spec.min_confidence)
     if axes.demos is not None and spec.axes.demos is not None:
-        from kept.proposers.shots import Shots
-
         yield Shots(axes.demos, spec.axes.demos.max_demos)
 
 

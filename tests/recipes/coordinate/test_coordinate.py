@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -88,9 +89,13 @@ def test_the_check_fails_for_a_gate_that_does_not_look(
 
 @pytest.mark.parametrize(("more", "every"), [(SIGMA, 20), (RACE, 45)], ids=["sigma", "race"])
 def test_a_run_cut_anywhere_is_resumed_to_the_same_end(
-    more: str, every: int, tmp_path: Path, server: ModelServer
+    more: str, every: int, tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ):
+    caches = count()
+
     def make() -> Plan:
+        # what another run was told is not asked again, and costs nothing
+        monkeypatch.setenv("KEPT_CACHE", str(tmp_path / f"cache-{next(caches)}"))
         return plan_of(tmp_path, server, more, cases=24, trials=2)
 
     state = check_every_cut(make, server, tmp_path, every=every)
@@ -106,8 +111,8 @@ def kept(folder: Path, *words: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=folder, env=env, stdout=pipe, stderr=pipe, text=True)
 
 
-def killed_at(process: "subprocess.Popen[str]", server: ModelServer, count: int) -> None:
-    while process.poll() is None and len(server.answered) < count:
+def killed_at(process: "subprocess.Popen[str]", server: ModelServer, most: int) -> None:
+    while process.poll() is None and len(server.answered) < most:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     _, err = process.communicate(timeout=10)
@@ -122,8 +127,8 @@ def test_a_killed_run_goes_on_and_asks_nothing_twice(tmp_path: Path):
         words = ("test", "optimize", "agent.yaml", "-q", "--workers", str(workers))
         killed_at(kept(tmp_path, *words), server, 40)
         again = ("test", "optimize", "--resume", "last", "-q", "--workers", str(workers))
-        for count in (90, 130, 180, 230, 280):
-            killed_at(kept(tmp_path, *again), server, count)
+        for most in (90, 130, 180, 230, 280):
+            killed_at(kept(tmp_path, *again), server, most)
         last = kept(tmp_path, *again)
         out, err = last.communicate(timeout=120)
         asked = [json.dumps(seen.body, sort_keys=True) for seen in server.answered]
