@@ -69,6 +69,10 @@ def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
         read.source.report(loc, told, "write one into the agent.yaml" if value is None else None)
         return None
     domain = _domain(spec, found)
+    if isinstance(domain, Numbers) and is_whole(found.kind) and not domain.whole:
+        message = f"`{spec.path}` takes whole numbers: {_why_not_whole(spec)}"
+        read.source.report(here, message)
+        return None
     if not domain.holds(value):
         message = f"it is {kind_of(value)} now, {_outside(domain)}"
         read.source.report(here, message, "a search begins where the agent is: let it hold that")
@@ -100,6 +104,12 @@ def _domain(spec: NumericAxisSpec, found: Found) -> Numbers | Choices:
     ends_whole = all(float(end).is_integer() for end in (low, high, spec.step or 1))
     whole = spec.type == "int" or (spec.type is None and ends_whole and is_whole(found.kind))
     return Numbers(low, high, whole, spec.log, spec.step)
+
+
+def _why_not_whole(spec: NumericAxisSpec) -> str:
+    if spec.type == "float":
+        return "leave `type` out, or write int"
+    return "its range, and its step if it has one, are whole"
 
 
 def _outside(domain: Numbers | Choices) -> str:
