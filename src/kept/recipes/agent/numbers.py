@@ -60,13 +60,16 @@ def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
     if isinstance(found, str) or isinstance(parts, str):
         read.source.report(loc, str(found))
         return None
+    if found.value is not None and not isinstance(found.value, str | int | float):
+        read.source.report(loc, f"`{spec.path}` is no single value")
+        return None
     if reason := why_not(read.agent.spec, found.loc):
         read.source.report(loc, f"`{spec.path}` cannot be tuned: {reason}")
         return None
     value = _present(read, found)
-    if not isinstance(value, str | int | float):
-        told = f"`{spec.path}` has no value to begin from" if value is None else _no_value(spec)
-        read.source.report(loc, told, "write one into the agent.yaml" if value is None else None)
+    if value is None:
+        message = f"`{spec.path}` has no value to begin from"
+        read.source.report(loc, message, "write one into the agent.yaml")
         return None
     domain = _domain(spec, found)
     if isinstance(domain, Numbers) and is_whole(found.kind) and not domain.whole:
@@ -75,7 +78,8 @@ def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
         return None
     if not domain.holds(value):
         message = f"it is {kind_of(value)} now, {_outside(domain)}"
-        read.source.report(here, message, "a search begins where the agent is: let it hold that")
+        hint = "a search begins where the agent is: let the axis hold that"
+        read.source.report(here, message, hint)
         return None
     file = read.place.path.name
     written = read_value(file, read.agent.texts[file], spec.path)
@@ -86,15 +90,17 @@ def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
     return Row(here, spec, parts, found.loc, Axis(file, spec.path, domain, value), value)
 
 
-def _no_value(spec: NumericAxisSpec) -> str:
-    return f"`{spec.path}` is neither a number nor a text, nor true or false"
-
-
-def _present(read: ReadAgent, found: Found) -> object:
+def _present(read: ReadAgent, found: Found) -> Value | None:
     """The value as it counts, also where nobody says it."""
-    if found.value is None and found.loc[-1] == "max_turns":
-        return read.agent.spec.max_turns
-    return UNSET.get(str(found.loc[-1])) if found.value is None else found.value
+    spec, last = read.agent.spec, str(found.loc[-1])
+    value: Value | None = found.value
+    if found.loc[0] == "tools" and found.loc[2] == "model":
+        # a prompt is answered by the agent's own model, unless it says
+        own = getattr(spec.tools[int(found.loc[1])], "model", None)
+        value = getattr(own or spec.model, last)
+    if value is None and last == "max_turns":
+        return spec.max_turns
+    return UNSET.get(last) if value is None else value
 
 
 def _domain(spec: NumericAxisSpec, found: Found) -> Numbers | Choices:
