@@ -26,15 +26,18 @@ def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> 
     """
     # here, and not above: they take longer to import than most commands to run
     from kept.recipes.artifact import compile_task
+    from kept.spec.agent.agent import is_agent
     from kept.spec.source import read_source
 
     file = find_spec(path)
     keys = cast("dict[str, object]", read_source(file).data)
+    if is_agent(keys):
+        from kept.recipes.coordinate import compile_coordinate
+
+        return compile_coordinate(file, overrides, began)
     if not any(key in keys for key in _TASK_KEYS):
         wanted = ", ".join(f"`{key}`" for key in _TASK_KEYS)
-        hint = f"a {TASK} is the only kind of spec so far"
-        if "instructions" in keys:
-            hint = f"`{program()} eval {path}` measures the agent of an agent.yaml"
+        hint = f"give a {TASK}, or an {AGENT}"
         if "prompts" in keys:
             hint = f"`{program()} init --from {path}` makes one of a promptfoo config"
         raise SetupError(f"{path} is not a task: it has none of {wanted}", hint=hint)

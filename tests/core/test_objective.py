@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept.core.objective import Constraint, Direction, Objective
+from kept.core.objective import Constraint, Direction, Objective, Penalty
 from kept.core.rollout import Pair
 from kept.core.score import Finding, Outcome, Score, Tally, summarize, usable
 from tests.gates.tables import CRASH, OUTAGE
@@ -155,3 +155,18 @@ def test_what_ran_once_is_summed_up_to_the_bit_as_anything_else_is(
     assert plain == replace(other, metrics={metric: other.metrics[metric]})
     assert plain.loss is not None
     assert str(objective.value(plain.loss)) != "-0.0"
+
+
+def test_what_a_rollout_uses_is_added_to_its_loss():
+    spends = Penalty("usd", 0.05), Penalty("seconds", 0.001)
+    charged = Objective("loss", "minimize", (0.0, 1.0), penalties=spends)
+    assert charged.loss({"loss": 0.2, "usd": 2.0, "seconds": 30.0}) == pytest.approx(0.33)
+    score = Objective("score", "maximize", (0.0, 1.0), penalties=spends)
+    assert score.loss({"score": 0.8, "usd": 2.0}) == pytest.approx(-0.7)
+    assert charged.own == ("usd", "seconds")
+
+
+def test_a_failure_is_worse_than_the_dearest_rollout_that_answers():
+    charged = Objective("loss", "minimize", (0.0, 1.0), penalties=(Penalty("usd", 9.0),))
+    dearest = charged.loss({"loss": 1.0, "usd": 1000.0})
+    assert dearest == charged.worst_loss == charged.scale == 2.0

@@ -21,6 +21,8 @@ from tests.engine.worlds import (
     CountingRunner,
     make_building,
     make_comparison,
+    make_coordinate,
+    make_coordinate_race,
     make_drawn,
     make_failing,
     make_final,
@@ -214,6 +216,26 @@ def test_a_comparison_cut_after_anything_it_wrote_comes_to_the_same_answers(
     assert codes == ["better", "cannot tell", "worse"]
     assert whole.incumbent == whole.best == whole.seed, "a comparison changes nothing"
     run.check_cuts(run.moments.sizes[:: 3 if width == 1 else 5])
+
+
+@pytest.mark.parametrize(
+    ("make", "width", "every"),
+    [
+        (make_coordinate, 1, 1),
+        (make_coordinate, 3, 3),
+        (make_coordinate_race, 1, 2),
+        (make_coordinate_race, 3, 4),
+    ],
+)
+def test_coordinate_descent_goes_through_the_same_phases_after_any_cut(
+    make: Maker, width: int, every: int, tmp_path: Path
+):
+    run = finish(tmp_path / "home", width, 4, 3, make)
+    whole = run.whole
+    phases = list(dict.fromkeys(closed.turn.phase for closed in whole.closed))
+    assert phases[:3] == ["baseline", "c1/first", "c1/second"]
+    assert whole.keeps, "nothing was kept, so that no phase began from anything but the seed"
+    run.check_cuts(run.events[::every])
 
 
 def within_writes(folder: Path, moments: Moments) -> Iterator[tuple[int, ...]]:

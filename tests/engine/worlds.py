@@ -10,6 +10,7 @@ from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.bandit import Bandit
 from kept.core.budget import Budget
 from kept.core.case import Case, Cases, implicit_cases
+from kept.core.coordinate import Coordinate, Phase
 from kept.core.edit import Append, Replace, Write
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.objective import Objective, TieBreaker
@@ -18,11 +19,12 @@ from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
 from kept.core.schedule import Pooling, RoundRobin, Turns
-from kept.gates import Strict
+from kept.gates import Sigma, Strict
 from kept.gates.compare import Compare
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
 from kept.gates.simplify import Simplify
+from kept.proposers.measured import SEED_ALONE
 from kept.proposers.variants import Variant, Variants
 from kept.recipes.racing import with_race
 from kept.scorers.recorded import RecordedScorer
@@ -190,6 +192,37 @@ def make_drawn(
     assert isinstance(plan.schedule, Pooling)
     drawn = Bandit(("editor", "asker"), seed)
     return replace(plan, schedule=replace(plan.schedule, inner=drawn)), runner, model
+
+
+def make_coordinate(
+    width: int, steps: int = 14, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """The same world, phase by phase by the rule of `sigma`; `steps` are those of a phase."""
+    plan, runner, model = make_plan(width, steps, seed)
+    phases = (Phase("first", "editor", steps, 3), Phase("second", "asker", steps, 3))
+    return (
+        replace(
+            plan,
+            proposers=(SEED_ALONE, *plan.proposers),
+            schedule=Coordinate(phases, max_cycles=2),
+            gate=Sigma(repeats=2, accept_sigma=0.2),
+            budget=Budget(),
+        ),
+        runner,
+        model,
+    )
+
+
+def make_coordinate_race(
+    width: int, steps: int = 14, seed: int = 0
+) -> tuple[Plan, CountingRunner, CountingModel]:
+    """The same, racing: every trial is raced at once, and what leads is proven at the end."""
+    plan, runner, model = make_race(width, steps, seed)
+    phased, _, _ = make_coordinate(width, steps, seed)
+    whole = replace(
+        phased, gate=plan.gate, cases=plan.cases, objective=plan.objective, runner=runner
+    )
+    return with_race(replace(whole, proposers=(SEED_ALONE, Editor(), Asker(model)))), runner, model
 
 
 @dataclass(frozen=True)

@@ -225,3 +225,43 @@ def test_a_crash_that_evens_out_the_sweeps_does_not_lower_the_bar():
         verdict = gate.decide(view)
         assert isinstance(verdict, Verdict)
         assert verdict.outcome == "discard", verdict.reason
+
+
+def test_more_errors_than_are_borne_leave_it_open_whatever_the_gain():
+    # one of four rollouts of the challenger is missing: a quarter
+    old: list[list[Cell]] = [[0.9], [0.9], [0.9], [0.9]]
+    new: list[list[Cell]] = [[0.1], [0.1], [0.1], [None]]
+    flat: list[list[Cell]] = [[0.5]]
+    borne = heard(Sigma(repeats=1, max_errored=0.25), (old, new), (flat, flat)).verdict
+    assert borne.outcome == "keep"
+    strict = heard(Sigma(repeats=1, max_errored=0.2), (old, new), (flat, flat)).verdict
+    assert (strict.outcome, strict.code) == ("skip", "indecisive")
+
+
+def test_a_least_gain_holds_where_there_is_no_noise():
+    old, new = sweeps(0.5, 0.0), sweeps(0.495, 0.0)
+    assert judged(Sigma(min_gain=0.01), old, new).outcome == "discard"
+    assert judged(Sigma(min_gain=0.004), old, new).outcome == "keep"
+
+
+@pytest.mark.parametrize(("policy", "purposes"), [("skip", {"screen"}), ("every_trial", None)])
+def test_the_seed_is_measured_by_what_its_first_challenger_is_held_against(
+    policy: HoldoutPolicy, purposes: set[str] | None
+):
+    gate = Sigma(repeats=2, holdout_policy=policy)
+    seed = Side("seed")
+    view = View(seed, seed, seed, ("t0", "t1"), ("h0",), LOSS)
+    asks = gate.measure(view)
+    assert isinstance(asks, tuple)
+    assert {ask.purpose for ask in asks} == (purposes or {"screen", "decide"})
+    known = {
+        ask.purpose: summarize(
+            "seed", ask.purpose, [(pair, Outcome({"loss": 0.25})) for pair in ask.pairs], LOSS
+        )
+        for ask in asks
+    }
+    seen = Side("seed", known)
+    told = gate.measure(View(seen, seen, seen, ("t0", "t1"), ("h0",), LOSS))
+    assert isinstance(told, Verdict)
+    assert (told.outcome, told.code, told.numbers["train"]) == ("skip", "measured", 0.25)
+    assert ("holdout" in told.numbers) is (policy != "skip")

@@ -2,6 +2,9 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import IMPLICIT_CASE, Case
@@ -15,6 +18,7 @@ from kept.engine.scope import JournalScope
 from kept.testing import MemoryJournal
 
 TIED = Verdict("discard", "tied")
+GOLDEN = Path(__file__).parent / "golden"
 
 
 def make_brief(
@@ -66,3 +70,12 @@ def run_dry(proposer: Proposer, texts: Mapping[str, str], train: tuple[Case, ...
         found.append(reply)
         past.append(close(brief, reply))
     return found, None
+
+
+def check_golden(told: str, name: str) -> None:
+    file = GOLDEN / f"{name}.txt"
+    if not file.exists():
+        GOLDEN.mkdir(exist_ok=True)
+        file.write_text(told)
+        pytest.fail(f"{file} was not there: read it, and commit it")
+    assert told == file.read_text()

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -30,11 +29,10 @@ from kept.proposers.reflect import ReflectProposer, minibatch
 from kept.proposers.showing import Sight
 from kept.testing import ProposerSuite
 from kept.testing.server import ModelServer, Seen
-from tests.proposers.briefs import ask, close, make_brief
+from tests.proposers.briefs import ask, check_golden, close, make_brief
 
 TEXTS = {"prompt.md": "Be brief.\nBe kind, and be kind again.\n"}
 TRAIN = tuple(Case(f"c{n}", {"question": f"question {n}", "answer": f"gold {n}"}) for n in range(8))
-GOLDEN = Path(__file__).parent / "golden"
 KINDS: tuple[Name, ...] = ("edit", "rewrite", "simplify", "reflect")
 
 
@@ -244,15 +242,6 @@ def test_what_a_model_is_told_is_what_was_read_and_found_good(kind: Name):
         ask(proposer(kind, server), full_brief())
         told = "\n\n".join(f"[{line.role}]\n{line.text}" for line in server.log[0].lines)
     check_golden(told, kind)
-
-
-def check_golden(told: str, name: str) -> None:
-    file = GOLDEN / f"{name}.txt"
-    if not file.exists():
-        GOLDEN.mkdir(exist_ok=True)
-        file.write_text(told)
-        pytest.fail(f"{file} was not there: read it, and commit it")
-    assert told == file.read_text()
 
 
 def on_a_near_miss(brief: Brief) -> Brief:

@@ -12,6 +12,7 @@ from typing import TextIO, cast
 
 from kept.cli.output import cut_middle
 from kept.core.event import Event, RunResumed, RunStarted, StepClosed
+from kept.core.exchange import PASSED
 from kept.core.grow import Log
 from kept.core.plan import EVAL
 from kept.core.proposal import ClosedStep
@@ -19,7 +20,7 @@ from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.core.words import one_line
-from kept.report.tested import PASSED, tested
+from kept.report.tested import tested
 from kept.settings import dumb_terminal
 
 WHY_WIDTH = 60
@@ -47,6 +48,8 @@ class Progress:
         self.proposer_width = 0
         self.sweeping = False
         """Whether the run measures: then a case is what a person waits for."""
+        self.step_lines = True
+        """Whether a closed step is told here, and not by somebody who knows it better."""
         self._steps_before: int | None = None
 
     @property
@@ -70,7 +73,7 @@ class Progress:
         self.state = state
         if isinstance(event, StepClosed):
             self.proposals += not event.verdict.idle
-            if not _says_the_same(state.closed):
+            if self.step_lines and not _says_the_same(state.closed):
                 # with what failed, which the state leaves out because proposers see it
                 self.closed(replace(state.closed[-1], verdict=event.verdict))
         elif isinstance(event, RunStarted | RunResumed):

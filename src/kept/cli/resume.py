@@ -58,7 +58,7 @@ def resume(
 def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
     """What the run was, compiled again."""
     from kept.cli.compiling import compiled, told_warnings
-    from kept.core.plan import COMPARE, EVAL
+    from kept.core.plan import COMPARE, COORDINATE, EVAL
 
     started = run.state.started
     if started is not None and started.recipe == EVAL:
@@ -66,6 +66,12 @@ def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
         from kept.registry import compile_sweep
 
         return told_warnings(compile_sweep(spec, Wanted.of(started.facts[EVAL]), settings))
+    if started is not None and started.recipe == COORDINATE:
+        from kept.recipes.coordinate import compile_coordinate
+        from kept.recipes.tuning import Tuning
+
+        tuning, began = Tuning.of(started.facts[COORDINATE]), run.state.fact("gate")
+        return told_warnings(compile_coordinate(spec, settings, began, tuning=tuning))
     if started is None or started.recipe != COMPARE:
         return compiled(spec, settings, run.state.fact("gate"))
     from kept.recipes.compare import Asked, compile_comparison

@@ -7,6 +7,7 @@ import click
 
 from kept.cli.command import Command, Commands
 from kept.cli.evaluate import Options, sweep, sweep_options
+from kept.cli.tune import tune
 
 
 class RunByDefault(Commands):
@@ -46,3 +47,6 @@ def run(agent: Path, parallel_test_cases: int | None, **options: Any) -> int:  #
     """
     options["workers"] = options["workers"] or parallel_test_cases
     return sweep(agent, Options(**options))
+
+
+test.add_command(tune)

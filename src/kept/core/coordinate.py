@@ -20,8 +20,8 @@ from kept.core.words import count
 BASELINE = "baseline"
 """The phase in which the seed is measured, before anything is changed."""
 
-NOTHING_LEFT = 1e-9
-"""A loss below this is none: sums of thirds do not come out even."""
+NO_MORE = 1e-9
+"""A loss by so little above another is the same: sums of thirds do not come out even."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,16 @@ class Coordinate:
 
     phases: tuple[Phase, ...]
     max_cycles: int
+    perfect: float | None = None
+    """The loss that nothing can better; None where there is none."""
 
     def next(self, state: State) -> Turn | StopReason:
         """The next trial of the phase that is on, or the first of the next one."""
         if not state.next_step:
             return Turn(MEASURE, BASELINE, races=False)
-        if is_perfect(state):
-            return StopReason("converged", "the loss is 0: there is nothing left to gain")
+        if self.perfect is not None and is_perfect(state, self.perfect):
+            words = f"the loss is {self.perfect:g}: there is nothing left to gain"
+            return StopReason("converged", words)
         at = self._now(state)
         if at is None:
             return self._turn(PhaseAt(1, self.phases[0]), state)
@@ -145,15 +148,15 @@ def trials_of(closed: Log[ClosedStep], label: str) -> list[ClosedStep]:
     return found[::-1]
 
 
-def is_perfect(state: State) -> bool:
-    """Whether the incumbent has no loss at all, wherever it was measured."""
+def is_perfect(state: State, perfect: float) -> bool:
+    """Whether the incumbent has the least loss there is, wherever it was measured."""
     known = state.evaluations.get(state.incumbent, ())
     deciding = [e for e in known if e.purpose in ("screen", "decide")]
-    return bool(deciding) and all(map(_flawless, deciding))
+    return bool(deciding) and all(_flawless(e, perfect) for e in deciding)
 
 
-def _flawless(shown: Evaluation) -> bool:
-    return shown.loss is not None and shown.loss <= NOTHING_LEFT and not shown.missing
+def _flawless(shown: Evaluation, perfect: float) -> bool:
+    return shown.loss is not None and shown.loss <= perfect + NO_MORE and not shown.missing
 
 
 def _latest(state: State) -> Iterator[Turn]:

@@ -20,6 +20,9 @@ EXPECTED = "expected"
 FAILURE = "failure"
 """The role of what says how a conversation ended that came to no answer."""
 
+PASSED = "passed"
+"""The measure of a whole conversation: 1 where all of it passed. No metric may have its name."""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:

@@ -81,6 +81,19 @@ class TieBreaker:
 
 
 @dataclass(frozen=True, slots=True)
+class Penalty:
+    """What is added to the loss of a rollout for what it used."""
+
+    metric: OwnMeasure
+    rate: float
+    """Loss by the unit."""
+
+
+MOST_PENALTY = 1.0
+"""All penalties of one rollout together, at most: a loss that a race bets on has an end."""
+
+
+@dataclass(frozen=True, slots=True)
 class Objective:
     """What a run improves."""
 
@@ -91,16 +104,24 @@ class Objective:
     constraints: tuple[Constraint, ...] = ()
     tie_breakers: tuple[TieBreaker, ...] = ()
     tie_tolerance: float = 0.0
+    penalties: tuple[Penalty, ...] = ()
 
     def loss(self, metrics: Mapping[str, float]) -> float:
         """The one number to bring down."""
         value = float(metrics[self.metric])
+        if self.penalties:
+            value += self.penalty(metrics) * (-1.0 if self.direction == "maximize" else 1.0)
         return -value if self.direction == "maximize" else value
+
+    def penalty(self, metrics: Mapping[str, float]) -> float:
+        """What a rollout is charged for what it used."""
+        charged = sum(one.rate * metrics.get(one.metric, 0.0) for one in self.penalties)
+        return min(MOST_PENALTY, charged)
 
     @property
     def own(self) -> tuple[OwnMeasure, ...]:
-        """Measures of Kept's own that constraints or tie-breakers name."""
-        named = {one.metric for one in (*self.constraints, *self.tie_breakers)}
+        """Measures of Kept's own that something of it names."""
+        named = {one.metric for one in (*self.constraints, *self.tie_breakers, *self.penalties)}
         return tuple(name for name in OWN if name in named)
 
     @property
@@ -109,7 +130,9 @@ class Objective:
         if self.bounds is None:
             return None
         low, high = self.bounds
-        return -low if self.direction == "maximize" else high
+        worst = -low if self.direction == "maximize" else high
+        # a failure uses little, and must not win by that
+        return worst + (MOST_PENALTY if self.penalties else 0.0)
 
     @property
     def scale(self) -> float | None:
@@ -117,7 +140,7 @@ class Objective:
         if self.bounds is None:
             return None
         low, high = self.bounds
-        return (high - low) or 1.0
+        return (high - low + (MOST_PENALTY if self.penalties else 0.0)) or 1.0
 
     def value(self, loss: float) -> float:
         """A loss back in the metric's own units."""

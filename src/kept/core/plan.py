@@ -13,6 +13,9 @@ from kept.core.values import Locator, locate_line_value
 COMPARE = "compare"
 """The recipe of a comparison, and the fact that tells what was compared."""
 
+COORDINATE = "coordinate"
+"""The recipe that tunes an agent, and the fact that tells how it was asked."""
+
 EVAL = "eval"
 """The recipe of a run that measures and changes nothing, and the fact that tells what was asked."""
 

@@ -123,7 +123,7 @@ class Pooling:
         if not waits and (late or ripe(state.pool, self.goal, self.most)):
             return _turn(MERGE, state)
         turn = self.inner.next(state)
-        if isinstance(turn, StopReason):
+        if isinstance(turn, StopReason) or turn.proposer in OF_THE_RUN:
             return turn
         builds = self.pools and turn.proposer in self.builders
         parent = choose_parent(state, self.seed, self.waited) if builds else None

@@ -32,11 +32,14 @@ def asks_for(
 
 
 def unanswered(
-    challenger: Evaluation, other: Evaluation, name: str = "incumbent"
+    challenger: Evaluation,
+    other: Evaluation,
+    name: str = "incumbent",
+    least: float = MIN_COVERAGE,
 ) -> Verdict | None:
     """The verdict where an outage took too many answers of either side; None where it did not."""
     for who, evaluation in (("challenger", challenger), (name, other)):
-        if evaluation.coverage < MIN_COVERAGE:
+        if evaluation.coverage < least:
             return Verdict(
                 "skip",
                 f"cannot tell: {evaluation.missing} of {evaluation.asked} rollouts of the {who} "
@@ -48,10 +51,13 @@ def unanswered(
 
 
 def not_comparable(
-    challenger: Evaluation, other: Evaluation, name: str = "incumbent"
+    challenger: Evaluation,
+    other: Evaluation,
+    name: str = "incumbent",
+    least: float = MIN_COVERAGE,
 ) -> Verdict | None:
     """The verdict on a challenger that cannot be compared with another; None when it can."""
-    if verdict := unanswered(challenger, other, name):
+    if verdict := unanswered(challenger, other, name, least):
         return verdict
     if challenger.failed and challenger.failed + challenger.missing == challenger.asked:
         return Verdict("crash", "every rollout failed", private=challenger.first_failure)

@@ -12,8 +12,10 @@ from math import exp, isfinite, log
 
 from kept.core.ledger import left, level
 from kept.core.proposal import Ask
+from kept.core.rollout import Purpose
 from kept.core.verdict import Verdict, VerdictCode, View
 from kept.core.words import count
+from kept.gates.baseline import measured
 from kept.gates.bets import evidence, odds
 from kept.gates.case_level import Interval, case_gains, interval, risk_of, sign_test
 from kept.gates.common import forbidden, not_comparable
@@ -213,6 +215,19 @@ class Race:
         """The same with so many passes at most for the proof, and for the claim."""
         looks = {passes, *(look for look in self.promote_passes if look <= passes // 2)}
         return replace(self, promote_passes=tuple(sorted(looks)), claim_passes=claims)
+
+    def measure(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """The seed by itself, by the draws that it will be raced with."""
+        asks: tuple[Ask, ...] = ()
+        splits: tuple[tuple[tuple[str, ...], Purpose], ...] = (
+            (view.train, "screen"),
+            (view.holdout, "decide"),
+        )
+        for cases, purpose in splits:
+            if cases:
+                pairs = draws(shuffled(cases), len(cases), tenure_of(view))
+                asks += missing_asks(((view.challenger, pairs),), purpose)
+        return asks or measured(view)
 
     def prove(self, view: View) -> Verdict | tuple[Ask, ...]:
         """Whether the incumbent (here the challenger) is better than the best for new cases."""

@@ -12,7 +12,15 @@ from typing import Literal, NamedTuple
 from kept.core.proposal import Ask
 from kept.core.score import Evaluation, Tally
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, forbidden, losses, not_comparable, say_coverage
+from kept.gates.baseline import measured
+from kept.gates.common import (
+    MIN_COVERAGE,
+    asks_for,
+    forbidden,
+    losses,
+    not_comparable,
+    say_coverage,
+)
 
 HoldoutPolicy = Literal["on_train_improve", "every_trial", "skip"]
 
@@ -24,6 +32,10 @@ class Sigma:
     repeats: int = 3
     accept_sigma: float = 1.0
     holdout_policy: HoldoutPolicy = "on_train_improve"
+    max_errored: float = 1 - MIN_COVERAGE
+    """Share of rollouts that infrastructure may have failed: above it nothing is kept."""
+    min_gain: float = 0.0
+    """What a gain must be at least, however little noise there is."""
     name: str = "sigma"
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
@@ -39,7 +51,7 @@ class Sigma:
         if asks:
             return asks
         old, new = view.incumbent.known["screen"], view.challenger.known["screen"]
-        if verdict := not_comparable(new, old):
+        if verdict := not_comparable(new, old, least=1 - self.max_errored):
             return verdict
         if verdict := forbidden(new, view.objective):
             return verdict
@@ -60,6 +72,14 @@ class Sigma:
             return asks
         return self._holdout(view, train)
 
+    def measure(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """The seed by itself: what the first trial is held against, and needs anyway."""
+        side = (view.challenger,)
+        asks = asks_for(side, view.train, self.repeats, "screen")
+        if self.holdout_policy != "skip":
+            asks += asks_for(side, view.holdout, self.repeats, "decide")
+        return asks or measured(view)
+
     def _train(self, view: View) -> dict[str, float]:
         old, new = view.incumbent.known["screen"], view.challenger.known["screen"]
         (old_mean, old_std), (new_mean, new_std) = both_sweeps(old, new, view.objective.worst_loss)
@@ -68,12 +88,12 @@ class Sigma:
             "train": new_mean,
             "train_std": new_std,
             "gain": old_mean - new_mean,
-            "noise_bar": self.accept_sigma * sqrt(new_std**2 + old_std**2),
+            "noise_bar": max(self.min_gain, self.accept_sigma * sqrt(new_std**2 + old_std**2)),
         }
 
     def _holdout(self, view: View, train: dict[str, float]) -> Verdict:
         old, new = view.incumbent.known["decide"], view.challenger.known["decide"]
-        if verdict := not_comparable(new, old):
+        if verdict := not_comparable(new, old, least=1 - self.max_errored):
             return verdict
         if not old.repeats:
             why = "the incumbent fails on holdout; the challenger runs"

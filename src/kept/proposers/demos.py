@@ -4,7 +4,6 @@ They stand in a marked stretch of an artifact, which the proposer rewrites as a 
 proposals are neighbours of what stands there, half are drawn afresh; no set is tried twice.
 """
 
-import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from kept.core.edit import Replace
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
 from kept.core.words import count
+from kept.proposers.showing import as_text
 
 BEGIN = "<!-- demos:start -->"
 END = "<!-- demos:end -->"
@@ -60,7 +60,7 @@ class Layout:
 
 def example(template: str, case: Case) -> str:
     """A case as the template shows it; raises `KeyError` for a field that it has not."""
-    return template.format_map({name: _shown(value) for name, value in fields(case).items()})
+    return template.format_map({name: as_text(value) for name, value in fields(case).items()})
 
 
 def fields(case: Case) -> Mapping[str, object]:
@@ -70,8 +70,38 @@ def fields(case: Case) -> Mapping[str, object]:
     return {"id": case.id, **own}
 
 
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """Which sets of examples there may be, by their sizes."""
+
+    least: int
+    most: int
+
+    def draws(self, now: Demos, ids: Demos, chance: random.Random) -> Iterator[Demos]:
+        """Sets to look at, neighbours of what stands there among them; at last one by one."""
+        most = min(self.most, len(ids))
+        least = min(self.least, most)
+        for _ in range(TRIES):
+            if now and chance.random() < 0.5:
+                demos = _neighbour(now, ids, chance)
+                if least <= len(demos) <= most:
+                    yield demos
+            else:
+                yield tuple(chance.sample(ids, chance.randint(least, most)))
+        if self.count(len(ids)) <= MANY:
+            for size in range(least, most + 1):
+                yield from permutations(ids, size)
+
+    def count(self, cases: int) -> int:
+        """How many sets there are, in every order; counted no further than matters."""
+        total = 0
+        most = min(self.most, cases)
+        ways = 1
+        for size in range(most + 1):
+            if size >= min(self.least, most):
+                total += ways
+            ways = min(ways * (cases - size), MANY + 1)
+        return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +127,15 @@ class DemoSets:
         seen = {region, *self._seen(brief)}
         line_end = "\r\n" if "\r\n" in region else "\n"
         now = self._read(region.replace("\r\n", "\n"), shown)
-        for demos in self._draws(now, tuple(shown), random.Random(brief.seed)):
+        sets = Sets(self.least, self.most)
+        for demos in sets.draws(now, tuple(shown), random.Random(brief.seed)):
             new = self.layout.render([shown[id_] for id_ in demos], line_end)
             if new not in seen:
                 named = f"{count(len(demos), 'example')}: {', '.join(demos)}"
                 why = named if demos else "no examples"
                 return Proposal((Replace(self.file, region, new),), why=why)
         # an open one may yet go stale, and then its set is free again
-        used_up = self._count(len(shown)) <= MANY and not brief.open
+        used_up = sets.count(len(shown)) <= MANY and not brief.open
         return Skip("every set of examples was tried", exhausted=used_up)
 
     def _seen(self, brief: Brief) -> Iterator[str]:
@@ -131,31 +162,6 @@ class DemoSets:
             found.append(id_)
             rest = rest[len(shown[id_]) :].removeprefix(self.layout.between)
         return tuple(found)
-
-    def _draws(self, now: Demos, ids: Demos, chance: random.Random) -> Iterator[Demos]:
-        most = min(self.most, len(ids))
-        least = min(self.least, most)
-        for _ in range(TRIES):
-            if now and chance.random() < 0.5:
-                demos = _neighbour(now, ids, chance)
-                if least <= len(demos) <= most:
-                    yield demos
-            else:
-                yield tuple(chance.sample(ids, chance.randint(least, most)))
-        if self._count(len(ids)) <= MANY:
-            for size in range(least, most + 1):
-                yield from permutations(ids, size)
-
-    def _count(self, cases: int) -> int:
-        """How many sets there are, in every order; counted no further than matters."""
-        total = 0
-        most = min(self.most, cases)
-        ways = 1
-        for size in range(most + 1):
-            if size >= min(self.least, most):
-                total += ways
-            ways = min(ways * (cases - size), MANY + 1)
-        return total
 
 
 def _heads(text: str, part: str) -> bool:

@@ -5,7 +5,6 @@ out by whole items, and the proposal says so. Edits that cannot be made are show
 more, with the reason of each. Nothing is remembered between briefs.
 """
 
-import json
 import random
 from dataclasses import dataclass, replace
 
@@ -19,9 +18,8 @@ from kept.core.rollout import Failure, Pair
 from kept.core.words import count
 from kept.models.asking import ask
 from kept.models.structured import having_said
-from kept.models.window import tokens_of
 from kept.prompts import filled
-from kept.proposers.fitting import Fitted, fit
+from kept.proposers.asking import Asked, ask_fitted, once_more
 from kept.proposers.forms import EDIT, Draft, Form
 from kept.proposers.showing import UNTOLD, Sight, facts_of, items_of, verdict_of
 
@@ -56,14 +54,15 @@ class ModelProposer:
         wanted = self._wanted(brief)
         if wanted is not None and not brief.answers:
             return wanted
-        asked = await self._ask(self._shown(brief), scope)
-        if isinstance(asked, Failure):
-            return replace(asked, blame="infrastructure")
-        request, reply, shown = asked
+        seen = self._shown(brief)
+        heard = await ask_fitted(self._asked(seen), items_of(seen, self.sight), scope)
+        if isinstance(heard, Failure):
+            return replace(heard, blame="infrastructure")
+        request, reply, shown = heard
         draft = self.form.read(reply.text)
         wrong = _wrong(brief, draft, self.form)
         if wrong:
-            again = await ask(scope, self.model, _once_more(request, reply.text, wrong))
+            again = await ask(scope, self.model, once_more(request, reply.text, _words(wrong)))
             # one that has no room for its own mistake may still have been half right
             if isinstance(again, Failure) and again.kind != "context":
                 told = having_said(again, reply.text, "; ".join(wrong))
@@ -95,30 +94,15 @@ class ModelProposer:
         pairs = tuple(Pair(case.id, 0) for case in drawn)
         return Ask(brief.incumbent.id, pairs, "feedback")
 
-    async def _ask(
-        self, brief: Brief, scope: Scope
-    ) -> tuple[ModelRequest, ModelReply, Fitted] | Failure:
-        """Ask with all that fits; where that was too much after all, once more with half of it."""
-        items = items_of(brief, self.sight)
-        fixed = tokens_of(self._told(brief)) + tokens_of(json.dumps(self.form.schema))
-        shown = fit(items, None if self.room is None else self.room - fixed)
-        request = self._request(brief, shown)
-        reply = await ask(scope, self.model, request)
-        if isinstance(reply, Failure) and reply.kind == "context":
-            half = fit(items, shown.tokens // 2)
-            if len(half.items) < len(shown.items):
-                shown, request = half, self._request(brief, half)
-                reply = await ask(scope, self.model, request)
-        return reply if isinstance(reply, Failure) else (request, reply, shown)
-
     def _told(self, brief: Brief) -> str:
         """The prompt, with the facts of the task that it asks for."""
         return filled(self.prompt, facts_of(brief))
 
-    def _request(self, brief: Brief, shown: Fitted) -> ModelRequest:
-        messages = (Message("system", self._told(brief)), Message("user", shown.message()))
+    def _asked(self, brief: Brief) -> Asked:
+        told = (Message("system", self._told(brief)),)
         # another for each step, or steps that are open side by side would all propose the same
-        return ModelRequest(messages, schema=self.form.schema, seed=brief.seed >> 17)
+        request = ModelRequest(told, schema=self.form.schema, seed=brief.seed >> 17)
+        return Asked(self.model, request, self.room)
 
 
 def _wrong(brief: Brief, draft: Draft, form: Form) -> list[str]:
@@ -150,12 +134,10 @@ def _seen_before(brief: Brief, candidate: Candidate) -> list[str]:
     return []
 
 
-def _once_more(request: ModelRequest, said: str, wrong: list[str]) -> ModelRequest:
+def _words(wrong: list[str]) -> str:
     listed = "\n".join(f"* {line}" for line in wrong)
-    words = (
+    return (
         f"This is wrong with these edits:\n{listed}\n\nAnswer again with all that you want made, "
         "also those that were right. Copy each target to the letter from the file as it is shown, "
         "and make it long enough to stand there only once."
     )
-    messages = (*request.messages, Message("assistant", said), Message("user", words))
-    return replace(request, messages=messages)

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from kept.core.case import IMPLICIT_CASE, Case
+from kept.core.case import Case
+from kept.core.coordinate import cycle_of
 from kept.core.objective import Objective
 from kept.core.ports import Scope
-from kept.core.proposal import Ask, Brief, ClosedStep, Proposal, ProposerReply, Skip
+from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Skip
 from kept.core.rollout import Pair
 from kept.core.score import Outcome, check_constraints, summarize
 from kept.core.values import NoSpan
+from kept.proposers.points import Measured, Past, is_implicit
 from kept.proposers.space import Point, Space
 
 if TYPE_CHECKING:
@@ -34,21 +36,6 @@ TRIES = 1000
 MANY = 10_000
 """Points of a space that are still looked at one by one."""
 
-_UNTRIED = ("stale", "indecisive")
-"""Verdicts that say nothing of a point, so that it may be tried again."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """A candidate whose point is known."""
-
-    point: Point
-    candidate: str
-    loss: float | None = None
-    """On the deciding cases; None where there is none, or the candidate failed."""
-    failed: bool = False
-    """By its own fault, or it broke a constraint."""
-
 
 @dataclass(slots=True, eq=False)
 class Numeric:
@@ -61,6 +48,8 @@ class Numeric:
     startup: int = STARTUP
     train_sample: int | None = None
     """Train cases that a point is measured on; None for all."""
+    eps: float | None = None
+    """The least expected gain that is worth a phase's next trial; None where that is nobody's."""
     serial: bool = True
     _losses: dict[str, float | None] = field(default_factory=dict[str, float | None])
     """Train losses by candidate, of those that are fully known; None where it failed."""
@@ -71,75 +60,68 @@ class Numeric:
         here = self.space.read(brief.incumbent.texts)
         if isinstance(here, NoSpan):
             return Skip(f"the values to tune are not all there: {here.detail}")
-        measured = list(self._measured(brief))
+        past = Past(self.space, self.start, self.name, brief)
+        measured = list(past.measured())
         told: Sequence[Told] = ()
+        about = _study_of(brief)
         if len(measured) >= self.startup:
             answer = self._told(measured, brief)
             if isinstance(answer, Ask):
                 return answer
             told = answer
-        seen = self._seen(brief, here)
-        point = self._choose(told, seen, brief.seed)
+            about |= self._foreseen(told, here, brief.seed)
+            gain = about.get("expected_gain")
+            if self.eps is not None and isinstance(gain, float) and gain < self.eps:
+                words = f"converged: the best expected gain is {gain:.3g}, below {self.eps:g}"
+                return Skip(words, ends="converged", about=about)
+        point = self._choose(told, past.seen(here), brief.seed)
         if point is None:
-            size = self.space.size
-            # an open one may yet go stale, and then its point is free again
-            used_up = size is not None and not any(self.space.meant(p) for p in brief.open)
-            return Skip(f"all {size or TRIES} points drawn were tried before", exhausted=used_up)
-        return Proposal(self.space.edits(point), why=self.space.words(point, here))
+            return self._used_up(brief)
+        if about:
+            about |= {"params": _params(self.space, point), **self._explained(told, point)}
+        return Proposal(self.space.edits(point), why=self.space.words(point, here), about=about)
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
         """Rollouts of one candidate that it learns from, besides those that decide."""
-        return 0 if _is_implicit(train) else len(self._pairs(train))
+        return 0 if is_implicit(train) else len(self._pairs(train))
 
-    def _steps(self, brief: Brief) -> Iterator[tuple[ClosedStep, Point]]:
-        """What this proposer tried in this phase, oldest first."""
-        for step in brief.closed:
-            if step.turn.proposer == self.name and step.turn.phase == brief.turn.phase:
-                point = self.space.meant(step.proposal)
-                if point is not None and step.verdict.code not in _UNTRIED:
-                    yield step, point
+    def _used_up(self, brief: Brief) -> Skip:
+        size = self.space.size
+        # an open one may yet go stale, and then its point is free again
+        over = size is not None and not any(self.space.meant(p) for p in brief.open)
+        words = f"all {size or TRIES} points drawn were tried before"
+        # between the phases of a cycle texts change, and with them what the points are worth
+        if over and cycle_of(brief.turn.phase):
+            return Skip(words, ends="exhausted")
+        return Skip(words, exhausted=over)
 
-    def _measured(self, brief: Brief) -> Iterator[_Measured]:
-        """Where the phase began, then everything that was tried since and came to something."""
-        objective, implicit = brief.objective, _implicit(brief)
-        first = True
-        for step, point in self._steps(brief):
-            if first:
-                first = False
-                before = step.verdict.numbers.get("incumbent")
-                loss = None if before is None else objective.loss({objective.metric: before})
-                yield _Measured(self._began(brief), step.incumbent, loss)
-            if step.candidate is not None:
-                # with cases of its own, a constraint is looked at on train, as the loss is
-                broke = implicit and step.verdict.code == "constraint"
-                failed = broke or step.verdict.outcome == "crash"
-                if failed or step.loss is not None:
-                    yield _Measured(point, step.candidate, step.loss, failed)
+    def _foreseen(self, told: "Sequence[Told]", here: Point, seed: int) -> dict[str, object]:
+        """What is still to be gained, where somebody wants to know."""
+        if self.eps is None:
+            return {}
+        from kept.proposers.surrogate import NAME, expected_gain
 
-    def _began(self, brief: Brief) -> Point:
-        """Where the incumbent stood when the phase began."""
-        point = self.start
-        for step in brief.closed:
-            if step.turn.phase == brief.turn.phase:
-                break
-            if step.turn.proposer == self.name and step.verdict.outcome == "keep":
-                point = self.space.meant(step.proposal) or point
-        return point
+        return {"surrogate": NAME, "expected_gain": expected_gain(self.space, told, here, seed)}
 
-    def _seen(self, brief: Brief, here: Point) -> set[Point]:
-        tried = (point for _, point in self._steps(brief))
-        opened = (self.space.meant(proposal) for proposal in brief.open)
-        return {here, self._began(brief), *tried, *(p for p in opened if p is not None)}
+    def _explained(self, told: "Sequence[Told]", point: Point) -> dict[str, object]:
+        """Why this point, by the densities that it was drawn from; nothing in warm-up."""
+        shown = self._estimator.explain(told, point) if self._estimator and told else None
+        return {
+            "tpe_quantile": shown.quantile if shown else None,
+            "candidates_evaluated": shown.candidates if shown else None,
+            "selected_candidate_score": shown.score if shown else None,
+            "axis_marginals": shown.marginals if shown else None,
+        }
 
-    def _told(self, measured: Iterable[_Measured], brief: Brief) -> "list[Told] | Ask":
+    def _told(self, measured: Iterable[Measured], brief: Brief) -> "list[Told] | Ask":
         """Points with losses for the estimator, or what must be rolled out to have them."""
         from kept.proposers.tpe import Told
 
         answers = {answer.ask.candidate: answer.outcomes for answer in brief.answers}
         told: list[Told] = []
         for row in measured:
-            loss = row.loss
-            if not (row.failed or _implicit(brief)):
+            loss = row.loss if row.train is None else row.train
+            if not (row.failed or row.train is not None or is_implicit(brief.train)):
                 if row.candidate not in self._losses and row.candidate not in answers:
                     return Ask(row.candidate, self._pairs(brief.train), "feedback")
                 loss = self._train_loss(row.candidate, answers.get(row.candidate), brief.objective)
@@ -193,13 +175,14 @@ class Numeric:
         return self._estimator.draw(told, seed)
 
 
-def _implicit(brief: Brief) -> bool:
-    """Whether the run has no cases of its own: the one case feeds and decides."""
-    return _is_implicit(brief.train)
+def _study_of(brief: Brief) -> dict[str, object]:
+    """What the record calls the study of a phase; nothing in a run that is all one phase."""
+    cycle = cycle_of(brief.turn.phase)
+    return {"kind": "numeric", "numeric_study_id": f"numeric-phase-{cycle}"} if cycle else {}
 
 
-def _is_implicit(train: tuple[Case, ...]) -> bool:
-    return train == (IMPLICIT_CASE,)
+def _params(space: Space, point: Point) -> dict[str, object]:
+    return {axis.path: value for axis, value in zip(space.axes, point, strict=True)}
 
 
 def _forever(space: Space, chance: random.Random) -> Iterator[Point]:

@@ -153,7 +153,7 @@ def _traced(told: list[_Row], most: int) -> list[_Row]:
 
 
 def _result(brief: Brief, case: Case, outcome: Outcome, sight: Sight) -> Item:
-    lines = [f"{name}: {_shown(value)}" for name, value in _fields(case, sight)]
+    lines = [f"{name}: {as_text(value)}" for name, value in _fields(case, sight)]
     if outcome.failure is not None:
         title = f"# {_named(case).capitalize()} failed"
         lines.append(f"{outcome.failure.kind}: {outcome.failure.message}")
@@ -179,7 +179,8 @@ def _named(case: Case) -> str:
     return "the run" if case.id == IMPLICIT_CASE.id else f"case `{case.id}`"
 
 
-def _shown(value: object) -> str:
+def as_text(value: object) -> str:
+    """A value as a model reads it."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 

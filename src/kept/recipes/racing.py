@@ -6,6 +6,7 @@ from math import ceil
 
 from kept.core.bandit import Bandit
 from kept.core.budget import END_PART, MOST_END, EndMoney, rollouts_within
+from kept.core.coordinate import Coordinate
 from kept.core.plan import Plan
 from kept.core.ports import Building, Gate
 from kept.core.schedule import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
@@ -61,7 +62,7 @@ def default_gate(plan: Plan, began: str = "") -> Gate:
 def with_race(plan: Plan) -> Plan:
     """The plan, racing if its gate is the race; else as it was."""
     gate, schedule = plan.gate, plan.schedule
-    if not isinstance(gate, Race) or not isinstance(schedule, RoundRobin | Bandit):
+    if not isinstance(gate, Race) or not isinstance(schedule, RoundRobin | Bandit | Coordinate):
         return plan
     gate = _with_final(_simplifying(_fitted(gate, plan), plan), plan)
     final = gate.final.among > 0
@@ -71,6 +72,8 @@ def with_race(plan: Plan) -> Plan:
             f"`{name}` is a proposer of the race itself", hint="give yours another name"
         )
     cases, limit = plan.cases, _limit(plan)
+    # a phase must know what came of each of its trials before the next: nothing waits in a pool
+    pools = bool(cases.train) and not isinstance(schedule, Coordinate)
     late = None
     if limit is not None:
         last_race = min(2 * LAST_RACE * len(cases.holdout), int(limit * LAST_PART))
@@ -81,7 +84,7 @@ def with_race(plan: Plan) -> Plan:
         gate.pool_most,
         late,
         sealed=bool(cases.test),
-        pools=final or bool(cases.train),
+        pools=final or pools,
         final=final,
         builders=_builders(plan),
         seed=plan.random_seed,

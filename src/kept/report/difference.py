@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
+from kept.core.exchange import PASSED
 from kept.gates.subsets import bounds
-from kept.report.tested import PASSED, Sweep, Tested
+from kept.report.tested import Sweep, Tested
 
 LEVEL = 0.025
 """The risk on each side."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, cast
 
-from kept.core.exchange import EXPECTED, Exchange, exchanges_of
+from kept.core.exchange import EXPECTED, PASSED, Exchange, exchanges_of
 from kept.core.plan import EVAL
 from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
@@ -16,9 +16,6 @@ from kept.store.reader import Run
 
 Status = Literal["passed", "failed", "errored"]
 """`errored` is a case that could not be run, or not be measured: it says nothing of the agent."""
-
-PASSED = "passed"
-"""The measure that says whether a case passes, where there is such a thing."""
 
 
 @dataclass(frozen=True, slots=True)

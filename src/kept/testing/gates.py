@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from kept.core.proposal import Ask
 from kept.core.verdict import Verdict, View
+from kept.gates.baseline import measured
 from kept.gates.common import asks_for
 
 
@@ -18,6 +19,10 @@ class AcceptAll:
         sides = (view.incumbent, view.challenger)
         return asks_for(sides, view.holdout, 1, "decide") or Verdict("keep", "kept", best=True)
 
+    def measure(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """The seed on all cases, once."""
+        return _measured(view)
+
 
 @dataclass(frozen=True, slots=True)
 class RejectAll:
@@ -29,3 +34,11 @@ class RejectAll:
         """Discard."""
         sides = (view.incumbent, view.challenger)
         return asks_for(sides, view.holdout, 1, "decide") or Verdict("discard", "discarded")
+
+    def measure(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """The seed on all cases, once."""
+        return _measured(view)
+
+
+def _measured(view: View) -> Verdict | tuple[Ask, ...]:
+    return asks_for((view.challenger,), view.holdout, 1, "decide") or measured(view)

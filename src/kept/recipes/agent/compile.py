@@ -1,6 +1,6 @@
 """From an agent.yaml to a plan that runs its cases and measures them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Cases
+from kept.core.exchange import PASSED
 from kept.core.model import Message, ModelRequest
 from kept.core.objective import Objective
 from kept.core.plan import Plan
@@ -28,7 +29,7 @@ from kept.recipes.agent.measuring import all_metrics, metric_problems, metric_wa
 from kept.recipes.agent.tools import Toolbox, tool_problems, tool_warnings
 from kept.recipes.sweeping import Wanted, as_sweep
 from kept.runners.dialogue import Agent, DialogueRunner
-from kept.scorers.metrics.config import PASSED, keyed, read_metrics
+from kept.scorers.metrics.config import keyed, read_metrics
 from kept.scorers.metrics.dialogue import DialogueScorer
 from kept.scorers.metrics.grader import problem_with_grader
 from kept.scorers.metrics.measuring import Means
@@ -57,22 +58,31 @@ def compile_agent(
 ) -> Compiled:
     """The plan of an agent; raises `SpecError` with everything that is wrong with it."""
     read = read_agent(path, overrides)
-    _check(read)
+    check_agent(read)
     plan = plan_of(read, wanted, overrides, force=force)
     spec = read.agent.spec
     at_once = workers or spec.execution.parallel_test_cases or WORKERS
     told = {"name": spec.name, "agent": _about(read)}
     plan = as_sweep(replace(plan, workers=at_once), wanted, told)
-    folder = read.place.folder
-    metrics = metric_warnings(read)
-    warnings = (*read.warnings, *tool_warnings(spec, folder), *metrics, *_unpriced(read))
-    return Compiled(plan, tuple(dict.fromkeys(warnings)))
+    return Compiled(plan, agent_warnings(read))
+
+
+def agent_warnings(read: ReadAgent) -> tuple[str, ...]:
+    """What should be known of an agent before it is run."""
+    tools = tool_warnings(read.agent.spec, read.place.folder)
+    warnings = (*read.warnings, *tools, *metric_warnings(read), *_unpriced(read))
+    return tuple(dict.fromkeys(warnings))
 
 
 def plan_of(
-    read: ReadAgent, wanted: Wanted, overrides: Sequence[str] = (), *, force: bool = False
+    read: ReadAgent,
+    wanted: Wanted,
+    overrides: Sequence[str] = (),
+    *,
+    force: bool = False,
+    needed: Collection[str] | None = None,
 ) -> Plan:
-    """What an agent and its cases make."""
+    """What an agent and its cases make; without metrics that are `needed` a case has no score."""
     agent, folder = read.agent, read.place.folder
     spec = agent.spec
     seed = Candidate(agent.texts)
@@ -86,7 +96,7 @@ def plan_of(
         rules=Rules({name: Artifact(name) for name in seed.texts}),
         cases=Cases(holdout=tuple(case_of(case) for case in read.cases)),
         runner=DialogueRunner(candidates.of, Inputs(folder, read.cases).of, toolbox.close, timeout),
-        scorer=_scorer(read),
+        scorer=_scorer(read, needed),
         objective=Objective(PASSED, "maximize", (0.0, 1.0)),
         proposers=(SEED_ALONE,),
         schedule=Turns(MEASURE, 1),
@@ -156,7 +166,7 @@ def request_of(agent: ParsedAgent) -> ModelRequest:
     )
 
 
-def _scorer(read: ReadAgent) -> DialogueScorer:
+def _scorer(read: ReadAgent, needed: Collection[str] | None) -> DialogueScorer:
     spec, folder = read.agent.spec, read.place.folder
     metrics = read_metrics([metric.model_dump() for metric in spec.metrics])
     judges: dict[ModelConfig, Model] = {}
@@ -169,18 +179,22 @@ def _scorer(read: ReadAgent) -> DialogueScorer:
             judges[config] = connect(config)
         return judges[config]
 
-    return DialogueScorer(metrics, Means(judge_of, folder, spec.execution.llm_timeout))
+    means = Means(judge_of, folder, spec.execution.llm_timeout)
+    return DialogueScorer(metrics, means, needed)
 
 
-def _check(read: ReadAgent) -> None:
-    """Report what only looking further tells: models, tools, graders, files of cases."""
+def check_agent(read: ReadAgent, *, cases: bool = True) -> None:
+    """Report what only looking further tells: models, tools, graders, files of cases.
+
+    Without `cases` it is known already that they are not in order.
+    """
     source, spec, folder = read.source, read.agent.spec, read.place.folder
-    if not read.cases:
+    if cases and not read.cases:
         hint = "give `test_cases`, or `test_cases_file`"
         source.report(("test_cases",), "there are no test cases", hint)
     for number, problem, hint in tool_problems(spec, folder):
         source.report(("tools", number), problem, hint)
-    for loc, llm in _asked(read):
+    for loc, llm in models_of(read):
         try:
             connect(llm.config(folder))
         except SetupError as error:
@@ -195,7 +209,7 @@ def _check(read: ReadAgent) -> None:
     source.check()
 
 
-def _asked(read: ReadAgent) -> Iterator[tuple[Loc, LlmSpec]]:
+def models_of(read: ReadAgent) -> Iterator[tuple[Loc, LlmSpec]]:
     """The models that are asked, each with where it stands."""
     spec = read.agent.spec
     yield ("model",), spec.model
@@ -217,7 +231,7 @@ def _graders(read: ReadAgent) -> dict[str, Loc]:
 
 def _unpriced(read: ReadAgent) -> Iterator[str]:
     folder = read.place.folder
-    configs = {llm.config(folder).name: llm.config(folder) for _, llm in _asked(read)}
+    configs = {llm.config(folder).name: llm.config(folder) for _, llm in models_of(read)}
     for name, config in configs.items():
         if not is_priced(config):
             yield f"the price of `{name}` is not known: what it costs is not counted"

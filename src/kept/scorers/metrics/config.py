@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, cast
 
+from kept.core.exchange import PASSED
+
 Kind = Literal["standard", "geval", "rag", "code"]
 Likeness = Literal["bleu", "rouge", "meteor"]
 Graded = Literal["groundedness", "relevance", "coherence", "fluency"]
@@ -22,9 +24,6 @@ Param = Literal["input", "actual_output", "expected_output", "context", "retriev
 
 LIKENESS: tuple[Likeness, ...] = ("bleu", "rouge", "meteor")
 GRADED: tuple[Graded, ...] = ("groundedness", "relevance", "coherence", "fluency")
-
-PASSED = "passed"
-"""The measure of a whole case: 1 where all of it passed. No metric may have its name."""
 
 RETRIES = 1
 """How often a judge or a grader that failed is tried again, unless a metric says."""

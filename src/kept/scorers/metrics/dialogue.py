@@ -5,19 +5,19 @@ of the others. A metric that could not be measured leaves the case without a sco
 measured beside it stands in the details. An agent that came to no answer is measured no further.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple, cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.exchange import Exchange, exchanges_of, expected, failure_of
+from kept.core.exchange import PASSED, Exchange, exchanges_of, expected, failure_of
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Finding, Score
 from kept.core.words import count
 from kept.scorers.judges import side_by_side
-from kept.scorers.metrics.config import PASSED, Metric, keyed, read_metrics
+from kept.scorers.metrics.config import Metric, keyed, read_metrics
 from kept.scorers.metrics.expecting import Expecting, Use, read_expected
 from kept.scorers.metrics.measuring import Asked, Means, Measuring, Result
 from kept.scorers.metrics.subject import subject_of, turns_of
@@ -55,9 +55,12 @@ class Used(NamedTuple):
 class DialogueScorer:
     """Measures conversations."""
 
-    def __init__(self, metrics: tuple[Metric, ...], means: Means) -> None:
-        """`metrics` are the agent's."""
+    def __init__(
+        self, metrics: tuple[Metric, ...], means: Means, needed: Collection[str] | None = None
+    ) -> None:
+        """`metrics` are the agent's; without those that are `needed`, or any, there is no score."""
         self._metrics = metrics
+        self._needed = needed
         self._measuring = Measuring(means)
         self._expecting = Expecting()
 
@@ -79,14 +82,19 @@ class DialogueScorer:
             return Failure("harness", "infrastructure", message)
         stages = _stages(self._asked(case, turns, exchanges))
         results = await self._measured(stages, job, scope)
-        failure = next((one.failure for one in results if one.failure is not None), None)
+        failed = [one for one in results if one.failure is not None]
+        lacks = (one.failure for one in failed if self._needs(one))
+        failure = next(lacks, None)
         details = (*told, *(one.told for one in results))
         several = len(turns) > 1
         findings = (*_of_tools(used, several), *_of_metrics(results, several))
         metrics = {**rollout.metrics, **_means(results)}
-        if failure is None:
+        if not failed:
             metrics[PASSED] = float(_passed(used, results))
         return Score(metrics, findings, details, failure)
+
+    def _needs(self, result: Result) -> bool:
+        return self._needed is None or result.asked.key in self._needed
 
     async def close(self) -> None:
         """End the processes; models are nobody's to close."""

@@ -147,6 +147,17 @@ def lay_agent(source: Source, config: Config) -> None:
         source.override(("deployment",), config.said_at(("deployment",)))
 
 
+def lend(source: Source, lender: Source) -> None:
+    """Put under an agent that works for another what it does not say: its model, how it is run."""
+    data = cast("dict[str, Any]", source.data)
+    for part in ("model", "execution"):
+        given, own = said(lender, (part,)), data.get(part)
+        block = cast("dict[str, Any]", {} if own is None else own)
+        if isinstance(given, dict) and isinstance(own, dict | None) and "provider" not in block:
+            data[part] = block
+            _put_all(source, (part,), block, cast("dict[str, Any]", given), lender.where((part,)))
+
+
 def _blocks(value: object, loc: Loc) -> Iterator[tuple[Loc, dict[str, Any]]]:
     """Every mapping that names a model, and where it stands."""
     if isinstance(value, list):

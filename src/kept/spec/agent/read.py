@@ -15,7 +15,7 @@ from kept.models.config import ModelConfig
 from kept.spec.agent.agent import AgentSpec, InstructionsSpec
 from kept.spec.agent.case_file import FILE, KEY, named, read_case_file
 from kept.spec.agent.cases import TestCaseSpec
-from kept.spec.agent.config import Config, lay_agent, read_config
+from kept.spec.agent.config import Config, lay_agent, lend, read_config
 from kept.spec.agent.texts import Instructions, Texts, check_there, inline_of, instructions_of
 from kept.spec.agent.tools import (
     FunctionToolSpec,
@@ -77,11 +77,19 @@ class ReadAgent:
     warnings: tuple[str, ...] = ()
 
 
-def read_agent(path: Path, overrides: Sequence[str] = ()) -> ReadAgent:
-    """An agent with its cases; raises `SpecError` with everything that is wrong."""
+def read_agent(
+    path: Path, overrides: Sequence[str] = (), serves: ReadAgent | None = None
+) -> ReadAgent:
+    """An agent with its cases; raises `SpecError` with everything that is wrong.
+
+    One that serves another goes by that one's config files, and by its model unless it names one.
+    """
     source = read_source(path, overrides)
     variables = frozenset(uses_of(source.data))
-    place = AgentPlace(path, tuple(overrides), read_config(source.folder), variables)
+    config = read_config(source.folder) if serves is None else serves.place.config
+    if serves is not None:
+        lend(source, serves.source)
+    place = AgentPlace(path, tuple(overrides), config, variables)
     source.problems += place.config.problems
     # as it stands on the disk, without what is laid over or filled in
     text = path.read_text(encoding="utf-8-sig")

@@ -1,0 +1,115 @@
+"""Coordinate descent on a terminal: a header a phase, a line a trial."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from kept.core.coordinate import BASELINE
+from kept.core.words import one_line
+from kept.store.tuning.telling import Listener, PhaseBegun
+from kept.store.tuning.trial import Trial
+
+WIDTH = 70
+AXIS = 22
+"""Columns of what a trial is about."""
+RATIONALE = 400
+
+
+class Lines(Listener):
+    """Says a line for each thing, to whoever shows lines."""
+
+    def __init__(self, say: Callable[[str], None], *, verbose: bool = False) -> None:
+        self._say = say
+        self._verbose = verbose
+
+    def phase_started(self, begun: PhaseBegun) -> None:
+        """A rule across the screen."""
+        study = ""
+        if begun.phase == "numeric":
+            improved = ", vs improved prompt" if begun.improved else ""
+            study = f" (fresh TPE study #{begun.nth}{improved})"
+        head = f"── cycle {begun.cycle} · {begun.phase} phase{study} "
+        self._say(head + "─" * max(3, WIDTH - len(head)))
+
+    def trial_done(self, trial: Trial) -> None:
+        """Its line, and what critic and applier said if that is wanted."""
+        self._say(trial_line(trial))
+        if self._verbose:
+            for line in rationale_lines(trial):
+                self._say(line)
+
+
+def trial_line(trial: Trial) -> str:
+    """`[c1/n 2] top_k  train 0.215 ±0.009 (▼0.019 > bar 0.013)  hold 0.243  accept ✓  $1  9s`."""
+    held = trial.holdout.loss if trial.holdout else None
+    hold = "——" if held is None else f"hold {held:.3f}"
+    money = f"${trial.usd:.2f}" if trial.usd >= 0.1 or not trial.usd else f"${trial.usd:.3f}"
+    left = (
+        "baseline" if trial.phase == BASELINE else f"[{trial.label}] {_short(trial.axis):<{AXIS}}"
+    )
+    train = f"{_train(trial):<41}"
+    cost = f"{money}  {trial.seconds:.0f}s"
+    note = "" if trial.edits or trial.phase == BASELINE else f"  ({one_line(trial.why, 60)})"
+    return f"{left} {train} {hold:<11} {_outcome(trial):<8}  {cost}{note}".rstrip()
+
+
+def _short(axis: str) -> str:
+    """`tools[name=subtract].description` in the columns that there are."""
+    shown = axis.replace("[name=", "[")
+    if shown.startswith("model."):
+        shown = shown.removeprefix("model.")
+    return shown if len(shown) <= AXIS else shown[: AXIS - 1] + "…"
+
+
+def _train(trial: Trial) -> str:
+    swept = trial.train
+    if swept is None or swept.loss is None:
+        before = trial.before.train
+        return "train —" if before is None else f"train {before:.3f} (—)"
+    told = f"train {swept.loss:.3f} ±{swept.std:.3f}"
+    if trial.before.train is None:
+        return told
+    gain = trial.verdict.numbers.get("gain", trial.before.train - swept.loss)
+    bar = trial.verdict.numbers.get("noise_bar")
+    if bar is None:
+        gain = trial.before.train - swept.loss
+        return f"{told} ({_arrow(gain)})"
+    sign = "≥" if gain == bar else ">" if gain > bar else "<"
+    return f"{told} ({_arrow(gain)} {sign} bar {bar:.3f})"
+
+
+def _arrow(gain: float) -> str:
+    return f"{'▼' if gain > 0 else '▲' if gain < 0 else '='}{abs(gain):.3f}"
+
+
+def _outcome(trial: Trial) -> str:
+    if trial.phase == BASELINE:
+        return ""
+    if trial.accepted:
+        return "accept ✓"
+    if not trial.edits:
+        return "crit  ✗" if trial.phase == "textual" else "skip  ✗"
+    if trial.verdict.outcome == "crash":
+        return "crash ✗"
+    if trial.verdict.outcome == "skip":
+        return "skip  ✗"
+    bar = trial.verdict.numbers.get("noise_bar")
+    gain = trial.verdict.numbers.get("gain", 0.0)
+    return "hold  ✗" if bar is not None and gain >= bar and gain > 0 else "noise ✗"
+
+
+def rationale_lines(trial: Trial) -> list[str]:
+    """What the critic diagnosed and what the applier did about it; why the verdict."""
+    lines: list[str] = []
+    critic, applier = (_said(trial, name) for name in ("critic", "applier"))
+    if critic:
+        lines.append(f"    critic  ({critic.get('confidence')}): {critic.get('failing_pattern')}")
+        lines.append(f"            → {critic.get('suggested_change_direction')}")
+    if applier:
+        lines.append(f"    applier ({applier.get('edit_type')}): {applier.get('rationale')}")
+    lines.append(f"    verdict: {trial.verdict.reason}")
+    return [line[:RATIONALE].replace("\n", " ") for line in lines]
+
+
+def _said(trial: Trial, name: str) -> dict[str, Any]:
+    said = trial.about.get(name)
+    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}

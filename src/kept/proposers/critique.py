@@ -1,0 +1,307 @@
+"""One text made better by two models: a critic says what is wrong with it, an applier mends that.
+
+The critic is shown train cases that went wrong, and diagnoses; it does not write. A diagnosis that
+it has little faith in ends the step there, before anything is measured. The applier is shown the
+text and the diagnosis alone. What it writes is taken as it is or not at all, and never cut.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple, cast
+
+from kept.core.case import Case
+from kept.core.model import ModelReply
+from kept.core.ports import Scope
+from kept.core.proposal import Ask, Brief, ClosedStep, Proposal, ProposerReply, Skip
+from kept.core.rollout import Failure, Pair
+from kept.core.values import NoSpan
+from kept.core.words import count
+from kept.models.asking import ask
+from kept.models.structured import having_said, problem_with
+from kept.models.window import tokens_of
+from kept.proposers.asking import Asked, Heard, ask_fitted, once_more
+from kept.proposers.failing import Looked, failing_items, look
+from kept.proposers.fitting import Item
+from kept.proposers.showing import UNTOLD, verdict_of
+from kept.proposers.texts import TextAxis
+
+REMEMBERED = 3
+"""Diagnoses that came to nothing, of which the critic is told."""
+
+SLACK = 512
+"""Tokens of an applier's reply besides the text."""
+
+_TEXT: Mapping[str, object] = {"type": "string"}
+_TEXTS: Mapping[str, object] = {"type": "array", "items": _TEXT}
+DIAGNOSIS: Mapping[str, object] = {
+    "type": "object",
+    "required": [
+        "failing_pattern",
+        "root_cause_hypothesis",
+        "suggested_change_direction",
+        "confidence",
+        "citations",
+    ],
+    "properties": {
+        "failing_pattern": _TEXT,
+        "root_cause_hypothesis": _TEXT,
+        "suggested_change_direction": _TEXT,
+        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        "citations": _TEXTS,
+        "avoid": _TEXTS,
+    },
+}
+"""What is read of a critic's reply, whatever else it was asked for."""
+EDIT_TYPES = ("insert", "replace", "delete", "restructure")
+REVISION: Mapping[str, object] = {
+    "type": "object",
+    "required": ["edit_type", "rationale", "new_text", "diff_summary"],
+    "properties": {
+        "edit_type": {"enum": list(EDIT_TYPES)},
+        "rationale": _TEXT,
+        "new_text": _TEXT,
+        "diff_summary": _TEXT,
+    },
+}
+"""What is read of an applier's reply."""
+
+Further = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""From the texts of a candidate to those that a critic may read besides, by what they are."""
+
+
+def _nothing_further(texts: Mapping[str, str]) -> Mapping[str, str]:
+    return {}
+
+
+class _Place(NamedTuple):
+    """The text that a step is about."""
+
+    axis: TextAxis
+    text: str
+    about: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Critique:
+    """Implements `kept.core.ports.Proposer`, for the axis that the turn names."""
+
+    axes: Mapping[str, TextAxis]
+    """By the paths that a spec has for them."""
+    critic: Asked
+    applier: Asked
+    min_confidence: float = 0.4
+    max_failures: int = 10
+    further: Further = _nothing_further
+    name: str = "critique"
+    serial: bool = False
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """The text of one axis, changed for one reason."""
+        path = str(brief.turn.settings.get("axis") or next(iter(self.axes)))
+        axis = self.axes[path]
+        about = {"kind": "textual", "axis": path}
+        text = axis.read(brief.incumbent.texts)
+        if isinstance(text, NoSpan):
+            return Skip(f"`{path}` is not there: {text.detail}", about=about)
+        if brief.train and not brief.answers:
+            pairs = tuple(Pair(case.id, 0) for case in brief.train)
+            return Ask(brief.incumbent.id, pairs, "feedback")
+        looked = look(brief)
+        if not looked.failing:
+            return _nothing_failing(looked, about)
+        place = _Place(axis, text, about)
+        items = [*self._items(brief, place, looked)]
+        heard = await ask_fitted(_drawn(self.critic, brief), items, scope)
+        if isinstance(heard, Failure):
+            return _unheard(heard, "critic", about)
+        said = cast("dict[str, Any]", json.loads(heard.reply.text))
+        if wrong := problem_with(said, DIAGNOSIS):
+            return Skip(f"the critic's reply could not be used, {wrong}", about=about)
+        told = {"model": self.critic.model.name, **_only(said, DIAGNOSIS)}
+        place = place._replace(about={**about, "critic": told})
+        if said["confidence"] < self.min_confidence:
+            limit = f"{said['confidence']:g}, {self.min_confidence:g} needed"
+            return Skip(f"low confidence in the diagnosis: {limit}", about=place.about)
+        return await self._apply(brief, place, heard, scope)
+
+    def most_asked(self, train: tuple[Case, ...]) -> int:
+        """For each incumbent, all that it is shown to fail from."""
+        return len(train)
+
+    def _items(self, brief: Brief, place: _Place, looked: Looked) -> Iterator[Item]:
+        failing = failing_items(looked.failing, self.max_failures, brief.seed)
+        ran = len(looked.failing) + len(looked.passing)
+        told = f"{count(len(looked.failing), 'case')} of {ran} did not pass"
+        told += "." if len(failing) == len(looked.failing) else f"; you are shown {len(failing)}."
+        yield _limits(place, told)
+        yield _present(place)
+        yield from failing
+        yield from _refused(brief, self.name, place.axis.path)
+        for title, text in self.further(brief.incumbent.texts).items():
+            if text.strip() != place.text.strip():
+                yield Item("further text", f"# {title}, which stays as it is", text)
+
+    async def _apply(
+        self, brief: Brief, place: _Place, diagnosed: Heard, scope: Scope
+    ) -> ProposerReply:
+        """What the applier makes of a diagnosis; asked once more where that cannot be used."""
+        applier = _with_room(_drawn(self.applier, brief), place.axis)
+        diagnosis = _diagnosis(cast("Mapping[str, Any]", place.about["critic"]))
+        items = (
+            _limits(place),
+            _present(place),
+            _needed("diagnosis", "# The diagnosis", diagnosis),
+        )
+        heard = await ask_fitted(applier, items, scope)
+        if isinstance(heard, Failure):
+            return _unheard(heard, "applier", place.about)
+        reply = heard.reply
+        wrong = _wrong(brief, place, reply)
+        if wrong:
+            words = f"This cannot be used: {wrong}.\n\nAnswer again, with the whole text."
+            again = await ask(scope, applier.model, once_more(heard.request, reply.text, words))
+            if isinstance(again, Failure):
+                told = having_said(again, reply.text, wrong)
+                return _unheard(told, "applier", place.about)
+            reply, wrong = again, _wrong(brief, place, again)
+        if wrong:
+            return Skip(f"the applier's text could not be used, twice: {wrong}", about=place.about)
+        return self._proposal(brief, place, reply, diagnosed)
+
+    def _proposal(
+        self, brief: Brief, place: _Place, reply: ModelReply, diagnosed: Heard
+    ) -> Proposal:
+        said = cast("dict[str, Any]", json.loads(reply.text))
+        new = _ended(place.text, said["new_text"])
+        added, removed = line_counts(place.text, new)
+        told: dict[str, object] = {"model": self.applier.model.name}
+        told |= {name: value for name, value in _only(said, REVISION).items() if name != "new_text"}
+        told |= {"diff_lines_added": added, "diff_lines_removed": removed}
+        known = {case.id for case in brief.train}
+        critic = cast("Mapping[str, Any]", place.about["critic"])
+        return Proposal(
+            place.axis.edits(brief.incumbent.texts, new),
+            why=said["rationale"].strip(),
+            cites=tuple(dict.fromkeys(case for case in critic["citations"] if case in known)),
+            unseen=diagnosed.shown.unseen,
+            about={**place.about, "applier": told},
+        )
+
+
+def line_counts(old: str, new: str) -> tuple[int, int]:
+    """Lines that a text has more than another, and such as it lacks."""
+    was, now = old.splitlines(), new.splitlines()
+    added = removed = 0
+    for op, a, b, c, d in SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
+        if op != "equal":
+            added, removed = added + d - c, removed + b - a
+    return added, removed
+
+
+def _nothing_failing(looked: Looked, about: Mapping[str, object]) -> Skip:
+    if looked.missing:
+        missing = f"{count(looked.missing, 'case')} could not be run"
+        return Skip(f"no case that could be looked at went wrong; {missing}", about=about)
+    return Skip("every train case passes: nothing to diagnose", ends="exhausted", about=about)
+
+
+def _drawn(asked: Asked, brief: Brief) -> Asked:
+    # another for each step, or the same failures would bring the same diagnosis
+    return replace(asked, request=replace(asked.request, seed=brief.seed >> 17))
+
+
+def _with_room(asked: Asked, axis: TextAxis) -> Asked:
+    """The same with room for the longest text that it may answer with."""
+    limit = asked.request.max_tokens
+    if limit is None:
+        return asked
+    most = max(limit, tokens_of("x" * axis.max_chars) + SLACK)
+    return replace(asked, request=replace(asked.request, max_tokens=most))
+
+
+def _unheard(failure: Failure, who: str, about: Mapping[str, object]) -> Skip | Failure:
+    """A model that answered nothing of use is a step without a proposal; an outage is one."""
+    if failure.kind in ("parse", "refused"):
+        return Skip(f"the {who} gave no answer of use: {failure.message}", about=about)
+    return replace(failure, blame="infrastructure")
+
+
+def _only(said: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, object]:
+    """What is read of a reply, and nothing that a model put beside it."""
+    return {name: said[name] for name in schema["properties"] if name in said}
+
+
+def _needed(what: str, title: str, text: str) -> Item:
+    return Item(what, title, text, needed=True)
+
+
+def _limits(place: _Place, more: str = "") -> Item:
+    axis, size = place.axis, len(place.text)
+    lines = [
+        f"The text is `{axis.path}` of an agent.",
+        f"It has {size} characters, and may have {axis.max_chars} at most.",
+        more,
+    ]
+    text = "\n".join(filter(None, lines))
+    return Item("aim", "# What this is about", text, material=False, needed=True)
+
+
+def _present(place: _Place) -> Item:
+    return _needed("text", f"# The text of `{place.axis.path}` as it is now", place.text)
+
+
+def _diagnosis(critic: Mapping[str, Any]) -> str:
+    lines = [
+        f"failing pattern: {critic['failing_pattern']}",
+        f"root cause: {critic['root_cause_hypothesis']}",
+        f"direction of the change: {critic['suggested_change_direction']}",
+        *(f"avoid: {one}" for one in critic.get("avoid", ())),
+    ]
+    return "\n".join(lines)
+
+
+def _refused(brief: Brief, name: str, path: str) -> Iterator[Item]:
+    """The last diagnoses of this text that came to nothing, the latest first."""
+    found = 0
+    for step in reversed(brief.closed):
+        if found < REMEMBERED and _is_refused(step, name, path):
+            found += 1
+            assert step.proposal is not None
+            critic = cast("Mapping[str, Any]", step.proposal.about["critic"])
+            text = f"{_diagnosis(critic)}\nverdict: {verdict_of(step)}"
+            title = f"# A diagnosis that did not help, in step {step.step}"
+            yield Item("refused diagnosis", title, text)
+
+
+def _is_refused(step: ClosedStep, name: str, path: str) -> bool:
+    if step.turn.proposer != name or step.proposal is None:
+        return False
+    told = step.verdict.outcome != "keep" and step.verdict.code not in UNTOLD
+    return told and step.proposal.about.get("axis") == path
+
+
+def _ended(old: str, new: str) -> str:
+    """A new text with the line ends of the old one behind it: nobody asked for others."""
+    return new.rstrip() + old[len(old.rstrip()) :]
+
+
+def _wrong(brief: Brief, place: _Place, reply: ModelReply) -> str:
+    """Why a reply of the applier cannot be used; empty where it can."""
+    said = json.loads(reply.text)
+    if problem := problem_with(said, REVISION):
+        return problem
+    axis, new = place.axis, _ended(place.text, said["new_text"])
+    if not new.strip():
+        return "the new text is empty"
+    if len(new) > axis.max_chars:
+        return f"the new text has {len(new)} characters, {axis.max_chars} allowed"
+    if new.strip() == place.text.strip():
+        return "the new text is the same as the present one"
+    edits = axis.edits(brief.incumbent.texts, new)
+    for step in reversed(brief.closed):
+        same = step.proposal is not None and step.proposal.edits == edits
+        if same and step.incumbent == brief.incumbent.id and step.verdict.code not in UNTOLD:
+            return f"step {step.step} proposed this very text: {verdict_of(step)}"
+    return ""

@@ -1,0 +1,279 @@
+"""Coordinate descent: an agent.yaml whose numbers and texts are tuned in turn."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kept.core.artifact import Artifact, Rules
+from kept.core.budget import Budget
+from kept.core.case import Cases
+from kept.core.coordinate import Coordinate, Phase
+from kept.core.copying import copy_guard
+from kept.core.objective import Objective, OwnMeasure, Penalty
+from kept.core.plan import COORDINATE, Plan
+from kept.core.ports import Gate, Proposer
+from kept.gates import Sigma
+from kept.models.roles import is_free, unbounded
+from kept.proposers.measured import SEED_ALONE
+from kept.proposers.numeric import Numeric
+from kept.proposers.shots import Shots
+from kept.recipes import Compiled
+from kept.recipes.agent.axes import Axes, axes_of
+from kept.recipes.agent.compile import (
+    WORKERS,
+    agent_warnings,
+    check_agent,
+    models_of,
+    plan_of,
+)
+from kept.recipes.agent.critics import Critics, read_critics
+from kept.recipes.agent.elsewhere import OnlyAxes
+from kept.recipes.agent.splitting import split_warnings, splits_of
+from kept.recipes.identity import hash_of
+from kept.recipes.racing import default_gate, race_of, with_race
+from kept.recipes.sweeping import Wanted
+from kept.recipes.tuning import Tuning, told
+from kept.scorers.loss import LOSS, WeightedLoss
+from kept.spec.agent.optimizer import (
+    BLOCK,
+    WARM_UP,
+    OptimizerSpec,
+    cases_of,
+    optimizer_of,
+    optimizer_warnings,
+)
+from kept.spec.agent.read import ReadAgent, read_agent
+from kept.spec.agent.texts import clean
+from kept.spec.load import said
+from kept.store.home import Home
+from kept.store.tuning.folder import Tuned, TuningFolder
+
+RESULTS = Path("results", "optimizer")
+"""Where its files go, beside the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTuning:
+    """An agent.yaml with all that is said of tuning it, in order."""
+
+    read: ReadAgent
+    """With the cases of all splits."""
+    spec: OptimizerSpec
+    axes: Axes
+    cases: Cases
+
+
+def read_tuning(path: Path, overrides: Sequence[str], tuning: Tuning) -> ReadTuning:
+    """Look at all of it; raises `SpecError` with everything that is wrong."""
+    read = read_agent(path, overrides)
+    spec = optimizer_of(read)
+    spec = spec and tuning.over(spec)
+    axes = axes_of(read, spec.axes if spec else None)
+    about_cases = spec or cases_of(read)
+    found = splits_of(read, about_cases) if about_cases else None
+    cases, specs = found or (Cases(), read.cases)
+    if spec is not None:
+        _check_money(read, spec)
+    read = replace(read, cases=specs)
+    check_agent(read, cases=found is not None)
+    assert spec is not None, "else there was a problem"
+    return ReadTuning(read, spec, axes, cases)
+
+
+def compile_coordinate(
+    path: Path,
+    overrides: Sequence[str] = (),
+    began: str = "",
+    *,
+    tuning: Tuning | None = None,
+    workers: int | None = None,
+) -> Compiled:
+    """The plan of an agent that is to be tuned; raises `SpecError` with all that is wrong."""
+    tuning = tuning or Tuning()
+    of = read_tuning(path, overrides, tuning)
+    read, spec, axes, cases = of.read, of.spec, of.axes, of.cases
+    plan = plan_of(read, Wanted(), overrides, needed=[*spec.loss])
+    critics = _critics(of)
+    at_once = workers or read.agent.spec.execution.parallel_test_cases or WORKERS
+    models = [llm.config(read.place.folder) for _, llm in models_of(read)]
+    plan = replace(
+        plan,
+        recipe=COORDINATE,
+        rules=Rules({name: Artifact(name) for name in sorted({file for file, _ in _places(axes)})}),
+        cases=cases,
+        scorer=WeightedLoss(plan.scorer, spec.loss),
+        objective=_objective(spec, len(cases.train)),
+        proposers=(SEED_ALONE, *_proposers(of, critics)),
+        schedule=Coordinate(phases_of(spec, axes), spec.max_cycles, perfect=0.0),
+        guards=(
+            _only_axes(read, axes),
+            copy_guard(cases, allow_train=axes.demos is not None),
+        ),
+        budget=Budget(
+            max_minutes=spec.max_minutes, max_usd=spec.max_usd, max_rollouts=spec.max_rollouts
+        ),
+        locate=axes.locate,
+        workers=at_once,
+        random_seed=spec.seed,
+        priced=not all(map(is_free, models)),
+        facts={**plan.facts, **_facts(of, tuning)},
+    )
+    gate = _gate(of, plan, began)
+    # a run that decides by another rule is another run; how long it may go on is no part of it
+    rule = {k: v for k, v in told(spec).items() if k != "budget"}
+    inputs = plan.inputs if critics is None else {**plan.inputs, **critics.inputs}
+    inputs = {**inputs, "optimizer": hash_of(repr(rule)), "gate": hash_of(repr(gate))}
+    plan = with_race(replace(plan, gate=gate, inputs=inputs))
+    plan = replace(plan, views=(partial(TuningFolder, _tuned(of, plan, critics, tuning)),))
+    about_critics = critics.warnings if critics else ()
+    warnings = (*agent_warnings(read), *about_critics, *_warnings(of, plan))
+    return Compiled(plan, tuple(dict.fromkeys(warnings)))
+
+
+def phases_of(spec: OptimizerSpec, axes: Axes) -> tuple[Phase, ...]:
+    """The kinds of changes that there is anything for."""
+    found: list[Phase] = []
+    if axes.numeric is not None:
+        limits = spec.numeric_phase
+        least = min(WARM_UP, limits.max_trials)
+        found.append(Phase("numeric", "numeric", limits.max_trials, limits.patience, least))
+    if axes.textual:
+        limits = spec.textual_phase
+        paths = tuple(axis.path for axis in axes.textual)
+        # each axis has its turn before the phase may be called dry
+        least = min(len(paths), limits.max_trials)
+        phase = Phase("textual", "critique", limits.max_trials, limits.patience, least, paths)
+        found.append(phase)
+    if axes.demos is not None:
+        limits = spec.demos_phase
+        found.append(Phase("demos", "demos", limits.max_trials, limits.patience))
+    return tuple(found)
+
+
+def _facts(of: ReadTuning, tuning: Tuning) -> dict[str, object]:
+    """What a reader of the run, and its resume, want to know."""
+    place = tuning.output or str((of.read.place.folder / RESULTS).resolve())
+    return {
+        COORDINATE: asdict(tuning),
+        "optimizer": told(of.spec),
+        "results": place,
+        "named": tuning.output is not None,
+    }
+
+
+def _critics(of: ReadTuning) -> Critics | None:
+    """Critic and applier, where there are texts for them."""
+    if not of.axes.textual:
+        return None
+    return read_critics(of.read, Home.find(of.read.place.folder).path)
+
+
+def _proposers(of: ReadTuning, critics: Critics | None) -> Iterator[Proposer]:
+    spec, axes = of.spec, of.axes
+    if axes.numeric is not None:
+        eps = spec.numeric_convergence_eps
+        yield Numeric(axes.numeric, axes.start, startup=WARM_UP, eps=eps)
+    if critics is not None:
+        yield critics.make(axes.textual, spec.min_confidence)
+    if axes.demos is not None and spec.axes.demos is not None:
+        yield Shots(axes.demos, spec.axes.demos.max_demos)
+
+
+def _places(axes: Axes) -> Iterator[tuple[str, str]]:
+    """Every value that may change: its file, and its path there; no path for a file as a whole."""
+    if axes.numeric is not None:
+        yield from ((axis.file, axis.path) for axis in axes.numeric.axes)
+        for rest in axes.numeric.rests:
+            yield from ((file, path) for file, path, _ in rest.members)
+    for text in (*axes.textual, *((axes.demos,) if axes.demos else ())):
+        yield text.file, text.key
+
+
+def _only_axes(read: ReadAgent, axes: Axes) -> OnlyAxes:
+    name = read.place.path.name
+    return OnlyAxes(name, frozenset(path for file, path in _places(axes) if file == name))
+
+
+def _objective(spec: OptimizerSpec, train: int) -> Objective:
+    """The loss; what a whole trial is charged is shared by its rollouts."""
+    rates: tuple[tuple[OwnMeasure, float], ...] = (
+        ("usd", spec.penalties.cost_per_usd * train * spec.repeats),
+        ("seconds", spec.penalties.latency_per_sec),
+    )
+    charged = tuple(Penalty(name, rate) for name, rate in rates if rate)
+    return Objective(LOSS, "minimize", (0.0, 1.0), penalties=charged)
+
+
+def _gate(of: ReadTuning, plan: Plan, began: str) -> Gate:
+    """The gate that is named, or that the run began with; else the race, if cases are enough."""
+    spec = of.spec
+    sigma = Sigma(
+        spec.repeats,
+        spec.accept_sigma,
+        spec.holdout_eval_policy,
+        spec.max_errored_fraction,
+        spec.min_delta,
+    )
+    if spec.gate == "sigma" or began == "sigma":
+        return sigma
+    named = any(said(of.read.source, (*BLOCK, key)) is not None for key in ("gate", "race"))
+    if named or began == "race" or default_gate(plan).name == "race":
+        return race_of(spec.race)
+    return sigma
+
+
+def _check_money(read: ReadAgent, spec: OptimizerSpec) -> None:
+    """A limit of money needs prices: a run that cannot keep to it does not start."""
+    if spec.max_usd is None:
+        return
+    for loc, llm in models_of(read):
+        lacks = unbounded(llm.config(read.place.folder))
+        if lacks is not None:
+            message = f"`max_usd` cannot be kept: `{llm.full_name}` has no `{lacks}`"
+            read.source.report(loc, message, "leave `max_usd` out, or set `max_rollouts`")
+
+
+def _warnings(of: ReadTuning, plan: Plan) -> Iterator[str]:
+    yield from optimizer_warnings(of.spec)
+    yield from split_warnings(of.cases)
+    if plan.gate.name == "sigma" and of.spec.gate == "race":
+        yield (
+            f"a race needs more than {len(of.cases.holdout)} holdout cases: `sigma` decides, which "
+            "keeps noise more often"
+        )
+    if plan.gate.name == "race" and of.spec.min_delta:
+        yield "`min_delta` is not looked at by a race, which measures the noise itself"
+    if of.cases.test and plan.gate.name == "sigma":
+        yield "the test cases are not looked at: `sigma` makes no claim by them; `gate: race` does"
+
+
+def _tuned(of: ReadTuning, plan: Plan, critics: Critics | None, tuning: Tuning) -> Tuned:
+    read, cases = of.read, of.cases
+    folder = read.place.folder
+    file = read.agent.spec.instructions.file
+    both = {} if critics is None else {"critic": critics.critic, "applier": critics.applier}
+    agents = {
+        name: {"model": one.asked.model.name, "agent_path": str(one.path)}
+        for name, one in both.items()
+    }
+    header: dict[str, Any] = {
+        "baseline_sha256": hashlib.sha256(read.place.path.read_bytes()).hexdigest(),
+        "seed": of.spec.seed,
+        "optimizer_config": {**told(of.spec), "gate": plan.gate.name},
+        "train_cases_count": len(cases.train),
+        "holdout_cases_count": len(cases.holdout),
+        "test_cases_count": len(cases.test),
+        "subagents": agents,
+    }
+    return Tuned(
+        agent=folder / read.place.path.name,
+        place=Path(tuning.output) if tuning.output else folder / RESULTS,
+        named=tuning.output is not None,
+        instructions=clean(file) if file else "",
+        weights=of.spec.loss,
+        objective=plan.objective,
+        header=header,
+    )

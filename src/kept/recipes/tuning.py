@@ -1,0 +1,80 @@
+"""What a command line says of a run that tunes an agent, instead of the file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from kept.spec.agent.optimizer import OptimizerSpec, PhaseSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """None leaves a thing to the file."""
+
+    max_cycles: int | None = None
+    max_minutes: float | None = None
+    max_usd: float | None = None
+    numeric_max_trials: int | None = None
+    numeric_patience: int | None = None
+    textual_max_trials: int | None = None
+    textual_patience: int | None = None
+    repeats: int | None = None
+    accept_sigma: float | None = None
+    seed: int | None = None
+    output: str | None = None
+    """Where its files go; a folder."""
+
+    @classmethod
+    def of(cls, fact: object) -> "Tuning":
+        """As a run was asked, from the fact that it began with."""
+        return cls(**cast("Mapping[str, Any]", fact))
+
+    def over(self, spec: OptimizerSpec) -> OptimizerSpec:
+        """The block with what was said besides laid over it."""
+        names = ("max_cycles", "max_minutes", "max_usd", "repeats", "accept_sigma", "seed")
+        said = {n: v for n in names if (v := getattr(self, n)) is not None}
+        if self.accept_sigma is not None:
+            # a bar in standard deviations is what that gate has and no other
+            said["gate"] = "sigma"
+        return replace(
+            spec,
+            **said,
+            numeric_phase=self._phase(spec.numeric_phase, "numeric"),
+            textual_phase=self._phase(spec.textual_phase, "textual"),
+        )
+
+    def _phase(self, phase: PhaseSpec, name: str) -> PhaseSpec:
+        given = {
+            key: value
+            for key in ("max_trials", "patience")
+            if (value := getattr(self, f"{name}_{key}")) is not None
+        }
+        return phase.model_copy(update=given) if given else phase
+
+
+def told(spec: OptimizerSpec) -> dict[str, Any]:
+    """The block as it is written down: nested as its source has it, defaults and all."""
+    phases = ("numeric_phase", "textual_phase", "demos_phase")
+    return {
+        "loss_weights": dict(spec.loss),
+        "penalties": spec.penalties.model_dump(),
+        "axes": spec.axes.model_dump(exclude_none=True),
+        "gate": spec.gate,
+        "repeats": spec.repeats,
+        "accept_sigma": spec.accept_sigma,
+        "min_delta": spec.min_delta,
+        "max_errored_fraction": spec.max_errored_fraction,
+        "min_confidence": spec.min_confidence,
+        "numeric_convergence_eps": spec.numeric_convergence_eps,
+        "budget": {
+            "global": {
+                "max_cycles": spec.max_cycles,
+                "max_minutes": spec.max_minutes,
+                "max_usd": spec.max_usd,
+                "max_rollouts": spec.max_rollouts,
+            },
+            **{name: getattr(spec, name).model_dump() for name in phases},
+        },
+        "holdout_eval_policy": spec.holdout_eval_policy,
+        "min_holdout_cases": spec.min_holdout_cases,
+    }

@@ -1,0 +1,173 @@
+"""`results/optimizer/RUN/`: what a person looks at and adopts, written from the journal.
+
+run.json             what the run was asked, written once
+trials.jsonl         a line a trial
+trajectory.csv       the same in short, for plotting
+exit.json            how it ended
+candidates/          iter-NN.yaml of every accepted trial, ready to be run where it lies
+instructions/        files that an accepted trial changed
+best.yaml            a link to the best of them, and best-instructions.md to its instructions
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kept.core.artifact import Candidate
+from kept.core.objective import Objective
+from kept.core.ports import Journal
+from kept.core.stage import StepRecords
+from kept.store.tuning.lying import Lying, link_beside
+from kept.store.tuning.rows import candidate_path, csv_of, row_of, stamp
+from kept.store.tuning.trial import Trial, Trials
+from kept.store.views import View, write_whole
+
+BEST = "best.yaml"
+BEST_TEXT = "best-instructions.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """What is tuned, and where that is written down."""
+
+    agent: Path
+    """The agent.yaml."""
+    place: Path
+    """The folder of all runs, or of this one where a person named it."""
+    named: bool = False
+    instructions: str = ""
+    """The file of its instructions, by the name that candidates have for it; else empty."""
+    weights: Mapping[str, float]
+    objective: Objective
+    header: Mapping[str, Any]
+    """What `run.json` says besides the run itself."""
+
+    def folder(self, run: str) -> Path:
+        """Where the files of a run are."""
+        return self.place if self.named else self.place / run
+
+
+class TuningFolder(View):
+    """Writes a trial when its step closes."""
+
+    def __init__(self, tuned: Tuned, journal: Journal) -> None:
+        super().__init__(journal)
+        self._tuned = tuned
+        self._trials = Trials()
+        self._lying = Lying(tuned.agent.name, tuned.instructions)
+
+    @property
+    def folder(self) -> Path:
+        """Where it writes."""
+        return self._tuned.folder(self.run)
+
+    def begin(self, steps: Iterable[StepRecords]) -> None:
+        """Write all of it anew, but for the header, which is written once."""
+        self._trials = Trials()
+        self._lying = Lying(self._tuned.agent.name, self._tuned.instructions)
+        folder = self.folder
+        (folder / "candidates").mkdir(parents=True, exist_ok=True)
+        link_beside(self._tuned.agent.parent, folder / "candidates")
+        if not (folder / "run.json").exists():
+            write_whole(folder / "run.json", _json(self._header()))
+        rows = list[dict[str, Any]]()
+        for step in steps:
+            trial = self._heard(step)
+            if trial is not None:
+                rows.append(self._row(trial))
+        write_whole(folder / "trials.jsonl", b"".join(map(_line, rows)))
+        self._write_table()
+
+    def closed(self, step: StepRecords) -> None:
+        """Write one more trial."""
+        trial = self._heard(step)
+        if trial is None:
+            return
+        with (self.folder / "trials.jsonl").open("ab") as file:
+            file.write(_line(self._row(trial)))
+        self._write_table()
+
+    def _heard(self, step: StepRecords) -> Trial | None:
+        """Take up a step: what it made lies there when this returns."""
+        trial = self._trials.hear(step)
+        if trial is not None and trial.accepted and trial.candidate is not None:
+            self._write_candidate(trial.number, self.journal.load(trial.candidate))
+        first = trial is not None and trial.number == 0
+        if (step.closed.verdict.best or first) and step.closed.candidate is not None:
+            self._point(step.closed.candidate)
+        return trial
+
+    def _write_candidate(self, number: int, candidate: Candidate) -> None:
+        for name, text in self._lying.files(number, candidate).items():
+            data = text.encode("utf-8", "surrogateescape")
+            path = self.folder / name
+            if not path.exists() or path.read_bytes() != data:
+                write_whole(path, data)
+
+    def _point(self, candidate: str) -> None:
+        """Have the links lead to what is the best now."""
+        made = next((t for t in self._trials.rows if t.accepted and t.candidate == candidate), None)
+        if made is None:
+            return  # the seed, before its measurement was accepted
+        _link(self.folder / BEST, candidate_path(made.number))
+        text = self._lying.instructions_of(self.journal.load(candidate))
+        if text:
+            _link(self.folder / BEST_TEXT, text)
+        else:
+            (self.folder / BEST_TEXT).unlink(missing_ok=True)
+
+    def _row(self, trial: Trial) -> dict[str, Any]:
+        return row_of(trial, self._tuned.weights, self._tuned.objective)
+
+    def _write_table(self) -> None:
+        write_whole(self.folder / "trajectory.csv", csv_of(self._trials.rows).encode())
+
+    def _header(self) -> dict[str, Any]:
+        started = self._records.started
+        assert started is not None, "the first event is `run_started`"
+        agent = os.path.relpath(self._tuned.agent, self.folder)
+        return {
+            "run_id": started.run_id,
+            "started_at": stamp(started.t),
+            "kept_version": started.version,
+            "baseline_agent_path": agent,
+            **self._tuned.header,
+        }
+
+
+def prune(folder: Path) -> list[str]:
+    """Take away the candidates and texts that are not the best's; the record of trials stays."""
+    kept = {(folder / name).resolve() for name in (BEST, BEST_TEXT) if (folder / name).exists()}
+    gone: list[str] = []
+    for place in ("candidates", "instructions"):
+        for path in sorted((folder / place).glob("*iter-*")):
+            if path.resolve() not in kept and not path.is_symlink():
+                path.unlink()
+                gone.append(path.name)
+    return gone
+
+
+def write_exit(folder: Path, reason: str, phases: Mapping[str, str]) -> None:
+    """Write down how a run ended; its header is written once, and before that is known."""
+    told = {"exit_reason": reason, "phase_exit_reasons": dict(phases)}
+    write_whole(folder / "exit.json", _json(told))
+
+
+def _link(path: Path, target: str) -> None:
+    """Have a link lead there, from one moment to the next."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(path)
+
+
+def _json(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, indent=2, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    # surrogates stand for bytes that are not UTF-8, and only escapes can carry them
+    return json.dumps(row, ensure_ascii=True).encode() + b"\n"

@@ -1,0 +1,80 @@
+"""A candidate as files that can be run where they lie.
+
+The agent.yaml is as the run made it, comments and all. Files that the run changed lie in
+`instructions/`, and the agent.yaml says so; all others are found through links beside it.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kept.core.artifact import Candidate
+from kept.core.values import NoSpan
+from kept.locate import locate, read_value
+
+NOT_LINKED = ("results", "node_modules", "__pycache__")
+"""What no agent is made of, and may be large or lead in a circle."""
+
+
+class Lying:
+    """Gives every changed file a name of its own, once."""
+
+    def __init__(self, agent: str, instructions: str) -> None:
+        self._agent = agent
+        self._instructions = instructions
+        self._first: dict[str, str] = {}
+        """The texts that the first candidate had."""
+        self._names: dict[tuple[str, str], str] = {}
+        """The file that holds a text, by what it stands for and the text."""
+
+    def files(self, number: int, candidate: Candidate) -> dict[str, str]:
+        """What lies in the folder for a trial, by relative paths."""
+        self._first = self._first or dict(candidate.texts)
+        agent, found = candidate.texts[self._agent], dict[str, str]()
+        for path, text in candidate.texts.items():
+            if path != self._agent and text != self._first.get(path):
+                name = self._names.setdefault((path, text), self._name(path, number))
+                found[name] = text
+                agent = _renamed(self._agent, agent, path, f"../{name}")
+        return found | {f"candidates/iter-{number:02}.yaml": agent}
+
+    def instructions_of(self, candidate: Candidate) -> str:
+        """The file that holds the instructions of a candidate, if the run changed them."""
+        text = candidate.texts.get(self._instructions)
+        return "" if text is None else self._names.get((self._instructions, text), "")
+
+    def _name(self, path: str, number: int) -> str:
+        file = Path(path)
+        stem = "system-prompt" if path == self._instructions else file.stem
+        return f"instructions/{stem}.iter-{number:02}{file.suffix}"
+
+
+def _renamed(agent: str, text: str, old: str, new: str) -> str:
+    """The agent.yaml with every mention of a file as another."""
+    for key in _mentions(agent, text):
+        said = read_value(agent, text, key)
+        if isinstance(said, str) and Path(said).as_posix() == old:
+            span = locate(agent, text, key)
+            assert not isinstance(span, NoSpan), "what can be read can be written"
+            text = text[: span.start] + span.render(new) + text[span.end :]
+    return text
+
+
+def _mentions(agent: str, text: str) -> Iterator[str]:
+    """Keys that may name a file which a run may change."""
+    yield "instructions.file"
+    number = 0
+    while not isinstance(read_value(agent, text, f"tools[{number}].name"), NoSpan):
+        yield f"tools[{number}].file"
+        number += 1
+
+
+def link_beside(source: Path, place: Path) -> None:
+    """Have all that lies beside an agent be found from another folder as well."""
+    for entry in sorted(source.iterdir()):
+        hidden = entry.name.startswith(".") and not entry.name.startswith(".env")
+        if hidden or entry.name in NOT_LINKED or entry.resolve() in (place, *place.parents):
+            continue
+        link = place / entry.name
+        if not link.is_symlink() and not link.exists():
+            link.symlink_to(os.path.relpath(entry, place))

@@ -1,0 +1,230 @@
+"""`kept test optimize` as a person types it: lines, events, files, exit codes, a resume."""
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kept.cli.tuning_events import SCHEMA
+from kept.store.tuning.rows import HEADER
+from kept.testing.server import ModelServer
+from tests.cli.tasks import Called, kept
+from tests.recipes.coordinate.world import answer, write_agent
+
+pytestmark = pytest.mark.slow
+
+SIGMA = "accept_sigma: 1.0\nrepeats: 2\nsplit: '1:1:0'"
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "sk-very-secret-key")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    with ModelServer(answer) as made:
+        yield made
+
+
+def optimize(
+    here: Path,
+    server: ModelServer,
+    *words: str,
+    more: str = SIGMA,
+    cases: int = 16,
+    trials: int = 3,
+) -> Called:
+    write_agent(here, server.v1, cases=cases, trials=trials, more=more)
+    return kept("test", "optimize", *words)
+
+
+def results(here: Path) -> Path:
+    (folder,) = (here / "results" / "optimizer").iterdir()
+    return folder
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
+
+
+def test_lines_are_grouped_by_phase_and_show_the_bar(here: Path, server: ModelServer):
+    called = optimize(here, server)
+    assert called.code == 0, called.stderr
+    lines = [line for line in called.stderr.splitlines() if not line.startswith("warning")]
+    shapes = [re.sub(r"\d+\.\d+", "0.000", re.sub(r"\d+s$", "0s", line)) for line in lines]
+    assert shapes[1].startswith("baseline") and " train 0.000 ±0.000" in shapes[1]
+    assert shapes[2] == f"{'── cycle 1 · numeric phase (fresh TPE study #1) ':─<70}"
+    assert re.fullmatch(
+        r"\[c1/n 1\] temperature {12}train 0\.000 ±0\.000 \([▼▲=]0\.000 [<>≥] bar 0\.000\) +"
+        r"(——|hold 0\.000) +(accept ✓|noise ✗|hold  ✗) +\$0\.000  0s",
+        shapes[3],
+    ), shapes[3]
+    assert f"{'── cycle 1 · textual phase ':─<70}" in lines
+    assert any(line.startswith("[c1/t 1] instructions") for line in lines)
+
+
+def test_the_answer_says_what_was_gained_and_where_it_lies(here: Path, server: ModelServer):
+    called = optimize(here, server, "-q")
+    assert called.code == 0 and not called.stderr.replace("warning", "").count("[c1")
+    told = dict(line.split("  ", 1) for line in called.stdout.splitlines())
+    assert {"train loss", "holdout loss", "exit"} <= {name.strip() for name in told}
+    assert (results(here) / "best.yaml").is_symlink()
+
+
+def test_json_progress_keeps_to_its_grammar_and_is_all_of_stdout(here: Path, server: ModelServer):
+    called = optimize(here, server, "--progress", "json")
+    assert called.code == 0
+    events = [json.loads(line) for line in called.stdout.splitlines()]
+    assert {event["schema"] for event in events} == {SCHEMA}
+    letters = {
+        "run_started": "r", "baseline": "b", "cycle_started": "c", "phase_started": "p",
+        "trial_started": "s", "trial": "t", "phase_completed": "P", "cycle_completed": "C",
+        "run_completed": "R",
+    }  # fmt: skip
+    said = "".join(letters[event["event"]] for event in events)
+    assert re.fullmatch(r"rb(c(p(s?t)*P)+C)+R", said), said
+    trials = [event for event in events if event["event"] == "trial"]
+    written = rows(results(here))[1:]
+    for told, row in zip(trials, written, strict=True):
+        assert {key: told[key] for key in row} == row
+    last = events[-1]
+    assert Path(last["artifacts"]["best_yaml"]).exists()
+    assert last["exit_reason"] in ("dry_cycle", "max_cycles")
+
+
+def test_an_error_is_an_event_too(here: Path, server: ModelServer):
+    called = optimize(here, server, "--progress", "json", more="losss: {}")
+    assert called.code == 1
+    (event,) = map(json.loads, called.stdout.splitlines())
+    assert (event["event"], event["fatal"]) == ("error", True)
+
+
+def test_the_table_has_the_header_of_its_source_and_a_row_a_trial(here: Path, server: ModelServer):
+    optimize(here, server, "-q")
+    folder = results(here)
+    table = list(csv.DictReader((folder / "trajectory.csv").read_text().splitlines()))
+    assert tuple(table[0]) == HEADER
+    assert (table[0]["phase"], table[0]["axis_target"], table[0]["noise_bar"]) == (
+        "baseline",
+        "—",
+        "—",
+    )
+    written = rows(folder)
+    assert [int(row["trial_id"]) for row in table] == [row["trial_id"] for row in written]
+    for before, row in pairwise(table):
+        if row["accepted"] == "false":
+            assert row["best_train"] == before["best_train"]
+        else:
+            assert row["best_train"] == row["train_mean"]
+
+
+def test_every_candidate_loads_and_runs_where_it_lies(here: Path, server: ModelServer):
+    optimize(here, server, "-q", cases=40, trials=5)
+    folder = results(here)
+    accepted = [row for row in rows(folder) if row["decision"]["accepted"]]
+    assert len(accepted) > 1, "nothing was accepted, so that nothing was written"
+    for row in accepted:
+        path = folder / row["candidate_path"]
+        text = path.read_text()
+        assert "${KEY}" in text and "# never written here" in text
+        called = kept("eval", str(path), "-q", "--json")
+        assert called.code in (0, 1), called.stderr
+    for path in here.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            assert b"sk-very-secret-key" not in path.read_bytes(), path
+
+
+def test_print_baseline_measures_and_stops(here: Path, server: ModelServer):
+    called = optimize(here, server, "--print-baseline")
+    assert called.code == 0
+    (row,) = rows(results(here))
+    assert row["train"]["loss_components"]["equality"] is not None
+    assert "train loss" in called.stdout
+
+
+def test_a_dry_run_spends_nothing(here: Path, server: ModelServer):
+    before = len(server.answered)
+    called = optimize(here, server, "--dry-run", "--max-cycles", "1")
+    assert called.code == 0
+    assert len(server.answered) == before
+    assert "model.temperature [0.0, 1.0]" in called.stdout
+    assert "max_cycles 1" in called.stdout
+    assert not (here / "results").exists()
+
+
+def test_flags_come_before_the_file(here: Path, server: ModelServer):
+    optimize(
+        here, server, "-q", "--numeric-max-trials", "1", "--textual-max-trials", "2",
+        "--max-cycles", "1", "--seed", "7", "--repeats", "1",
+    )  # fmt: skip
+    folder = results(here)
+    header = json.loads((folder / "run.json").read_text())
+    assert header["seed"] == 7
+    assert header["optimizer_config"]["repeats"] == 1
+    phases = [row["phase"] for row in rows(folder)]
+    assert phases == ["baseline", "numeric", "textual", "textual"]
+
+
+def test_an_output_folder_may_be_named(here: Path, server: ModelServer):
+    called = optimize(here, server, "-q", "--max-cycles", "1", "-o", "mine")
+    assert called.code == 0
+    assert (here / "mine" / "report.md").exists()
+    assert not (here / "results").exists()
+
+
+def test_only_the_best_is_left_if_that_is_wanted(here: Path, server: ModelServer):
+    optimize(here, server, "-q", "--keep-best-only")
+    folder = results(here)
+    best = (folder / "best.yaml").resolve()
+    real = [path for path in (folder / "candidates").glob("iter-*") if not path.is_symlink()]
+    assert real == [best]
+    assert len(rows(folder)) > 3, "the record of trials is kept"
+
+
+def test_a_report_can_be_written_again(here: Path, server: ModelServer):
+    optimize(here, server, "-q")
+    page = results(here) / "report.md"
+    first = page.read_text()
+    page.unlink()
+    called = kept("test", "optimize", "--report-only")
+    assert called.code == 0
+    assert page.read_text() == first
+    for title in ("Summary", "Trajectory", "What paid", "The change", "How to adopt"):
+        assert f"## {title}" in first
+
+
+def test_a_finished_run_is_resumed_to_the_same_end(here: Path, server: ModelServer):
+    optimize(here, server, "-q")
+    folder = results(here)
+    before = (folder / "trials.jsonl").read_bytes()
+    header = (folder / "run.json").read_bytes()
+    asked = len(server.answered)
+    called = kept("test", "optimize", "--resume", "last", "-q")
+    assert called.code == 0, called.stderr
+    assert len(server.answered) == asked
+    assert (folder / "trials.jsonl").read_bytes() == before
+    assert (folder / "run.json").read_bytes() == header
+
+
+def test_a_baseline_that_drifted_is_not_gone_on_with(here: Path, server: ModelServer):
+    optimize(here, server, "-q", "--max-cycles", "1")
+    text = (here / "agent.yaml").read_text()
+    (here / "agent.yaml").write_text(text.replace("what mood", "which mood"))
+    called = kept("test", "optimize", "--resume", "last", "-q")
+    assert called.code == 1
+    assert "changed" in called.stderr
+
+
+def test_optimize_of_an_agent_is_the_same_with_the_codes_of_kept(here: Path, server: ModelServer):
+    write_agent(here, server.v1, cases=16, trials=2, more=SIGMA)
+    called = kept("optimize", "agent.yaml", "-q", "--json")
+    assert called.code == 0, called.stderr
+    told = json.loads(called.stdout)
+    assert told["metric"] == "loss"
+    assert results(here).exists()

@@ -1,0 +1,146 @@
+"""An agent tuned over real HTTP: what is promoted is better, and neither cut nor kill loses it."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from kept.core.artifact import Candidate
+from kept.core.plan import Plan
+from kept.core.ports import Gate
+from kept.locate import read_value
+from kept.recipes.coordinate import compile_coordinate
+from kept.runs import start
+from kept.store import wire
+from kept.store.home import Home
+from kept.store.reader import Run
+from kept.testing import AcceptAll, RejectAll
+from kept.testing.server import ModelServer
+from tests.engine.cutting import calls, rows
+from tests.recipes.coordinate.world import answer, chance_of, write_agent
+from tests.recipes.cutting import check_every_cut
+
+pytestmark = pytest.mark.slow
+
+RACE = "split: '6:12:6'\nrace: {preset: fast}"
+SIGMA = "split: '1:1:0'\naccept_sigma: 1.0\nrepeats: 2"
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "none")
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(answer) as made:
+        yield made
+
+
+def plan_of(folder: Path, server: ModelServer, more: str, cases: int = 48, trials: int = 4) -> Plan:
+    path = write_agent(folder, server.v1, cases=cases, trials=trials, more=more)
+    return compile_coordinate(path).plan
+
+
+def worth(candidate: Candidate) -> float:
+    """How often an agent is truly right, by the world and by nothing that a run measured."""
+    text = candidate["agent.yaml"]
+    instructions = read_value("agent.yaml", text, "instructions.inline")
+    temperature = read_value("agent.yaml", text, "model.temperature")
+    return chance_of(str(instructions), float(str(temperature)))
+
+
+def check(folder: Path) -> None:
+    """What a user is promised."""
+    with Run(folder) as run:
+        before, after = worth(run.seed), worth(run.best)
+        assert after > before + 0.2, f"{before:.3f} → {after:.3f} is no real gain"
+
+
+def test_what_is_promoted_is_truly_better(tmp_path: Path, server: ModelServer):
+    plan = plan_of(tmp_path, server, RACE, trials=8)
+    folder, state = asyncio.run(start(plan, Home(tmp_path / "home")))
+    check(folder)
+    kinds = {step.turn.phase for step in state.closed if step.verdict.outcome == "keep"}
+    assert kinds, "nothing was kept"
+    (claim,) = (step.verdict for step in state.closed if step.verdict.code == "claim")
+    assert claim.numbers["low"] > 0, claim.reason
+
+
+@pytest.mark.parametrize("gate", [AcceptAll(), RejectAll()], ids=lambda gate: gate.name)
+def test_the_check_fails_for_a_gate_that_does_not_look(
+    gate: Gate, tmp_path: Path, server: ModelServer
+):
+    plan = replace(plan_of(tmp_path, server, SIGMA, trials=8), gate=gate)
+    folder, _ = asyncio.run(start(plan, Home(tmp_path / "home")))
+    with pytest.raises(AssertionError, match="no real gain"):
+        check(folder)
+
+
+@pytest.mark.parametrize(("more", "every"), [(SIGMA, 20), (RACE, 45)], ids=["sigma", "race"])
+def test_a_run_cut_anywhere_is_resumed_to_the_same_end(
+    more: str, every: int, tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    caches = count()
+
+    def make() -> Plan:
+        # what another run was told is not asked again, and costs nothing
+        monkeypatch.setenv("KEPT_CACHE", str(tmp_path / f"cache-{next(caches)}"))
+        return plan_of(tmp_path, server, more, cases=24, trials=2)
+
+    state = check_every_cut(make, server, tmp_path, every=every)
+    phases = [step.turn.phase for step in state.closed]
+    assert phases[0] == "baseline"
+    assert {"c1/numeric", "c1/textual"} <= set(phases)
+
+
+def kept(folder: Path, *words: str) -> "subprocess.Popen[str]":
+    env = {"PATH": os.defpath, "HOME": str(folder), "KEY": "none"}
+    command = [sys.executable, "-m", "kept", *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=env, stdout=pipe, stderr=pipe, text=True)
+
+
+def killed_at(process: "subprocess.Popen[str]", server: ModelServer, most: int) -> None:
+    while process.poll() is None and len(server.answered) < most:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == -signal.SIGKILL, err
+
+
+@pytest.mark.kill
+def test_a_killed_run_goes_on_and_asks_nothing_twice(tmp_path: Path):
+    workers = 8
+    with ModelServer(answer, latency=0.01) as server:
+        write_agent(tmp_path, server.v1, cases=24, trials=4, more=SIGMA)
+        words = ("test", "optimize", "agent.yaml", "-q", "--workers", str(workers))
+        killed_at(kept(tmp_path, *words), server, 40)
+        again = ("test", "optimize", "--resume", "last", "-q", "--workers", str(workers))
+        for most in (90, 130, 180, 230, 280):
+            killed_at(kept(tmp_path, *again), server, most)
+        last = kept(tmp_path, *again)
+        out, err = last.communicate(timeout=120)
+        asked = [json.dumps(seen.body, sort_keys=True) for seen in server.answered]
+    assert last.returncode == 0, err
+    assert "train loss" in out
+    (run,) = (tmp_path / ".kept" / "runs").iterdir()
+    lines = rows(run)
+    assert max(calls(lines).values()) == 1
+    pairs = Counter(row.entry()[0] for row in lines if isinstance(row, wire.RolloutLine))
+    assert len(pairs) >= 200 and max(pairs.values()) == 1
+    # what was under way at a kill may have been answered to nobody
+    again_asked = sum(n - 1 for n in Counter(asked).values())
+    assert again_asked <= 6 * workers
+    trials = (tmp_path / "results" / "optimizer" / run.name / "trials.jsonl").read_text()
+    assert trials.count("\n") == len(set(trials.splitlines()))
