@@ -61,7 +61,7 @@ def diagnosis(**given: object) -> str:
         "root_cause_hypothesis": "nothing says that there is one",
         "suggested_change_direction": "say that sums are done by the tool",
         "confidence": 0.8,
-        "citations": ["q1", "q99", "q1"],
+        "citations": ["`q1`", "q99", "q1"],
         "avoid": ["long answers"],
     }
     return json.dumps(said | given)

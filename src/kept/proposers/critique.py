@@ -181,10 +181,12 @@ class Critique:
         told |= {"diff_lines_added": added, "diff_lines_removed": removed}
         known = {case.id for case in brief.train}
         critic = cast("Mapping[str, Any]", place.about["critic"])
+        # headings have the names in backticks, and so has who copies them
+        cited = (name.strip("` ") for name in critic["citations"])
         return Proposal(
             place.axis.edits(brief.incumbent.texts, new),
             why=said["rationale"].strip(),
-            cites=tuple(dict.fromkeys(case for case in critic["citations"] if case in known)),
+            cites=tuple(dict.fromkeys(name for name in cited if name in known)),
             unseen=diagnosed.shown.unseen,
             about={**place.about, "applier": told},
         )
