@@ -112,7 +112,8 @@ def refuse(event, args):
 
 sys.addaudithook(refuse)
 from kept.scorers.metrics.likeness import likeness
-print([likeness(name, "the car sat down", "the automobile sat down").score > 0 for name in sys.argv[1:]])
+texts = ("the car sat down", "the automobile sat down")
+print([likeness(name, *texts).score > 0 for name in sys.argv[1:]])
 """
 
 

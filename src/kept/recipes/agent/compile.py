@@ -30,7 +30,7 @@ from kept.recipes.sweeping import Wanted, as_sweep
 from kept.runners.dialogue import Agent, DialogueRunner
 from kept.scorers.metrics.config import PASSED, keyed, read_metrics
 from kept.scorers.metrics.dialogue import DialogueScorer
-from kept.scorers.metrics.grader import problem_with_grader
+from kept.scorers.metrics.grader import grader_warnings, problem_with_grader
 from kept.scorers.metrics.measuring import Means
 from kept.spec.agent.llm import LlmSpec
 from kept.spec.agent.metrics import CodeMetricSpec, is_judged
@@ -64,7 +64,7 @@ def compile_agent(
     told = {"name": spec.name, "agent": _about(read)}
     plan = as_sweep(replace(plan, workers=at_once), wanted, told)
     folder = read.place.folder
-    metrics = metric_warnings(read)
+    metrics = (*metric_warnings(read), *grader_warnings(_graders(read)))
     warnings = (*read.warnings, *tool_warnings(spec, folder), *metrics, *_unpriced(read))
     return Compiled(plan, tuple(dict.fromkeys(warnings)))
 
