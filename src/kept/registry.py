@@ -35,7 +35,7 @@ def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> 
         hint = f"a {TASK} is the only kind of spec so far"
         if "instructions" in keys:
             hint = f"`{program()} eval {path}` measures the agent of an agent.yaml"
-        if "prompts" in keys:
+        elif "prompts" in keys:
             hint = f"`{program()} init --from {path}` makes one of a promptfoo config"
         raise SetupError(f"{path} is not a task: it has none of {wanted}", hint=hint)
     return compile_task(file, overrides, began)

@@ -226,7 +226,7 @@ def test_force_ingest_takes_the_sources_in_anew(tmp_path: Path, monkeypatch: pyt
 
 HALF_A_JUDGE = """\
 evaluations:
-  model: {provider: azure_openai, name: judge, endpoint: "https://127.0.0.1:9"}
+  model: {provider: anthropic, name: claude-haiku-4-5}
   metrics: [{metric: equality}, {metric: numeric}, {metric: bleu}, {metric: rouge}]
 """
 
@@ -235,7 +235,7 @@ def test_a_judge_without_a_key_is_not_needed_to_compare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Bug 14: equality, numeric, bleu and rouge raised that Azure metrics need a key."""
-    monkeypatch.delenv("AZURE_OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with ModelServer(lambda _: "42") as server:
         sweep = sweep_of(server, tmp_path, HALF_A_JUDGE + cases(2))
     assert statuses(sweep) == ["passed", "passed"]

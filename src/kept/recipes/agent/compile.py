@@ -26,6 +26,7 @@ from kept.recipes.agent.cases import Inputs, case_of
 from kept.recipes.agent.depends import depends_on
 from kept.recipes.agent.measuring import all_metrics, metric_problems, metric_warnings
 from kept.recipes.agent.tools import Toolbox, tool_problems, tool_warnings
+from kept.recipes.prompting import metric_prompt_files, metric_prompts
 from kept.recipes.sweeping import Wanted, as_sweep
 from kept.runners.dialogue import Agent, DialogueRunner
 from kept.scorers.metrics.config import PASSED, keyed, read_metrics
@@ -169,7 +170,8 @@ def _scorer(read: ReadAgent) -> DialogueScorer:
             judges[config] = connect(config)
         return judges[config]
 
-    return DialogueScorer(metrics, Means(judge_of, folder, spec.execution.llm_timeout))
+    prompts = metric_prompts(read.source)
+    return DialogueScorer(metrics, Means(judge_of, folder, spec.execution.llm_timeout, prompts))
 
 
 def _check(read: ReadAgent) -> None:
@@ -190,6 +192,7 @@ def _check(read: ReadAgent) -> None:
     for grader, loc in _graders(read).items():
         if problem := problem_with_grader(grader, folder):
             source.report(loc, problem)
+    metric_prompts(source)
     for name, problem in Inputs(folder, read.cases).problems():
         source.report(("test_cases",), f"case `{name}`: {problem}")
     source.check()
@@ -233,4 +236,5 @@ def _about(read: ReadAgent) -> dict[str, Any]:
         "prompt_version": read.agent.instructions.version,
         "metrics": [key for key, _ in metrics],
         "tools": [tool.name for tool in spec.tools],
+        "prompts": list(metric_prompt_files(read.source).values()),
     }
