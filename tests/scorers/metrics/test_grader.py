@@ -174,11 +174,10 @@ def test_a_grader_writes_to_nothing_but_its_own_scratch(tmp_path: Path, where: s
     (tmp_path / "agent.yaml").write_text("name: mine\n")
     target = Path(where.format(folder=tmp_path, home=Path.home()))
     body = (
-        "import os, tempfile\n"
+        "import tempfile\n"
         "from pathlib import Path\n"
         "def check(ctx):\n"
-        "    for scratch in (tempfile.gettempdir(), os.environ['HOME']):\n"
-        "        Path(scratch, 'mine').write_text('x')\n"
+        "    Path(tempfile.mkdtemp(), 'mine').write_text('x')\n"
         f"    Path({str(target)!r}).write_text('x')\n"
         "    return True\n"
     )
