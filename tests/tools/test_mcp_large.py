@@ -49,7 +49,7 @@ class Sending:
                     "serverInfo": {"name": "plain", "version": "1"},
                 }
             case "tools/list":
-                schema = {"type": "object", "properties": {}}
+                schema: dict[str, Any] = {"type": "object", "properties": {}}
                 names = (*KINDS, "packed", "small")
                 result = {"tools": [{"name": name, "inputSchema": schema} for name in names]}
             case "tools/call" if params["name"] in KINDS:
