@@ -21,6 +21,9 @@ from kept.sandbox.scratch import scratch_folder
 from kept.sandbox.walls import INSIDE, Site, walled
 from kept.settings import child_environment
 
+_READ_ONLY = "[Errno 30]"
+"""How Python says that a file cannot be written to because nothing there can."""
+
 _DAY = 86_400.0
 """Seconds that it may serve; of its processors it may use many times that."""
 
@@ -67,3 +70,10 @@ def start_confined(argv: Sequence[str], room: Room) -> Child:
     except BaseException:
         open_.close()
         raise
+
+
+def explained(words: str) -> str:
+    """What a process says went wrong, and why, where the walls are what it ran into."""
+    if _READ_ONLY not in words or not abilities().walls:
+        return words
+    return f"{words} (between walls only its own /tmp can be written to)"

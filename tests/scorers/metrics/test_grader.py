@@ -184,6 +184,7 @@ def test_a_grader_writes_to_nothing_but_its_own_scratch(tmp_path: Path, where: s
     found = grade(tmp_path, body)
     assert told(found, "check")["error"] == (
         f"`graders:check` raised OSError: [Errno 30] Read-only file system: '{target}'"
+        " (between walls only its own /tmp can be written to)"
     )
     assert (tmp_path / "agent.yaml").read_text() == "name: mine\n"
     assert not target.exists() or target.name == "agent.yaml"

@@ -22,7 +22,7 @@ from kept.models.connect import connect
 from kept.models.roles import is_priced
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
-from kept.recipes.agent.cases import Inputs, case_of
+from kept.recipes.agent.cases import Inputs, all_cases
 from kept.recipes.agent.depends import depends_on
 from kept.recipes.agent.measuring import all_metrics, metric_problems, metric_warnings
 from kept.recipes.agent.tools import Toolbox, tool_problems, tool_warnings
@@ -55,9 +55,13 @@ def compile_agent(
     *,
     workers: int | None = None,
     force: bool = False,
+    strict: bool = False,
 ) -> Compiled:
-    """The plan of an agent; raises `SpecError` with everything that is wrong with it."""
-    read = read_agent(path, overrides)
+    """The plan of an agent; raises `SpecError` with everything that is wrong with it.
+
+    Unless it is strict, a row of a case file that is no case is a case that cannot be run.
+    """
+    read = read_agent(path, overrides, lenient=not strict)
     _check(read)
     plan = plan_of(read, wanted, overrides, force=force)
     spec = read.agent.spec
@@ -80,13 +84,13 @@ def plan_of(
     toolbox = Toolbox(folder, force=force)
     turns = max((len(case.exchanges) for case in read.cases), default=1)
     timeout = wanted.timeout or turns * PATIENCE * spec.execution.llm_timeout + WAITS
-    candidates = Agents(read, toolbox)
+    candidates, inputs = Agents(read, toolbox), Inputs(folder, read.cases, read.broken)
     return Plan(
         recipe="agent",
         seed=seed,
         rules=Rules({name: Artifact(name) for name in seed.texts}),
-        cases=Cases(holdout=tuple(case_of(case) for case in read.cases)),
-        runner=DialogueRunner(candidates.of, Inputs(folder, read.cases).of, toolbox.close, timeout),
+        cases=Cases(holdout=all_cases(read.cases, read.broken)),
+        runner=DialogueRunner(candidates.of, inputs.of, toolbox.close, timeout),
         scorer=_scorer(read),
         objective=Objective(PASSED, "maximize", (0.0, 1.0)),
         proposers=(SEED_ALONE,),
