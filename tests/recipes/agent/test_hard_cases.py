@@ -189,6 +189,7 @@ def in_a_file(path: Path, rows: str) -> None:
 
 
 ROWS = CASES.partition("\n")[2]
+GONE = "{path: gone.txt, type: text}"
 BAD = "cases.yaml:2 test_cases[1].inptu: unknown key (hint: did you mean `input`?)"
 
 
@@ -216,7 +217,7 @@ def test_one_bad_row_of_a_case_file_is_told_with_its_line_and_the_others_finish(
         # of two rows with one name the second is no case, and neither is one that is no mapping
         ("- {name: a, input: x}\n- {name: a, input: y}\n- 7\n", ["a", "case-2", "case-3"], "twice"),
         ("- {input: x}\n- {input: [y]}\n- {input: z}\n", ["case-1", "case-2", "case-3"], "a text"),
-        ("- {input: x}\n- {input: y, files: [{path: gone, type: pdf}]}\n", ["case-1", "case-2"], "gone"),
+        (f"- {{input: x}}\n- {{input: y, files: [{GONE}]}}\n", ["case-1", "case-2"], "gone.txt"),
         ("- {input: x}\n- {input: '${NOBODY_SET_THIS}'}\n", ["case-1", "case-2"], "is not set"),
     ],
 )  # fmt: skip
