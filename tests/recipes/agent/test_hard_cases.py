@@ -102,6 +102,22 @@ def test_a_server_of_tools_that_is_killed_in_the_middle_is_opened_again(tmp_path
     assert len(set((tmp_path / "pids").read_text().split())) == 2
 
 
+DEADLY = SERVER.replace(
+    '    return "done"\n',
+    '    if text == "second":\n        os._exit(7)\n    time.sleep(0.3)\n    return "done"\n',
+).replace("import os\n", "import os\nimport time\n")
+
+
+def test_a_case_that_brings_the_server_of_tools_down_takes_no_other_with_it(tmp_path: Path):
+    with ModelServer(look) as server:
+        rest = SHOP.replace("parallel_test_cases: 1", "parallel_test_cases: 3")
+        sweep = measured(plan_of(agent(server, tmp_path, rest, shop=DEADLY)), tmp_path)
+    assert statuses(sweep) == {"one": "passed", "two": "errored", "three": "passed"}
+    assert sweep.cases[1].why == (
+        "the server `shop` went away while it was asked for `look`: it ended with exit 7 (twice)"
+    )
+
+
 RAISING = """\
 def grade(ctx):
     if ctx.turn_input == "second":
