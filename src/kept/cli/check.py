@@ -62,7 +62,7 @@ def _agent_told(
     from kept.recipes.sweeping import Wanted
     from kept.registry import compile_sweep
 
-    told = outline_agent(compile_sweep(spec, Wanted(), settings))
+    told = outline_agent(compile_sweep(spec, Wanted(), settings, strict=True))
     return told, agent_rows(told)
 
 

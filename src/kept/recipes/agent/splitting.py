@@ -110,7 +110,8 @@ def _file(read: ReadAgent, name: str | None, split: Split) -> tuple[TestCaseSpec
     loc = (*BLOCK, f"{split}_cases_file")
     # two files would both have a `case-1`
     call = f"{Path(name).stem}-{split}" if split not in Path(name).stem else Path(name).stem
-    return read_case_file(read.source, name, read.place.config, loc, call=call)
+    cases, _ = read_case_file(read.source, name, read.place.config, loc, call=call)
+    return cases
 
 
 def _shared_out(read: ReadAgent, spec: OptimizerSpec) -> Splits:
