@@ -19,6 +19,7 @@ from kept.gates.sweep import Sweep
 from kept.locate import locate
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
+from kept.models.conversation import Agent
 from kept.models.roles import is_priced
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
@@ -27,7 +28,7 @@ from kept.recipes.agent.depends import depends_on
 from kept.recipes.agent.measuring import all_metrics, metric_problems, metric_warnings
 from kept.recipes.agent.tools import Toolbox, tool_problems, tool_warnings
 from kept.recipes.sweeping import Wanted, as_sweep
-from kept.runners.dialogue import Agent, DialogueRunner
+from kept.runners.dialogue import DialogueRunner
 from kept.scorers.metrics.config import PASSED, keyed, read_metrics
 from kept.scorers.metrics.dialogue import DialogueScorer
 from kept.scorers.metrics.grader import problem_with_grader
