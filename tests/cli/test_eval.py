@@ -58,7 +58,8 @@ def test_the_answer_says_who_fails_and_why(here: Path):
 
 def test_a_case_says_once_what_is_wrong_with_an_answer(here: Path):
     with ModelServer(lambda seen: "who knows") as server:
-        evaluate(here, server, cases=1)
+        called = evaluate(here, server, cases=1)
+    assert called.stdout.startswith("sums: 0 of 1 case passes, 1 fails\n")
     shown = kept("show", "last", "sum-0").stdout
     told = [line for line in shown.splitlines() if "`who knows` is not a number" in line]
     # of each turn, beside the metric and as a finding
