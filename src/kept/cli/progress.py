@@ -53,9 +53,14 @@ class Progress:
         self._steps_before: int | None = None
 
     @property
+    def resumed(self) -> bool:
+        """Whether a run was gone on with."""
+        return self._steps_before is not None
+
+    @property
     def resumed_in_vain(self) -> bool:
         """Whether a run was gone on with and there was nothing left to do."""
-        return self._steps_before is not None and len(self.state.closed) == self._steps_before
+        return len(self.state.closed) == self._steps_before
 
     def __enter__(self) -> "Progress":
         return self

@@ -45,6 +45,8 @@ class HttpModel:
         self._defaults["max_tokens"] = config.max_tokens or MOST_TOKENS.get(config.provider)
         path = "messages" if provider.speech == "messages" else "chat/completions"
         self._line = Line(config, path, entra)
+        self._made: tuple[ModelRequest, bytes] | None = None
+        """The last request and its body, which is wanted for its price and again to be sent."""
 
     def worst_usd(self, request: ModelRequest) -> float | None:
         """The most that a reply can cost; None where that is not known.
@@ -61,9 +63,7 @@ class HttpModel:
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
         """One reply, or why there is none after as many tries as make sense."""
         filled = self._filled(request)
-        question = Question(
-            lambda: self._body(filled), self._hear, _tokens, learn=self._habits.learn
-        )
+        question = Question(lambda: self._body(filled), self._hear, _tokens, learn=self._learn)
         heard = await self._line.ask(question)
         return heard if isinstance(heard, Failure) else self._priced(heard, filled)
 
@@ -91,7 +91,17 @@ class HttpModel:
         }
         return replace(request, **open_ones) if open_ones else request
 
+    def _learn(self, message: str) -> bool:
+        self._made = None
+        return self._habits.learn(message)
+
     def _body(self, request: ModelRequest) -> bytes:
+        made = self._made
+        if made is None or made[0] is not request:
+            made = self._made = request, self._encoded(request)
+        return made[1]
+
+    def _encoded(self, request: ModelRequest) -> bytes:
         if request.schema and not self._habits.schema:
             request = instructed(request)
         body = self._speech.body(self.config.model, request, self._habits)
@@ -135,6 +145,8 @@ def _discreet(heard: Heard, secrets: tuple[str, ...]) -> Heard:
         replace(call, arguments=hidden(call.arguments, secrets)) for call in heard.tool_calls
     )
     text, refusal = hidden(heard.text, secrets), hidden(heard.refusal, secrets)
+    if (text, refusal, calls) == (heard.text, heard.refusal, heard.tool_calls):
+        return heard
     return replace(heard, text=text, refusal=refusal, tool_calls=calls)
 
 

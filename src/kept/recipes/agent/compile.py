@@ -20,6 +20,7 @@ from kept.gates.sweep import Sweep
 from kept.locate import locate
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
+from kept.models.conversation import Agent
 from kept.models.roles import is_priced
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
@@ -29,7 +30,7 @@ from kept.recipes.agent.measuring import all_metrics, metric_problems, metric_wa
 from kept.recipes.agent.tools import Toolbox, tool_problems, tool_warnings
 from kept.recipes.prompting import metric_prompt_files, metric_prompts
 from kept.recipes.sweeping import Wanted, as_sweep
-from kept.runners.dialogue import Agent, DialogueRunner
+from kept.runners.dialogue import DialogueRunner
 from kept.scorers.metrics.config import keyed, read_metrics
 from kept.scorers.metrics.dialogue import DialogueScorer
 from kept.scorers.metrics.grader import grader_warnings, problem_with_grader

@@ -5,8 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kept.recipes.identity import hash_of
-from kept.recipes.measure import digest
+from kept.recipes.hashing import digest, hash_of
 from kept.recipes.prompting import metric_prompt_files
 from kept.spec.agent.metrics import CodeMetricSpec
 from kept.spec.agent.read import ReadAgent
