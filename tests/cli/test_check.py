@@ -481,3 +481,27 @@ def test_it_says_how_several_proposers_have_their_turns(tmp_path: Path, name: st
     both = ("--set", f"proposers=[{command}, {command}]", "--set", f"schedule={name}")
     assert kept("check", task, *both).stdout.count(f"schedule: {name}") == 1
     assert json.loads(kept("check", task, *both, "--json").stdout)["schedule"] == name
+
+
+def test_check_says_what_is_likely_beside_the_worst_case(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f'{{"q": "question {n}"}}\n' for n in range(40)))
+    given = [RUNNER, EDIT, "cases={file: cases.jsonl}", "budget={max_iterations: 30}"]
+    settings = [word for one in given for word in ("--set", one)]
+    told = kept("check", "task.yaml", "--json", *settings).json
+    useless, one_kept = told["likely"]["useless"], told["likely"]["kept"]
+    assert useless["rollouts"] < one_kept["rollouts"] < told["at_most"]["rollouts"] / 5
+    assert useless["usd"] == useless["rollouts"] * told["likely"]["usd_a_rollout"]
+    # a reply of 200 tokens and a short prompt, and not the longest reply there may be
+    assert 200 * 0.6e-6 < told["likely"]["usd_a_rollout"] < told["seed_call_usd"] / 20
+    text = kept("check", "task.yaml", *settings).stdout
+    assert (
+        f"likely     about {round(useless['rollouts'], -2):,} rollouts (${useless['usd']:.2f}) if no "
+        f"proposal is better, about {round(one_kept['rollouts'], -2):,} rollouts "
+        f"(${one_kept['usd']:.2f}) if one is kept and proven\n"
+    ) in text
+    assert "taken for granted: what is no better is dropped as early as the gate can tell" in text
+    assert "a reply 200 tokens; who else is paid is not counted" in text

@@ -32,6 +32,9 @@ _TURNS = {
 def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     """Say what a run of SPEC would do, and the most it can cost.
 
+    `at most` is the worst case: every step kept, every reply as long as it may be. `likely` is what
+    most runs come to: no proposal better, so that each is dropped early, or one kept and proven.
+
     Reads the spec and every file it names, and tells all that is wrong. Runs neither runner nor
     scorer nor proposer, writes nothing and spends nothing. Of your code only a Python function that
     scores is looked at by importing it.
@@ -112,6 +115,8 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     budget = ", ".join(f"{name} {n:g}" for name, n in told["budget"].items())
     yield "budget", budget
     yield "at once", f"width {told['width']}, workers {told['workers']}"
+    if told["likely"]:
+        yield from zip(("likely", ""), _likely(told), strict=False)
     yield "at most", _at_most(told)
     yield from (("", words) for words in _paid(told))
 
@@ -242,6 +247,38 @@ def _at_most(told: dict[str, Any]) -> str:
     parts.append(_time(told))
     parts.append("money without limit" if usd is None else f"${usd:.2f}")
     return ", ".join(parts)
+
+
+def _likely(told: dict[str, Any]) -> Iterator[str]:
+    """What most runs come to, and what that takes for granted."""
+    from kept.models.pricing import REPLY
+
+    likely = told["likely"]
+    useless, kept = (
+        _about(one["rollouts"]) + (f" (${one['usd']:,.2f})" if one["usd"] else "")
+        for one in (likely["useless"], likely["kept"])
+    )
+    if useless == kept:
+        yield useless
+    else:
+        yield f"{useless} if no proposal is better, {kept} if one is kept and proven"
+    race = told["gate"]["name"] == "race"
+    early = "what is no better is dropped as early as the gate can tell"
+    assumed = [early if race else "each candidate is judged once"]
+    if likely["usd_a_rollout"] and told["usd_per_rollout"] is None:
+        assumed.append(f"a call is as long as the mean one with the seed, a reply {REPLY} tokens")
+        if len(told["charges"]) > 1:
+            assumed.append("who else is paid is not counted")
+    yield f"taken for granted: {'; '.join(assumed)}"
+
+
+def _about(rollouts: int) -> str:
+    """A forecast by its first two figures: it knows no more."""
+    from kept.core.words import count
+
+    size = 10 ** max(0, len(str(rollouts)) - 2)
+    shown = round(rollouts / size) * size
+    return f"about {shown:,} rollouts" if size > 1 else count(rollouts, "rollout")
 
 
 def _time(told: dict[str, Any]) -> str:
