@@ -114,6 +114,7 @@ def test_check_tells_the_plan(here: Path):
         "alternatives/3-crash.md, alternatives/4-best.md",
         "metric     score, maximize",
         "gate       strict: keeps a gain above 0 over 1 rollout a side",
+        "           not `race`: there are no cases",
         "           unless one of these is broken: words <= 90",
         "           ties are broken by lower words",
         "budget     max_iterations 20",
@@ -265,7 +266,12 @@ def test_check_as_json_is_one_document(here: Path):
     assert told["at_most"]["rollouts"] == 3
     assert told["at_most"]["usd"] == 0
     assert told["runner"]["command"] == "sh run.sh"
-    assert told["gate"] == {"name": "strict", "rollouts_per_candidate": 1, "gain_above": 0}
+    assert told["gate"] == {
+        "name": "strict",
+        "not_race": "there are no cases",
+        "rollouts_per_candidate": 1,
+        "gain_above": 0,
+    }
     assert told["cases"] is None
 
 
@@ -499,9 +505,55 @@ def test_check_says_what_is_likely_beside_the_worst_case(
     assert 200 * 0.6e-6 < told["likely"]["usd_a_rollout"] < told["seed_call_usd"] / 20
     text = kept("check", "task.yaml", *settings).stdout
     assert (
-        f"likely     about {round(useless['rollouts'], -2):,} rollouts (${useless['usd']:.2f}) if no "
-        f"proposal is better, about {round(one_kept['rollouts'], -2):,} rollouts "
+        f"likely     about {round(useless['rollouts'], -2):,} rollouts (${useless['usd']:.2f}) "
+        f"if no proposal is better, about {round(one_kept['rollouts'], -2):,} rollouts "
         f"(${one_kept['usd']:.2f}) if one is kept and proven\n"
     ) in text
     assert "taken for granted: what is no better is dropped as early as the gate can tell" in text
     assert "a reply 200 tokens; who else is paid is not counted" in text
+
+
+TIES = "policy={tie_breakers: [{lower: words}]}"
+BOUNDS = "objective.bounds=[0, 100]"
+
+
+@pytest.mark.parametrize(
+    ("settings", "gate", "why"),
+    [
+        ((BOUNDS,), "race", None),
+        (("gate=strict",), "strict", None),
+        ((TIES, BOUNDS), "race", None),
+        (
+            (TIES, "objective.bounds=null"),
+            "strict",
+            "`policy.tie_breakers` of a race need `objective.bounds`",
+        ),
+        ((TIES, BOUNDS, "cases.split=0:8:2"), "strict", "need train cases, and there are none"),
+        (("policy={keep_if: better_primary}",), "strict", "`policy.keep_if` asks for it"),
+        (("cases.split=8:1:1",), "strict", "needs 8 deciding cases or more, and there are 3"),
+        (("budget={max_rollouts: 20}",), "strict", "20 rollouts are too few for a race on"),
+    ],
+)
+def test_check_says_why_it_is_not_a_race(
+    here: Path, settings: tuple[str, ...], gate: str, why: str | None
+):
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f'{{"q": "{n}"}}\n' for n in range(30)))
+    given = ("cases={file: cases.jsonl, split: '3:5:2'}", *settings)
+    flags = [flag for one in given for flag in ("--set", one)]
+    told = kept("check", "task.yaml", "--json", *flags).json["gate"]
+    assert told["name"] == gate
+    text = kept("check", "task.yaml", *flags).stdout
+    if why is None:
+        assert told["not_race"] is None
+        assert "not `race`" not in text
+    else:
+        assert why in told["not_race"]
+        assert f"not `race`: {told['not_race']}\n" in text
+
+
+@pytest.mark.slow
+def test_the_first_line_of_a_run_says_why_it_is_not_a_race(here: Path):
+    write_task(here)
+    first = kept("optimize", "task.yaml").stderr.splitlines()[0]
+    assert first.endswith(", gate repeats (not race: there are no cases)")

@@ -211,6 +211,8 @@ def _decision(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "gate", f"{gate['name']}: {told['rule']['words']}"
     if gate["name"] == "race":
         yield from (("", words) for words in _numbers(told["rule"]["numbers"]))
+    elif gate["not_race"]:
+        yield "", f"not `race`: {gate['not_race']}"
     if objective["constraints"]:
         yield "", f"unless one of these is broken: {', '.join(objective['constraints'])}"
     if objective["tie_breakers"]:

@@ -13,6 +13,10 @@ from kept.core.values import Locator, locate_line_value
 COMPARE = "compare"
 """The recipe of a comparison, and the fact that tells what was compared."""
 
+WHY_NOT_RACE = "not_race"
+"""The fact of a plan that says why another gate decides than most runs have; empty where the task
+names its gate, and where it is the race."""
+
 EVAL = "eval"
 """The recipe of a run that measures and changes nothing, and the fact that tells what was asked."""
 

@@ -20,7 +20,7 @@ from kept.core.case import (
     split_cases,
     too_few,
 )
-from kept.core.plan import Plan
+from kept.core.plan import WHY_NOT_RACE, Plan
 from kept.core.ports import Gate, Guard, Proposer, Proving, Runner, Scorer
 from kept.core.words import count
 from kept.errors import SetupError
@@ -202,13 +202,15 @@ def with_gate(plan: Plan, gate: Gate | GateName | None, began: str = "") -> Plan
     if gate == "repeats":
         return replace(plan, gate=repeats_of(plan))
     if gate is None and plan.cases.implicit and not began:
-        return replace(plan, gate=gate_without_cases(plan))
+        facts = {**plan.facts, WHY_NOT_RACE: "there are no cases"}
+        return replace(plan, gate=gate_without_cases(plan), facts=facts)
     if gate is None or gate == "race":
         # at use: without cases a run does without it and the statistics behind it
         from kept.gates.race import PRESETS
         from kept.recipes.racing import default_gate
 
-        gate = PRESETS["balanced"] if gate else default_gate(plan, began)
+        gate, why = (PRESETS["balanced"], "") if gate else default_gate(plan, began)
+        plan = replace(plan, facts={**plan.facts, WHY_NOT_RACE: why})
     return replace(plan, gate=gate)
 
 

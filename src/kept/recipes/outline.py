@@ -4,7 +4,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from kept.core.forecast import Forecast, forecast
-from kept.core.plan import Plan
+from kept.core.plan import WHY_NOT_RACE, Plan
 from kept.core.words import count
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
@@ -55,6 +55,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         },
         "gate": {
             "name": plan.gate.name,
+            "not_race": facts.get(WHY_NOT_RACE) or None,
             "rollouts_per_candidate": most.per_step,
             "gain_above": objective.tie_tolerance,
         },
