@@ -145,7 +145,7 @@ def test_nobody_there_is_a_failure_of_the_network():
     failure = asyncio.run(client("openai", server, tries=2).complete(ASK))
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.retryable) == ("network", False)
-    assert "(2 tries)" in failure.message
+    assert "(2 tries at http://127.0.0.1:" in failure.message
 
 
 def test_a_key_that_a_provider_quotes_is_not_told():

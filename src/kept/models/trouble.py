@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
+from urllib.parse import urlsplit, urlunsplit
 
 from kept.core.rollout import Failure, FailureKind, Usage
 
@@ -63,10 +64,18 @@ class Trouble(Exception):
         message, detail = hidden(self.failure.message, known), hidden(self.failure.detail, known)
         self.failure = replace(self.failure, message=message, detail=detail)
 
-    def final(self, tries: int) -> Failure:
-        """The failure, when it was tried so often and is not tried again."""
-        often = f" ({tries} tries)" if tries > 1 else ""
+    def final(self, tries: int, url: str = "") -> Failure:
+        """The failure, when it was tried so often at an address and is not tried again."""
+        where = f" at {_bare(url)}" if url else ""
+        often = f" ({tries} tries{where})" if tries > 1 else ""
         return replace(self.failure, message=self.failure.message + often, tried=True)
+
+
+def _bare(url: str) -> str:
+    """An address without what may be secret in it."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def hidden(text: str, secrets: Iterable[str]) -> str:
