@@ -99,7 +99,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             which is tried again and never counts as a score. Or a `Runner`, whose metrics are the
             score unless it is a `Scorer` too.
         cases: what to evaluate on; any values, or `Cases` that are split already.
-        proposers: functions of the brief that return a new text, texts to try, or `Proposer`s.
+        proposers: functions of the brief that return a new text, texts to try, models that write
+            (`kept.edit(model="provider/model")`, `reflect`, `rewrite`, `simplify`), or `Proposer`s.
         schedule: who is next among several proposers: `bandit`, who brings more for its cost, or
             `in_turn`.
         gate: decides what is kept; unless it is given, `race` where there are cases and rollouts
@@ -144,6 +145,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     if len({proposer.name for proposer in made}) < len(made):
         raise SetupError("two proposers have one name", hint="give each a `name` of its own")
     limits = Budget(max_iterations=budget) if isinstance(budget, int) else budget
+    recipe.check_paid(made, limits.max_usd)
     runner, scorer = recipe.make_runner(evaluate, metric, workers, timeout)
     seed = Candidate(recipe.artifact_texts(artifact))
     plan = Plan(

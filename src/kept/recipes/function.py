@@ -20,6 +20,7 @@ from kept.core.case import (
     split_cases,
     too_few,
 )
+from kept.core.model import Message, ModelRequest
 from kept.core.plan import WHY_NOT_RACE, Plan
 from kept.core.ports import Gate, Guard, Proposer, Proving, Runner, Scorer
 from kept.core.words import count
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("kept")
 
 GateName = Literal["strict", "race", "repeats"]
+
+BY_MODEL = ("edit", "reflect", "rewrite", "simplify")
+"""Words that in a task name a model which proposes; here each is a function of `kept`."""
 
 ProposerLike = Proposer | Callable[..., Any] | str
 """A proposer, a function of the brief, or a text to try."""
@@ -168,6 +172,9 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
     """Proposers of what was given; texts to try become one of them."""
     names: dict[str, int] = {}
     plain = [text for text in given if isinstance(text, str)]
+    if words := [text for text in plain if text in BY_MODEL]:
+        hint = f'write kept.{words[0]}(model="provider/model")'
+        raise SetupError(f'"{words[0]}" among `proposers` is a text to try', hint=hint)
     if plain:
         if len(texts) != 1:
             message = "a plain text can only stand for an artifact with one text"
@@ -190,6 +197,23 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
         raise SetupError(
             "there is no proposer", hint="pass proposers=[…]: functions, or texts to try"
         )
+
+
+def check_paid(made: Sequence[Proposer], max_usd: float | None) -> None:
+    """Refuse a limit of money where a model that proposes has no worst case to hold it by."""
+    if max_usd is None:
+        return
+    # at use: most runs ask no model
+    from kept.models.pricing import Pricing
+
+    for proposer in made:
+        model = getattr(proposer, "model", None)
+        if isinstance(model, Pricing):
+            request = ModelRequest((Message("user", ""),))
+            if model.worst_usd(request) is None:
+                message = f"what a call of `{proposer.name}` costs at most is not known"
+                hint = 'give model={"provider": …, "model": …, "price": …, "max_tokens": …}'
+                raise SetupError(f"{message}, so `max_usd` could not be kept", hint=hint)
 
 
 def with_gate(plan: Plan, gate: Gate | GateName | None, began: str = "") -> Plan:
