@@ -38,8 +38,11 @@ _OVERFLOW = re.compile(
 _FILTERED = re.compile(r"content[ _]?(filter|policy|management)|responsibleai", re.IGNORECASE)
 _NO_CREDIT = re.compile(r"insufficient_quota|credit balance|billing", re.IGNORECASE)
 _PASSING = (408, 409, 425)
-_KEY = re.compile(r"\b(sk|pk|key|Bearer)[-_ ][A-Za-z0-9_\-*.]{8,}")
-"""Looks like a key, perhaps with stars in it: providers like to quote what they were sent."""
+_KEY = re.compile(
+    r"\b(?:(?:sk|pk|key)[-_]|Bearer[-_ ]|key (?=\S*[\d*]))[A-Za-z0-9_\-*.]{8,}", re.IGNORECASE
+)
+"""Looks like a key, perhaps with stars in it: providers like to quote what they were sent. A word
+behind `key` is one only where it has a figure or a star in it."""
 
 _FIX = {
     401: "the key is missing or wrong: look at {key}",
