@@ -510,7 +510,7 @@ def test_check_says_what_is_likely_beside_the_worst_case(
         f"(${one_kept['usd']:.2f}) if one is kept and proven\n"
     ) in text
     assert "taken for granted: what is no better is dropped as early as the gate can tell" in text
-    assert "a reply 200 tokens; who else is paid is not counted" in text
+    assert "a reply 200 tokens at most; who else is paid is not counted" in text
 
 
 TIES = "policy={tie_breakers: [{lower: words}]}"
@@ -557,3 +557,22 @@ def test_the_first_line_of_a_run_says_why_it_is_not_a_race(here: Path):
     write_task(here)
     first = kept("optimize", "task.yaml").stderr.splitlines()[0]
     assert first.endswith(", gate repeats (not race: there are no cases)")
+
+
+def test_the_races_own_proposers_are_not_listed_and_hide_no_limit(here: Path):
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f'{{"q": "{n}"}}\n' for n in range(40)))
+    flags = ("--set", "cases={file: cases.jsonl}", "--set", "race={final: {most: 0}}")
+    told = kept("check", "task.yaml", "--json", *flags).json
+    assert told["gate"]["name"] == "race"
+    assert told["proposers"] == ["variants"]
+    assert told["schedule"] is None
+    # of 20 steps in the budget, there are four texts to try
+    more = (*flags, "--set", "budget={max_iterations: 200}")
+    assert kept("check", "task.yaml", "--json", *more).json["at_most"] == told["at_most"]
+
+
+def test_a_command_without_a_spec_says_how_to_take_the_one_that_is_here(here: Path):
+    assert "`kept check --help` shows" in kept("check").stderr
+    write_task(here)
+    assert "hint: `kept check .` takes the task.yaml of this folder\n" in kept("check").stderr

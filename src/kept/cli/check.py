@@ -241,11 +241,9 @@ def _plain(value: Any) -> str:  # noqa: ANN401 # any setting
 
 
 def _at_most(told: dict[str, Any]) -> str:
-    from kept.core.words import count
-
     most = told["at_most"]
     rollouts, usd = most["rollouts"], most["usd"]
-    parts = ["rollouts without limit" if rollouts is None else count(rollouts, "rollout")]
+    parts = ["rollouts without limit" if rollouts is None else _rollouts(rollouts)]
     parts.append(_time(told))
     parts.append("money without limit" if usd is None else f"${usd:.2f}")
     return ", ".join(parts)
@@ -268,7 +266,8 @@ def _likely(told: dict[str, Any]) -> Iterator[str]:
     early = "what is no better is dropped as early as the gate can tell"
     assumed = [early if race else "each candidate is judged once"]
     if likely["usd_a_rollout"] and told["usd_per_rollout"] is None:
-        assumed.append(f"a call is as long as the mean one with the seed, a reply {REPLY} tokens")
+        long = f"a reply {REPLY} tokens at most"
+        assumed.append(f"a call is as long as the mean one with the seed, {long}")
         if len(told["charges"]) > 1:
             assumed.append("who else is paid is not counted")
     yield f"taken for granted: {'; '.join(assumed)}"
@@ -276,11 +275,13 @@ def _likely(told: dict[str, Any]) -> Iterator[str]:
 
 def _about(rollouts: int) -> str:
     """A forecast by its first two figures: it knows no more."""
-    from kept.core.words import count
-
     size = 10 ** max(0, len(str(rollouts)) - 2)
     shown = round(rollouts / size) * size
-    return f"about {shown:,} rollouts" if size > 1 else count(rollouts, "rollout")
+    return f"about {_rollouts(shown)}" if size > 1 else _rollouts(rollouts)
+
+
+def _rollouts(n: int) -> str:
+    return f"{n:,} {'rollout' if n == 1 else 'rollouts'}"
 
 
 def _time(told: dict[str, Any]) -> str:

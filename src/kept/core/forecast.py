@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from kept.core.case import Case
 from kept.core.plan import Plan
 from kept.core.ports import Building
+from kept.core.schedule import MOST_PROOFS, OF_THE_RUN
 from kept.core.verdict import Side, Verdict, View
 
 MOST_OPEN = 32
@@ -135,11 +136,12 @@ def enough_steps(plan: Plan) -> int:
 def _steps(plan: Plan) -> int | None:
     """Steps with a candidate, at most: by the budget, and by what there is to propose."""
     limits = [plan.budget.max_iterations] if plan.budget.max_iterations is not None else []
-    known = [
-        proposer.most_proposed() for proposer in plan.proposers if isinstance(proposer, Finite)
-    ]
-    if known and len(known) == len(plan.proposers):
-        limits.append(sum(known))
+    given = [proposer for proposer in plan.proposers if proposer.name not in OF_THE_RUN]
+    known = [proposer.most_proposed() for proposer in given if isinstance(proposer, Finite)]
+    if known and len(known) == len(given):
+        # what was nearly kept comes again, put together with others
+        again = MOST_PROOFS if len(given) < len(plan.proposers) else 0
+        limits.append(sum(known) + again)
     return min(limits, default=None)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from kept.core.forecast import Forecast, forecast
 from kept.core.plan import WHY_NOT_RACE, Plan
+from kept.core.schedule import OF_THE_RUN
 from kept.core.words import count
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
@@ -63,8 +64,8 @@ def outline(compiled: Compiled) -> dict[str, Any]:
             "words": _rule(plan, most.per_step),
             "numbers": asdict(plan.gate) if is_dataclass(plan.gate) else {},
         },
-        "proposers": [proposer.name for proposer in plan.proposers],
-        "schedule": schedule_name(plan.schedule) if len(plan.proposers) > 1 else None,
+        "proposers": (given := [p.name for p in plan.proposers if p.name not in OF_THE_RUN]),
+        "schedule": schedule_name(plan.schedule) if len(given) > 1 else None,
         "prompts": facts.get("prompts", {}),
         "variants": {
             proposer.name: [variant.label for variant in proposer.variants]

@@ -11,6 +11,7 @@ from kept.core.plan import Plan
 from kept.core.ports import Building, Gate
 from kept.core.schedule import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
 from kept.core.state import MOST_BARS
+from kept.core.words import are
 from kept.errors import SetupError
 from kept.gates import Strict
 from kept.gates.race import PRESETS, Race
@@ -212,7 +213,7 @@ def _fitted(gate: Race, plan: Plan) -> Race:
     if len(plan.cases.holdout) < FEWEST:
         there = len(plan.cases.holdout)
         raise SetupError(
-            f"a race needs {FEWEST} deciding cases or more, and there are {there}",
+            f"a race needs {FEWEST} deciding cases or more, and there {are(there)} {there}",
             hint="give more cases, or use the gate `strict`",
         )
     limit = _limit(plan)
