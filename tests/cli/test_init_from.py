@@ -522,3 +522,11 @@ def test_a_skill_is_tried_on_the_one_field_that_is_no_answer(here: Path):
     called = kept("init", "--from", "SKILL.md", "--cases", "more.jsonl", "other")
     assert called.code == 2
     assert "there are `question`, `context`, `expected`" in called.stderr
+
+
+@pytest.mark.parametrize("sign", [";", "\t"])
+def test_cells_may_be_told_apart_as_spreadsheets_of_other_countries_do(sign: str, here: Path):
+    (here / "rows.csv").write_text(f"question{sign}answer\n1, and 1{sign}2\n2+1{sign}3\n")
+    assert kept("init", "--from", "rows.csv", "mine").code == 0
+    first = json.loads((here / "mine" / "cases.jsonl").read_text().splitlines()[0])
+    assert (first["question"], first["answer"]) == ("1, and 1", "2")

@@ -128,3 +128,49 @@ def test_what_proposes_is_imported_at_its_use_only():
     code = "import sys, kept; print([m for m in sys.modules if m.startswith('kept.')])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
+
+
+def test_a_function_that_makes_proposers_is_to_be_called():
+    with pytest.raises(kept.SetupError, match=r"kept\.reflect makes a proposer"):
+        kept.optimize("Answer.", evaluate, CASES, proposers=[kept.reflect])
+
+
+def test_a_field_that_no_case_has_is_refused_before_anything_is_paid(server: ModelServer):
+    with pytest.raises(kept.SetupError) as caught:
+        kept.optimize(
+            "Answer.", evaluate, CASES, proposers=[kept.edit(block(server), fields=["w"])]
+        )
+    assert "`edit` is to see `w`, which no train case has" in str(caught.value)
+    assert "`wish`" in str(caught.value)
+    assert not server.log
+
+
+def test_a_result_says_why_nothing_was_judged(tmp_path: Path):
+    said = {
+        "why": "x",
+        "cases": [],
+        "edits": [{"op": "append", "path": "no.md", "target": "", "text": "x"}],
+    }
+    with ModelServer(lambda _: json.dumps(said)) as server:
+        result = kept.optimize(
+            "Answer.",
+            evaluate,
+            CASES,
+            proposers=[kept.edit(block(server))],
+            budget=2,
+            home=tmp_path,
+        )
+    assert str(result).startswith("nothing was judged (")
+    assert "no.md" in str(result).splitlines()[0]
+
+
+def test_an_outage_is_told_with_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("kept.engine.silence.LONGEST", 0.0)
+
+    def away(candidate: kept.Candidate, case: object) -> float:
+        raise ConnectionError("nobody there")
+
+    with pytest.raises(kept.RunError) as caught:
+        kept.optimize("Answer.", away, CASES, proposers=["x"], home=tmp_path, workers=2)
+    assert str(caught.value).startswith("nothing answers: ")
+    assert "once it answers, resume='" in str(caught.value)

@@ -36,6 +36,10 @@ def exit_code_of(error: Exception) -> int:
         case click.Abort():
             click.echo("interrupted", err=True)
             return INTERRUPTED
+        case click.UsageError() if type(error).__name__ == "NoArgsIsHelpError":
+            # by its name: older versions of click print the help themselves
+            click.echo(error.format_message(), err=True)
+            return COULD_NOT_RUN
         case click.UsageError():
             _print(_plain(error.format_message()), _here(error) or _usage(error.ctx))
             return COULD_NOT_RUN

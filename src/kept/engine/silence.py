@@ -12,6 +12,9 @@ from kept.engine.work import Work
 TRIALS = 2
 """Rollouts that must show a broken measure, one after the other, before all others are spared."""
 
+NOTHING_ANSWERS = "nothing answers"
+"""How the reason to stop begins."""
+
 LONGEST = 90.0
 """Seconds without any answer after which there will be none."""
 
@@ -38,4 +41,4 @@ class Silence:
         if self.rollouts < FEWEST or seconds < LONGEST:
             return None
         tried = f"{count(self.rollouts, 'rollout')} in {seconds:.0f} s, and not one had an answer"
-        return StopReason("error", f"nothing answers: {tried}; the last: {failure.message}")
+        return StopReason("error", f"{NOTHING_ANSWERS}: {tried}; the last: {failure.message}")

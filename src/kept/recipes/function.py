@@ -187,6 +187,10 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
         if isinstance(proposer, Proposer):
             yield proposer
             continue
+        if getattr(proposer, "__module__", "") == "kept.recipes.writing":
+            name = getattr(proposer, "__name__", "edit")
+            hint = f'write kept.{name}(model="provider/model")'
+            raise SetupError(f"kept.{name} makes a proposer, and is none itself", hint=hint)
         if not callable(proposer):
             hint = "a proposer is a function of the brief, a text to try, or a kept.Proposer"
             raise SetupError(f"among `proposers` is {proposer!r:.60}", hint=hint)
@@ -197,6 +201,19 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
         raise SetupError(
             "there is no proposer", hint="pass proposers=[…]: functions, or texts to try"
         )
+
+
+def check_fields(made: Sequence[Proposer], cases: Cases) -> None:
+    """Refuse a field that a model is to see and no train case has."""
+    known = {key for case in cases.train if isinstance(case.data, Mapping) for key in case.data}  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] # any mapping
+    for proposer in made:
+        named: tuple[str, ...] = getattr(getattr(proposer, "sight", None), "fields", ())
+        for field in named if cases.train else ():
+            if field not in known:
+                there = ", ".join(f"`{key}`" for key in sorted(map(str, known)))  # pyright: ignore[reportUnknownArgumentType] # any mapping
+                hint = f"there are {there}" if known else "the cases have no fields: leave it out"
+                message = f"`{proposer.name}` is to see `{field}`, which no train case has"
+                raise SetupError(message, hint=hint)
 
 
 def check_paid(made: Sequence[Proposer], max_usd: float | None) -> None:
