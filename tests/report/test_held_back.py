@@ -4,7 +4,7 @@ import pytest
 
 from kept.report.held_back import held_back
 
-WALLS = {"network": "none", "env": []}
+WALLS: dict[str, object] = {"network": "none", "env": []}
 
 
 def test_a_variable_that_a_command_did_not_get_is_named(monkeypatch: pytest.MonkeyPatch):
