@@ -88,3 +88,10 @@ def test_a_check_and_a_step_say_whose_prompt_is_in_force(here: Path):
     kept("optimize", "task.yaml", "-q")
     assert "told by    your told/edit.md" in kept("show", "last", "--step", "0").stdout
     assert kept("show", "last", "--step", "0", "--json").json["prompt"] == "told/edit.md"
+
+
+def test_a_group_without_a_command_shows_its_help_and_not_an_error():
+    called = kept("prompts")
+    assert called.code in (0, 2)  # by the version of click
+    assert "error:" not in called.stderr
+    assert "List the prompts, what each is for" in called.stderr + called.stdout

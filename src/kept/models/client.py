@@ -17,8 +17,9 @@ from kept.models.http import events, post
 from kept.models.line import Line, Question, secrets_of
 from kept.models.messages import Messages
 from kept.models.prices import rates_of
+from kept.models.pricing import BYTES, REPLY
 from kept.models.providers import PROVIDERS, located
-from kept.models.speech import Habits, Heard, Speech
+from kept.models.speech import Habits, Heard, Speech, Taken
 from kept.models.structured import instructed
 from kept.models.trouble import hidden, passing, refused
 
@@ -27,6 +28,9 @@ MOST_TOKENS = {"openai": 16_384, "azure_openai": 16_384, "anthropic": 8_192}
 
 PICTURE = 50_000
 """Tokens that no provider counts more than for a picture."""
+
+USUAL_PICTURE = 1_000
+"""Tokens that most of them count."""
 
 
 class HttpModel:
@@ -59,6 +63,15 @@ class HttpModel:
         pictures = sum(len(message.images) for message in filled.messages)
         tokens = len(self._body(filled)) + pictures * PICTURE
         return self.rates.worst(tokens, filled.max_tokens or 0)
+
+    def usual_usd(self, request: ModelRequest) -> float | None:
+        """What a reply of middling length costs; None where the price is not known."""
+        if self.rates is None:
+            return None
+        filled = self._filled(request)
+        pictures = sum(len(message.images) for message in filled.messages)
+        tokens = len(self._body(filled)) // BYTES + pictures * USUAL_PICTURE
+        return self.rates.usd(Taken(tokens, min(REPLY, filled.max_tokens or REPLY)))
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
         """One reply, or why there is none after as many tries as make sense."""
