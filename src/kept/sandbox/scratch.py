@@ -4,6 +4,7 @@ Each holds a file that its process has locked. The kernel lets go of a lock when
 gone, however that went, so whoever can have the lock may remove the folder.
 """
 
+import atexit
 import fcntl
 import os
 import shutil
@@ -12,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from kept.sandbox.fill import remove
@@ -29,11 +30,21 @@ def scratch_folder(kind: str) -> Generator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-")).resolve()
     owned = own(folder)
     _sweep_once()
+    # whoever has a process open to the end of ours closes nothing
+    at_exit = partial(_remove_ours, folder, os.getpid())
+    atexit.register(at_exit)
     try:
         yield folder
     finally:
-        remove_tree(folder)
+        atexit.unregister(at_exit)
+        at_exit()
         os.close(owned)
+
+
+def _remove_ours(folder: Path, owner: int) -> None:
+    # a fork has inherited the duty, and not the folder
+    if os.getpid() == owner:
+        remove_tree(folder)
 
 
 @cache
