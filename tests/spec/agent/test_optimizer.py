@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SpecError
-from kept.spec.agent.optimizer import OptimizerSpec, optimizer_warnings, read_optimizer
+from kept.spec.agent.optimizer import OptimizerSpec, optimizer_warnings
 from kept.spec.agent.read import read_agent
-from tests.spec.agent.optimizers import agent_with, write_optimized
+from tests.spec.agent.optimizers import agent_with, read_optimizer, write_optimized
 
 REFERENCE = """\
 loss: {equality: 0.7, near: 0.3}
