@@ -186,7 +186,7 @@ def optimizer_of(read: ReadAgent) -> OptimizerSpec | None:
     source = read.source
     if said(source, BLOCK) is None:
         message = "missing: it says what may change, and what better means"
-        hint = f"put this below `evaluations:`\n{starter_block(read)}"
+        hint = f"begin with this one\n{starter_block(read)}"
         source.report(BLOCK, message, hint)
         return None
     _check_forms(source)
