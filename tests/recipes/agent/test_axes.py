@@ -2,6 +2,7 @@
 # ruff: noqa: E501 # a row of a table reads better than it wraps
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from kept.recipes.agent import axes as axing
 from kept.recipes.agent.axes import Axes, suggest_axes
 from kept.recipes.agent.tunable import Found, look
 from kept.spec.agent.read import ParsedAgent, ReadAgent, parse_agent, read_agent
+from kept.spec.agent.starter import starter_block
 from kept.spec.agent.tools import HierarchicalDocumentToolSpec
 from tests.spec.agent.optimizers import agent_with, read_optimizer, write_optimized
 
@@ -296,3 +298,23 @@ def test_what_is_suggested_can_be_used(tmp_path: Path):
         "tools[name=sum_up].description",
     ]
     assert found.demos is not None
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "agents"
+
+
+@pytest.mark.parametrize("name", ["content-moderator", "finance", "support", "ticket-router"])
+def test_what_is_suggested_for_an_agent_of_the_examples_can_be_used(tmp_path: Path, name: str):
+    folder = tmp_path / name
+    shutil.copytree(EXAMPLES / name, folder)
+    path = folder / "agent.yaml"
+    shown = starter_block(read_agent(path))
+    text = path.read_text()
+    assert text.count("\nevaluations:\n") == 1
+    path.write_text(text.replace("\nevaluations:\n", f"\n{shown}\n"))
+    read = read_agent(path)
+    axes = axes_of(read)
+    assert axes.numeric is not None
+    assert axes.numeric.read(read.agent.texts) == axes.start
+    assert axes.textual[0].read(read.agent.texts) == read.agent.instructions.text
+    assert axes.demos is not None
