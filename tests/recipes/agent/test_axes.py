@@ -2,6 +2,7 @@
 # ruff: noqa: E501 # a row of a table reads better than it wraps
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,13 @@ from kept.errors import SpecError
 from kept.locate.path import Part, parse_path
 from kept.proposers.space import Choices, Numbers, Point, Space
 from kept.proposers.texts import TextAxis
-from kept.recipes.agent.axes import Axes, read_axes, suggest_axes
-from kept.recipes.agent.optimizing import read_optimizing
+from kept.recipes.agent import axes as axing
+from kept.recipes.agent.axes import Axes, suggest_axes
 from kept.recipes.agent.tunable import Found, look
-from kept.spec.agent.optimizer import read_optimizer
 from kept.spec.agent.read import ParsedAgent, ReadAgent, parse_agent, read_agent
+from kept.spec.agent.starter import starter_block
 from kept.spec.agent.tools import HierarchicalDocumentToolSpec
-from tests.spec.agent.optimizers import agent_with, write_optimized
+from tests.spec.agent.optimizers import agent_with, read_optimizer, write_optimized
 
 FILE_HEAD = """\
 # the desk of the bank
@@ -70,7 +71,9 @@ def agent_of(folder: Path, axes: str, *overrides: str, head: str = FILE_HEAD) ->
 
 
 def axes_of(read: ReadAgent) -> Axes:
-    return read_axes(read, read_optimizer(read))
+    found = axing.axes_of(read, read_optimizer(read).axes)
+    read.source.check()
+    return found
 
 
 def numeric(folder: Path, *rows: str, head: str = FILE_HEAD) -> tuple[ReadAgent, Space, Point]:
@@ -281,17 +284,37 @@ def test_what_is_suggested_can_be_used(tmp_path: Path):
     text = agent_with("loss: {equality: 1}\n", head=FILE_HEAD)
     text = text.replace("    loss: {equality: 1}\n", f"    loss: {{equality: 1}}\n{block}\n")
     (tmp_path / "agent.yaml").write_text(text)
-    found = read_optimizing(read_agent(tmp_path / "agent.yaml"))
-    assert found.axes.numeric is not None
-    assert [axis.path for axis in found.axes.numeric.axes] == [
+    found = axes_of(read_agent(tmp_path / "agent.yaml"))
+    assert found.numeric is not None
+    assert [axis.path for axis in found.numeric.axes] == [
         "model.temperature",
         "model.top_p",
         "tools[name=books].top_k",
         "tools[name=books].semantic_weight",
     ]
-    assert [axis.path for axis in found.axes.textual] == [
+    assert [axis.path for axis in found.textual] == [
         "instructions",
         "tools[name=books].description",
         "tools[name=sum_up].description",
     ]
-    assert found.axes.demos is not None
+    assert found.demos is not None
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "agents"
+
+
+@pytest.mark.parametrize("name", ["content-moderator", "finance", "support", "ticket-router"])
+def test_what_is_suggested_for_an_agent_of_the_examples_can_be_used(tmp_path: Path, name: str):
+    folder = tmp_path / name
+    shutil.copytree(EXAMPLES / name, folder)
+    path = folder / "agent.yaml"
+    shown = starter_block(read_agent(path))
+    text = path.read_text()
+    assert text.count("\nevaluations:\n") == 1
+    path.write_text(text.replace("\nevaluations:\n", f"\n{shown}\n"))
+    read = read_agent(path)
+    axes = axes_of(read)
+    assert axes.numeric is not None
+    assert axes.numeric.read(read.agent.texts) == axes.start
+    assert axes.textual[0].read(read.agent.texts) == read.agent.instructions.text
+    assert axes.demos is not None

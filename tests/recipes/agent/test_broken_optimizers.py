@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SpecError
-from kept.recipes.agent.optimizing import read_optimizing
+from kept.recipes.coordinate import read_tuning
+from kept.recipes.tuning import Tuning
 from kept.spec.agent.read import read_agent
 from tests.spec.agent.optimizers import rows, write_optimized
 
@@ -37,19 +38,19 @@ HOLDOUT = "holdout_cases_file: data/holdout.yaml\n"
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-nobody")
     monkeypatch.chdir(tmp_path)
 
 
 def problems(folder: Path, block: str | None, **files: str) -> list[str]:
-    read = read_agent(write_optimized(folder, block, **files))
+    path = write_optimized(folder, block, **files)
     with pytest.raises(SpecError) as caught:
-        read_optimizing(read)
+        read_tuning(path, (), Tuning())
     return [str(found) for found in caught.value.problems]
 
 
 def test_the_block_that_is_broken_below_is_in_order(tmp_path: Path):
-    found = read_optimizing(read_agent(write_optimized(tmp_path, BLOCK)))
-    assert found.warnings == ()
+    found = read_tuning(write_optimized(tmp_path, BLOCK), (), Tuning())
     assert found.axes.numeric is not None
     assert (len(found.axes.numeric.axes), len(found.axes.textual)) == (2, 2)
     assert (len(found.cases.train), len(found.cases.holdout)) == (8, 8)
@@ -241,7 +242,7 @@ def test_a_value_that_the_environment_gives_is_not_tuned_away(
         )
     )
     with pytest.raises(SpecError) as caught:
-        read_optimizing(read_agent(path))
+        read_tuning(path, (), Tuning())
     (problem,) = caught.value.problems
     assert "`model.temperature` stands as `${HEAT}`" in problem.message
 
@@ -252,7 +253,7 @@ def test_instructions_outside_the_folder_cannot_be_rewritten(tmp_path: Path):
     path = write_optimized(inner, BLOCK)
     path.write_text(path.read_text().replace("{inline: Answer in one word.}", "{file: ../x.md}"))
     with pytest.raises(SpecError) as caught:
-        read_optimizing(read_agent(path))
+        read_tuning(path, (), Tuning())
     assert {problem.message for problem in caught.value.problems} == {
         "`../x.md` is outside the agent's folder, and no candidate can have it"
     }
