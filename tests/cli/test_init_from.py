@@ -530,3 +530,8 @@ def test_cells_may_be_told_apart_as_spreadsheets_of_other_countries_do(sign: str
     assert kept("init", "--from", "rows.csv", "mine").code == 0
     first = json.loads((here / "mine" / "cases.jsonl").read_text().splitlines()[0])
     assert (first["question"], first["answer"]) == ("1, and 1", "2")
+
+
+def test_a_csv_in_another_encoding_is_refused_with_what_to_do(here: Path):
+    (here / "latin.csv").write_bytes("frage,answer\ngrün?,ja\n".encode("latin-1"))
+    assert "hint: save it as `CSV UTF-8`" in kept("init", "--from", "latin.csv").stderr

@@ -15,4 +15,6 @@ def text_of(path: Path, limited: bool = True) -> str:
         hint = near_file(path) if not path.exists() else None
         raise SetupError(f"cannot read {shown(path)}: {error.strerror}", hint=hint) from error
     except ValueError as error:
-        raise SetupError(f"{shown(path)} is {error}") from error
+        csv = path.suffix == ".csv" and "UTF-8" in str(error)
+        hint = "save it as `CSV UTF-8`, as spreadsheets call it" if csv else None
+        raise SetupError(f"{shown(path)} is {error}", hint=hint) from error
