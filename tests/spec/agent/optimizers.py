@@ -10,8 +10,6 @@ from tests.spec.agent.agents import AGENT, write
 
 HEAD, _, _ = AGENT.partition("evaluations:")
 
-GRADER = "def near(ctx):\n    return True\n"
-
 
 def rows(names: Iterable[str], key: str = "name") -> str:
     """Cases of one turn, each asking something else."""
@@ -29,7 +27,7 @@ def agent_with(block: str | None, *, head: str = HEAD, own: str = OWN) -> str:
     text = f"{head}evaluations:\n"
     if block is not None:
         text += "  optimizer:\n" + indent(block, "    ")
-    return text + '  metrics: [{metric: equality}, {grader: "graders:near"}]\n' + own
+    return text + "  metrics: [{metric: equality}, {name: near, criteria: It is near.}]\n" + own
 
 
 def write_optimized(folder: Path, block: str | None, **others: str) -> Path:
@@ -39,7 +37,6 @@ def write_optimized(folder: Path, block: str | None, **others: str) -> Path:
     files = {
         "agent.yaml": agent_with(block, **parts),
         "tools.py": "def add(a, b):\n    return a + b\n",
-        "graders.py": GRADER,
         "docs/a.md": "# One\n\nText.\n",
         "data/train.yaml": rows(f"t{n}" for n in range(8)),
         "data/holdout.yaml": rows(f"h{n}" for n in range(8)),
