@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,12 @@ from kept.store.reader import Run
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, State, float]:
-    """Where the task and its run are, what came of it, and how long it took."""
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, State]:
+    """Where the task and its run are, and what came of it."""
     folder = tmp_path_factory.mktemp("demo")
     task = copy_demo("redact", folder / "redact")
-    started = time.monotonic()
     run, state = asyncio.run(start(compile_spec(task).plan, Home(folder)))
-    return task, run, state, time.monotonic() - started
+    return task, run, state
 
 
 def by_hand(task: Path, candidate: Candidate, cases: list[str], folder: Path) -> float:
@@ -96,8 +94,8 @@ def test_every_case_of_the_demo_asks_for_what_is_in_its_message():
 
 
 @pytest.mark.slow
-def test_the_demo_shows_keeps_discards_and_a_crash(ended: tuple[Path, Path, State, float]):
-    _, folder, state, seconds = ended
+def test_the_demo_shows_keeps_discards_and_a_crash(ended: tuple[Path, Path, State]):
+    _, folder, state = ended
     steps = {
         (step.proposal.why if step.proposal else "").rpartition("/")[2]: step.verdict
         for step in state.closed
@@ -117,14 +115,13 @@ def test_the_demo_shows_keeps_discards_and_a_crash(ended: tuple[Path, Path, Stat
     run = Run(folder)
     assert any("redact.txt:4: not a pattern" in row.reason for row in run.steps)
     run.close()
-    assert seconds < 60
 
 
 @pytest.mark.slow
 def test_the_gain_of_the_demo_is_what_its_scripts_say_by_hand(
-    ended: tuple[Path, Path, State, float], tmp_path: Path
+    ended: tuple[Path, Path, State], tmp_path: Path
 ):
-    task, folder, state, _ = ended
+    task, folder, state = ended
     run = Run(folder)
     cases = compile_spec(task).plan.cases
     holdout = [case.id for case in cases.holdout]

@@ -56,6 +56,7 @@ def test_the_accepted_example_of_the_source_is_kept():
         "train_before": 0.221,
         "train": 0.184,
         "train_std": 0.011,
+        "repeats": 3,
         "gain": 0.037,
         "noise_bar": 0.013,
         "holdout_before": 0.184,

@@ -87,6 +87,7 @@ class Sigma:
             "train_before": old_mean,
             "train": new_mean,
             "train_std": new_std,
+            "repeats": float(len(new.repeats)),
             "gain": old_mean - new_mean,
             "noise_bar": max(self.min_gain, self.accept_sigma * sqrt(new_std**2 + old_std**2)),
         }
