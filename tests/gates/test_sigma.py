@@ -58,6 +58,8 @@ def test_the_accepted_example_of_the_source_is_kept():
         "train_std": 0.011,
         "repeats": 3,
         "gain": 0.037,
+        "pooled_std": 0.013,
+        "accept_sigma": 1.0,
         "noise_bar": 0.013,
         "holdout_before": 0.184,
         "holdout": 0.196,

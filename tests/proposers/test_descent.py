@@ -127,7 +127,7 @@ def test_each_kind_of_change_is_kept_and_nothing_is_run_twice():
     assert max(world.tries.values()) == 1
     looked = [job for job in world.tries if job.purpose == "feedback"]
     by_candidate = Counter(job.candidate_id for job in looked)
-    assert set(by_candidate.values()) == {8}, "every train case, once for each incumbent"
+    assert set(by_candidate.values()) == {8, 24}, "every train case, once or till one fails"
     judged = {step.incumbent for step in state.closed if step.turn.proposer != "numeric"}
     assert by_candidate.keys() == judged, "numbers are told by verdicts alone"
     over = [step.turn.phase for step in state.closed if step.skip and step.skip.ends]

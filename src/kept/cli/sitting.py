@@ -16,7 +16,7 @@ from kept.cli.names import command_for, path_from_here
 from kept.cli.progress import Progress, standard_progress
 from kept.cli.texts import facts, pairs, title
 from kept.core.objective import unusable
-from kept.core.plan import EVAL, Plan
+from kept.core.plan import COORDINATE, EVAL, Plan
 from kept.engine.stopping import no_bounds
 from kept.errors import KeptError
 from kept.report import Summary, headline, summary, write_report
@@ -107,6 +107,11 @@ def _report(folder: Path) -> Summary:
     except (OSError, KeptError) as error:
         output.warn(f"cannot write {path_from_here(folder / 'report.md')}: {error}")
     told = summary(run)
+    if told.recipe == COORDINATE:
+        from kept.cli.tuning_sitting import write_pages
+
+        with suppress(OSError):
+            write_pages(run)
     run.close()
     return told
 

@@ -23,6 +23,16 @@ _above = click.FloatRange(min=0, min_open=True)
 class TuningCommand(Command):
     """Ends with the codes of its source."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options; what is wrong with them is fatal, too."""
+        from kept.cli.fail import exit_code_of
+
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            exit_code_of(error)
+            raise click.exceptions.Exit(FATAL) from None
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 # click's own signature
         """Run it; what could not run is fatal."""
         from kept.cli.fail import CutShortError, exit_code_of
@@ -130,9 +140,9 @@ def _tune(agent: Path, tuning: "Tuning", how: Options) -> int:
     if how.report_only:
         return _report_only(how)
     if how.resume:
-        return _resume(how)
+        return _resume(tuning, how)
     from kept.cli.compiling import told_warnings
-    from kept.cli.tuning_sitting import outline_text, sit
+    from kept.cli.tuning_sitting import check_place, outline_text, sit
     from kept.recipes.coordinate import compile_coordinate
     from kept.registry import find_spec
     from kept.runs import start
@@ -146,6 +156,7 @@ def _tune(agent: Path, tuning: "Tuning", how: Options) -> int:
         return 0
     if how.print_baseline:
         plan = _baseline_only(plan)
+    check_place(plan)
     home = Home.find(file.parent)
     return sit(plan, lambda p, watch: start(p, home, watch), how)
 
@@ -165,7 +176,7 @@ def _baseline_only(plan: "Plan") -> "Plan":
     return replace(plan, schedule=Turns(MEASURE, 1, "baseline"))
 
 
-def _resume(how: Options) -> int:
+def _resume(asked: "Tuning", how: Options) -> int:
     from kept.cli.compiling import told_warnings
     from kept.cli.tuning_sitting import open_tuning, sit, spec_of
     from kept.core.plan import COORDINATE
@@ -175,7 +186,7 @@ def _resume(how: Options) -> int:
 
     run = open_tuning(how.resume or "last")
     spec, before = spec_of(run)
-    tuning = Tuning.of(run.fact(COORDINATE))
+    tuning = Tuning.of(run.fact(COORDINATE)).renewed(asked)
     began = run.state.fact("gate")
     run.close()
     settings = (*before, *how.settings)

@@ -82,7 +82,7 @@ def _train(trial: Trial) -> str:
     if bar is None:
         gain = trial.before.train - swept.loss
         return f"{told} ({_arrow(gain)})"
-    sign = "≥" if gain == bar else ">" if gain > bar else "<"
+    sign = "≥" if gain == bar and gain > 0 else ">" if gain > bar else "<"
     return f"{told} ({_arrow(gain)} {sign} bar {bar:.3f})"
 
 

@@ -102,9 +102,10 @@ def answer_text(run: Run, folder: Path) -> str:
         if old is not None:
             moved = f" → {new:.4g}" if new is not None and new != old else ""
             rows.append((f"{name} loss", f"{old:.4g}{moved}"))
-    claims = [step for step in run.state.closed if step.verdict.code == "claim"]
-    if claims:
-        rows.append(("sealed test", claims[-1].verdict.reason))
+    for code, name in (("promoted", "proven"), ("claim", "sealed test")):
+        steps = [step for step in run.state.closed if step.verdict.code == code]
+        if steps:
+            rows.append((name, steps[-1].verdict.reason.removeprefix("proven: ")))
     rows.append(("trials", f"{max(0, len(known.rows) - 1)}, {len(accepted)} accepted"))
     if run.state.incumbent != run.state.best:
         rows.append(("leading", "what was kept is not proven for new cases yet"))
@@ -112,7 +113,8 @@ def answer_text(run: Run, folder: Path) -> str:
     spend = run.state.spend
     money = f", ${spend.usd:.4f}" if spend.usd else ""
     rows.append(("spend", f"{spend.rollouts} rollouts{money}, {duration(run.state.elapsed)}"))
-    rows.append(("best", path_from_here(folder / BEST)))
+    if (folder / BEST).exists():
+        rows.append(("best", path_from_here(folder / BEST)))
     rows.append(("report", path_from_here(folder / "report.md")))
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
@@ -137,12 +139,24 @@ def outline_text(plan: Plan) -> str:
         rows.append(("axis", f"{axis['path']}, {axis['max_chars']} characters at most"))
     for phase in schedule.phases:
         limits = f"{phase.max_trials} trials at most, {phase.patience} without a keep end it"
+        limits += f" after the first {phase.least}" if phase.least > phase.patience else ""
         rows.append((f"{phase.name} phase", limits))
     rows.append(("cycles", f"{schedule.max_cycles} at most"))
     limits = {k: v for k, v in told["budget"]["global"].items() if v is not None}
     rows.append(("budget", ", ".join(f"{k} {v:g}" for k, v in limits.items())))
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def check_place(plan: Plan) -> None:
+    """Refuse a folder that cannot be written to, or that holds another run, before it costs."""
+    place = Path(str(plan.facts["results"]))
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(f"cannot write to {place}: {error.strerror}") from error
+    if plan.facts["named"] and (place / "run.json").exists():
+        raise SetupError(f"{place} holds another run", hint="name another folder with -o")
 
 
 def open_tuning(name: str) -> Run:

@@ -4,6 +4,8 @@ A race asks for hundreds of rollouts before its first verdict. Where each of the
 quarter of a minute before it is given up, waiting for verdicts would mean waiting for all of them.
 """
 
+from collections.abc import Iterable
+
 from kept.core.budget import StopReason
 from kept.core.rollout import Failure
 from kept.core.words import count
@@ -30,8 +32,13 @@ class Silence:
         """That had none since the last one that had."""
         self._since = 0.0
 
-    def after(self, work: Work, failure: Failure | None) -> StopReason | None:
-        """Why the run must stop after this rollout, which ended; None while it may go on."""
+    def after(
+        self, work: Work, failure: Failure | None, others: Iterable[Work] = ()
+    ) -> StopReason | None:
+        """Why the run must stop after this rollout, which ended; None while it may go on.
+
+        Among the others, one that began before the first that failed may yet have its answer.
+        """
         if failure is None or failure.blame == "candidate":
             self.rollouts = 0
             return None
@@ -39,6 +46,8 @@ class Silence:
         self.rollouts += 1
         seconds = work.ended - self._since
         if self.rollouts < FEWEST or seconds < LONGEST:
+            return None
+        if any(0 < one.started < self._since and one.outcome is None for one in others):
             return None
         tried = f"{count(self.rollouts, 'rollout')} in {seconds:.0f} s, and not one had an answer"
         return StopReason("error", f"{NOTHING_ANSWERS}: {tried}; the last: {failure.message}")

@@ -22,6 +22,9 @@ from kept.gates.common import (
     say_coverage,
 )
 
+EVEN = 1e-9
+"""Means that differ by no more are the same: sums of thirds do not come out even."""
+
 HoldoutPolicy = Literal["on_train_improve", "every_trial", "skip"]
 
 
@@ -59,8 +62,8 @@ class Sigma:
             why = "the incumbent fails; the challenger runs"
             return Verdict("keep", why, private=old.first_failure, best=True)
         train = self._train(view)
-        if train["gain"] < train["noise_bar"] or train["gain"] <= 0:
-            how = "is below" if train["gain"] > 0 else "does not exceed zero, let alone"
+        if train["gain"] < train["noise_bar"] - EVEN or train["gain"] <= EVEN:
+            how = "is below" if train["gain"] > EVEN else "does not exceed zero, let alone"
             reason = f"train gain {train['gain']:.6g} {how} the noise bar {train['noise_bar']:.6g}"
             return Verdict("discard", reason, numbers=train)
         if self.holdout_policy == "skip":
@@ -89,7 +92,9 @@ class Sigma:
             "train_std": new_std,
             "repeats": float(len(new.repeats)),
             "gain": old_mean - new_mean,
-            "noise_bar": max(self.min_gain, self.accept_sigma * sqrt(new_std**2 + old_std**2)),
+            "pooled_std": (pooled := sqrt(new_std**2 + old_std**2)),
+            "accept_sigma": self.accept_sigma,
+            "noise_bar": max(self.min_gain, self.accept_sigma * pooled),
         }
 
     def _holdout(self, view: View, train: dict[str, float]) -> Verdict:
@@ -110,7 +115,7 @@ class Sigma:
             "holdout_noise_bar": bar,
         }
         gained = f"train gain {train['gain']:.6g} clears the noise bar {train['noise_bar']:.6g}"
-        if regression > bar:
+        if regression > bar + EVEN:
             reason = f"{gained}, but holdout lost {regression:.6g}, beyond its noise {bar:.6g}"
             return Verdict("discard", reason, numbers=numbers)
         reason = f"{gained}; holdout moved {regression:.6g}, within its noise {bar:.6g}"

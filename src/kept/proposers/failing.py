@@ -40,11 +40,11 @@ class Looked(NamedTuple):
 
 def look(brief: Brief) -> Looked:
     """The train cases that a proposer was told of, in their own order."""
-    told = {
-        pair.case: (outcome, answer.traces.get(pair, ()))
-        for answer in brief.answers
-        for pair, outcome in answer.outcomes.items()
-    }
+    told: dict[str, tuple[Outcome, tuple[TraceItem, ...]]] = {}
+    for answer in brief.answers:
+        for pair, outcome in answer.outcomes.items():
+            # a later look is asked for where an earlier one had no failure to show
+            told[pair.case] = (outcome, answer.traces.get(pair, ()))
     looked = Looked([], [], 0)
     missing = 0
     for case in brief.train:

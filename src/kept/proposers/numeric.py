@@ -79,6 +79,7 @@ class Numeric:
             return self._used_up(brief)
         if about:
             about |= {"params": _params(self.space, point), **self._explained(told, point)}
+            about |= {"observations": len(measured)}
         return Proposal(self.space.edits(point), why=self.space.words(point, here), about=about)
 
     def most_asked(self, train: tuple[Case, ...]) -> int:

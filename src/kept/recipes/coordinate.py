@@ -14,12 +14,13 @@ from kept.core.coordinate import Coordinate, Phase
 from kept.core.copying import copy_guard
 from kept.core.objective import Objective, OwnMeasure, Penalty
 from kept.core.plan import COORDINATE, Plan
-from kept.core.ports import Gate, Proposer
+from kept.core.ports import Gate, Guard, Proposer
+from kept.errors import SetupError
 from kept.gates import Sigma
 from kept.models.roles import is_free, unbounded
 from kept.proposers.measured import SEED_ALONE
 from kept.proposers.numeric import Numeric
-from kept.proposers.shots import Shots
+from kept.proposers.shots import LAYOUT, Shots
 from kept.recipes import Compiled
 from kept.recipes.agent.axes import Axes, axes_of
 from kept.recipes.agent.compile import (
@@ -30,7 +31,7 @@ from kept.recipes.agent.compile import (
     plan_of,
 )
 from kept.recipes.agent.critics import Critics, read_critics
-from kept.recipes.agent.elsewhere import OnlyAxes
+from kept.recipes.agent.elsewhere import OnlyAxes, WithoutExamples
 from kept.recipes.agent.splitting import split_warnings, splits_of
 from kept.recipes.hashing import hash_of
 from kept.recipes.racing import default_gate, race_of, with_race
@@ -95,8 +96,10 @@ def compile_coordinate(
     tuning = tuning or Tuning()
     of = read_tuning(path, overrides, tuning)
     read, spec, axes, cases = of.read, of.spec, of.axes, of.cases
-    plan = plan_of(read, Wanted(), overrides, needed=[*spec.loss])
+    weighed = [name for name, weight in spec.loss.items() if weight]
+    plan = plan_of(read, Wanted(), overrides, needed=weighed)
     critics = _critics(of)
+    _check_helpers(of, critics)
     at_once = workers or read.agent.spec.execution.parallel_test_cases or WORKERS
     models = [llm.config(read.place.folder) for _, llm in models_of(read)]
     plan = replace(
@@ -108,10 +111,7 @@ def compile_coordinate(
         objective=_objective(spec, len(cases.train)),
         proposers=(SEED_ALONE, *_proposers(of, critics)),
         schedule=Coordinate(phases_of(spec, axes), spec.max_cycles, perfect=0.0),
-        guards=(
-            _only_axes(read, axes),
-            copy_guard(cases, allow_train=axes.demos is not None),
-        ),
+        guards=_guards(read, axes, cases),
         budget=Budget(
             max_minutes=spec.max_minutes, max_usd=spec.max_usd, max_rollouts=spec.max_rollouts
         ),
@@ -159,6 +159,7 @@ def _facts(of: ReadTuning, tuning: Tuning) -> dict[str, object]:
     return {
         COORDINATE: asdict(tuning),
         "optimizer": told(of.spec),
+        "phases": [asdict(phase) for phase in phases_of(of.spec, of.axes)],
         "results": place,
         "named": tuning.output is not None,
     }
@@ -195,6 +196,14 @@ def _places(axes: Axes) -> Iterator[tuple[str, str]]:
 def _only_axes(read: ReadAgent, axes: Axes) -> OnlyAxes:
     name = read.place.path.name
     return OnlyAxes(name, frozenset(path for file, path in _places(axes) if file == name))
+
+
+def _guards(read: ReadAgent, axes: Axes, cases: Cases) -> tuple[Guard, ...]:
+    """Nothing but axes may change, and nothing of cases may be copied but examples."""
+    copied: tuple[Guard, ...] = (copy_guard(cases),)
+    if axes.demos is not None:
+        copied = (copy_guard(cases, allow_train=True), WithoutExamples(copy_guard(cases), LAYOUT))
+    return (_only_axes(read, axes), *copied)
 
 
 def _objective(spec: OptimizerSpec, train: int) -> Objective:
@@ -236,14 +245,23 @@ def _check_money(read: ReadAgent, spec: OptimizerSpec) -> None:
             read.source.report(loc, message, "leave `max_usd` out, or set `max_rollouts`")
 
 
+def _check_helpers(of: ReadTuning, critics: Critics | None) -> None:
+    """The same for critic and applier."""
+    both = (critics.critic, critics.applier) if critics and of.spec.max_usd is not None else ()
+    for one in both:
+        lacks = unbounded(one.config)
+        if lacks is not None:
+            raise SetupError(
+                f"`max_usd` cannot be kept: `{one.config.name}` of {one.path} has no `{lacks}`",
+                hint="leave `max_usd` out, or set `max_rollouts`",
+            )
+
+
 def _warnings(of: ReadTuning, plan: Plan) -> Iterator[str]:
     yield from optimizer_warnings(of.spec)
     yield from split_warnings(of.cases)
     if plan.gate.name == "sigma" and of.spec.gate == "race":
-        yield (
-            f"a race needs more than {len(of.cases.holdout)} holdout cases: `sigma` decides, which "
-            "keeps noise more often"
-        )
+        yield f"`sigma` decides, which keeps noise more often: {default_gate(plan).why}"
     if plan.gate.name == "race" and of.spec.min_delta:
         yield "`min_delta` is not looked at by a race, which measures the noise itself"
     if of.cases.test and plan.gate.name == "sigma":

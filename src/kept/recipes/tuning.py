@@ -1,10 +1,14 @@
 """What a command line says of a run that tunes an agent, instead of the file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
+from kept.errors import SetupError
 from kept.spec.agent.optimizer import OptimizerSpec, PhaseSpec
+
+LIMITS = ("max_cycles", "max_minutes", "max_usd")
+"""What a run may be given more or less of when it goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,17 @@ class Tuning:
     def of(cls, fact: object) -> "Tuning":
         """As a run was asked, from the fact that it began with."""
         return cls(**cast("Mapping[str, Any]", fact))
+
+    def renewed(self, asked: "Tuning") -> "Tuning":
+        """As a run was asked, with limits that its resume sets anew; all else is refused."""
+        given = {name: value for name, value in asdict(asked).items() if value is not None}
+        fixed = [name for name in given if name not in LIMITS]
+        if fixed:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in fixed)
+            raise SetupError(
+                f"{flags} cannot change in a run that goes on", hint="start another run with it"
+            )
+        return replace(self, **given)
 
     def over(self, spec: OptimizerSpec) -> OptimizerSpec:
         """The block with what was said besides laid over it."""

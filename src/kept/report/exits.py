@@ -34,14 +34,12 @@ def exit_reason(run: Run) -> str:
 
 def phase_exits(run: Run) -> dict[str, str]:
     """Why each phase ended, by its label; the last may have been cut short with the run."""
-    told = cast("dict[str, Any]", run.fact("optimizer") or {})
-    limits = cast("dict[str, Any]", told.get("budget", {}))
+    rows = cast("list[dict[str, Any]]", run.fact("phases") or [])
+    phases = {row["name"]: Phase(**{**row, "axes": ()}) for row in rows}
     found: dict[str, str] = {}
     for label in _labels(run.state.closed):
         steps = trials_of(_until(run.state.closed, label), label)
-        limit = cast("dict[str, int]", limits.get(f"{phase_of(label)}_phase") or {})
-        phase = Phase(label, "", limit.get("max_trials", 0), limit.get("patience", 0))
-        found[label] = end_of(phase, steps) or exit_reason(run)
+        found[label] = end_of(phases[phase_of(label)], steps) or exit_reason(run)
     return found
 
 

@@ -44,12 +44,13 @@ def _section(title: str, lines: Iterable[str]) -> str:
 def _summary(run: Run, told: Summary, known: Trials, best: Trial | None) -> Iterator[str]:
     first = known.baseline
     last = best.after if best is not None and best.number else first
-    yield f"* train loss {_change_of(first.train, last.train)}"
-    yield f"* holdout loss {_change_of(first.holdout, last.holdout)}"
     for code, name in (("promoted", "proven"), ("claim", "sealed test")):
         steps = [step for step in run.state.closed if step.verdict.code == code]
         if steps:
             yield f"* {name}: {steps[-1].verdict.reason.removeprefix('proven: ')}"
+    drawn = ", by the draws that decided" if told.gate == "race" else ""
+    yield f"* train loss {_change_of(first.train, last.train)}{drawn}"
+    yield f"* holdout loss {_change_of(first.holdout, last.holdout)}{drawn}"
     tried = [t for t in known.rows if t.phase != BASELINE]
     accepted = sum(t.accepted for t in tried)
     yield f"* {count(len(tried), 'trial')}, {accepted} accepted; gate `{told.gate}`" + _sweeps(run)
@@ -192,7 +193,11 @@ def _adopt(run: Run, folder: Path, best: Trial | None) -> Iterator[str]:
 def _notes(run: Run, told: Summary) -> Iterator[str]:
     cases = ", ".join(f"{n} {split}" for split, n in told.cases.items() if n)
     yield f"* cases: {cases}"
-    if told.gate == "sigma":
+    policy = cast("dict[str, Any]", run.fact("optimizer") or {}).get("holdout_eval_policy")
+    unread = policy == "skip" or not told.cases.get("holdout")
+    if told.gate == "sigma" and unread:
+        yield "* **holdout was not read: nothing here shows that a gain is more than overfitting**"
+    elif told.gate == "sigma":
         yield (
             "* `sigma`: a gain on train must clear the spread of repeated sweeps, and holdout must "
             "not lose more than its own. Many trials against one bar keep noise now and then; "
@@ -203,10 +208,8 @@ def _notes(run: Run, told: Summary) -> Iterator[str]:
             "* `race`: a trial is kept when it is better on holdout beyond noise; `best.yaml` "
             "moves only when all that was kept is proven better for cases nobody has seen."
         )
-    if not told.cases.get("test"):
-        yield "* there is no sealed test: the holdout figure is optimistic"
-    if not told.cases.get("holdout"):
-        yield "* **there is no holdout: nothing here shows that a gain is more than overfitting**"
+    if not unread and not any(step.verdict.code == "claim" for step in run.state.closed):
+        yield "* no sealed test was read: the holdout figure is optimistic"
     yield (
         "* cases that resemble each other hide overfitting to their kind: holdout cases should "
         "resemble what the agent meets in use"

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from kept.core.artifact import Candidate
+from kept.core.ports import Guard
 from kept.locate.nodes import plain
 from kept.locate.path import Selector, parse_path
+from kept.proposers.demos import Layout
 from kept.spec.yaml import YamlFault, read_yaml
 
 _NOTHING = object()
@@ -44,6 +46,27 @@ class OnlyAxes:
             if not same and not any(place[: len(one)] == one for one in allowed):
                 return f"`{_shown(place)}` changed, and is on no axis"
         return None
+
+
+class WithoutExamples:
+    """A guard that does not look at the marked stretch of examples, which train cases fill."""
+
+    def __init__(self, inner: Guard, layout: Layout) -> None:
+        self._inner = inner
+        self._layout = layout
+        self.name = inner.name
+
+    def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
+        """What the guard says of the rest."""
+        return self._inner.check(seed, incumbent, self._bare(candidate))
+
+    def _bare(self, candidate: Candidate) -> Candidate:
+        texts = dict(candidate.texts)
+        for path, text in texts.items():
+            region = self._layout.region(text)
+            if region is not None:
+                texts[path] = text.replace(region, "")
+        return Candidate(texts)
 
 
 Place = tuple[str | int, ...]

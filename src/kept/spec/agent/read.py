@@ -95,6 +95,9 @@ def read_agent(
     One that serves another goes by that one's config files, and by its model unless it names one.
     Where it is lenient, rows of a case file that are no cases keep nobody from the others.
     """
+    if path.is_symlink():
+        # its files lie beside the file itself: a `best.yaml` leads to one of several candidates
+        path = path.resolve()
     source = read_source(path, overrides)
     variables = frozenset(uses_of(source.data))
     config = read_config(source.folder) if serves is None else serves.place.config

@@ -12,6 +12,9 @@ from kept.core.artifact import Candidate
 from kept.core.values import NoSpan
 from kept.locate import locate, read_value
 
+FILE = "instructions.file"
+"""Where an agent.yaml names the file of its instructions."""
+
 NOT_LINKED = ("results", "node_modules", "__pycache__")
 """What no agent is made of, and may be large or lead in a circle."""
 
@@ -35,7 +38,7 @@ class Lying:
             if path != self._agent and text != self._first.get(path):
                 name = self._names.setdefault((path, text), self._name(path, number))
                 found[name] = text
-                agent = _renamed(self._agent, agent, path, f"../{name}")
+                agent = self._renamed(agent, path, f"../{name}")
         return found | {f"candidates/iter-{number:02}.yaml": agent}
 
     def instructions_of(self, candidate: Candidate) -> str:
@@ -43,26 +46,27 @@ class Lying:
         text = candidate.texts.get(self._instructions)
         return "" if text is None else self._names.get((self._instructions, text), "")
 
+    def _renamed(self, text: str, old: str, new: str) -> str:
+        """The agent.yaml with every mention of a file as another."""
+        for key in _mentions(self._agent, text):
+            said = read_value(self._agent, text, key)
+            # its name may stand there as `${VAR}`
+            own = key == FILE and old == self._instructions
+            if own or (isinstance(said, str) and Path(said).as_posix() == old):
+                span = locate(self._agent, text, key)
+                if not isinstance(span, NoSpan):
+                    text = text[: span.start] + span.render(new) + text[span.end :]
+        return text
+
     def _name(self, path: str, number: int) -> str:
         file = Path(path)
         stem = "system-prompt" if path == self._instructions else file.stem
         return f"instructions/{stem}.iter-{number:02}{file.suffix}"
 
 
-def _renamed(agent: str, text: str, old: str, new: str) -> str:
-    """The agent.yaml with every mention of a file as another."""
-    for key in _mentions(agent, text):
-        said = read_value(agent, text, key)
-        if isinstance(said, str) and Path(said).as_posix() == old:
-            span = locate(agent, text, key)
-            assert not isinstance(span, NoSpan), "what can be read can be written"
-            text = text[: span.start] + span.render(new) + text[span.end :]
-    return text
-
-
 def _mentions(agent: str, text: str) -> Iterator[str]:
     """Keys that may name a file which a run may change."""
-    yield "instructions.file"
+    yield FILE
     number = 0
     while not isinstance(read_value(agent, text, f"tools[{number}].name"), NoSpan):
         yield f"tools[{number}].file"

@@ -24,6 +24,9 @@ HEADER = (
 NONE = "—"
 """What a row of the table has where a column does not apply."""
 
+PENALTIES: Mapping[str, str] = {"usd": "cost_per_usd", "seconds": "latency_per_sec"}
+"""What is charged, by the measure that it is charged for."""
+
 DIGITS = 6
 """Of a loss: what is beyond them is rounding."""
 
@@ -85,7 +88,7 @@ def _split(
             name: _rounded(swept.metrics[name]) for name in weights if name in swept.metrics
         },
         "penalty_components": {
-            one.metric: _rounded(one.rate * swept.metrics.get(one.metric, 0.0))
+            PENALTIES[one.metric]: _rounded(one.rate * swept.metrics.get(one.metric, 0.0))
             for one in objective.penalties
         },
         "loss": _rounded(swept.loss),
@@ -110,12 +113,16 @@ def decision_of(trial: Trial) -> dict[str, Any]:
     gain, noise = numbers.get("gain"), numbers.get("noise_bar")
     told |= {
         "best_train_mean_before": _rounded(before),
-        "train_mean": _rounded(trial.train.loss if trial.train else None),
-        "train_std": _rounded(trial.train.std if trial.train else None),
+        "train_mean": _rounded(numbers.get("train", trial.train.loss if trial.train else None)),
+        "train_std": _rounded(numbers.get("train_std", trial.train.std if trial.train else None)),
         "train_improvement": _rounded(gain if noise is not None else _gained(trial)),
+        "pooled_train_std": _rounded(numbers.get("pooled_std")),
+        "accept_sigma": numbers.get("accept_sigma"),
         "noise_bar": _rounded(noise),
         "improvement_clears_noise": None if noise is None else bool(gain and gain >= noise),
-        "holdout_mean": _rounded(trial.holdout.loss if trial.holdout else None),
+        "holdout_mean": _rounded(
+            numbers.get("holdout", trial.holdout.loss if trial.holdout else None)
+        ),
         "best_holdout_mean_before": _rounded(numbers.get("holdout_before", trial.before.holdout)),
         "holdout_regression": _rounded(regression),
         "holdout_noise_bar": _rounded(bar),
