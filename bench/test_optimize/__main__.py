@@ -3,6 +3,7 @@
 import argparse
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -46,6 +47,11 @@ def measure(sizes: Sizes, programs: Mapping[str, str]) -> tuple[dict[str, Found]
     took = {name: {arm: list[Took]() for arm in programs} for name in sizes.tasks}
     left, why = dict(programs), ""
     with serving(0.0) as server:
+        for arm, program in programs.items():
+            # once for nothing: the first start of a fresh installation compiles its modules
+            say(f"{arm}: getting warm")
+            with suppress(ArmFailed):
+                run_command(program, Task(12, 1), server, kept=arm == KEPT)
         for number in range(sizes.repeats):
             for name, task in sizes.tasks.items():
                 for arm, program in list(left.items()):

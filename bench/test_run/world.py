@@ -127,10 +127,14 @@ def timed(command: Sequence[str], files: Mapping[str, str], server: Server, call
 
 
 def environment(url: str, folder: Path) -> dict[str, str]:
-    """The same for both; the peer's SDK would else send its traces to the internet, and wait."""
-    return os.environ | {  # noqa: TID251 # handed on, not read
+    """The same for both; the peer's SDK would else send its traces to the internet, and wait.
+
+    Bytecode is kept, as it is after an installation: else each start would compile all modules.
+    """
+    given = os.environ | {  # noqa: TID251 # handed on, not read
         "OPENAI_API_KEY": "none",
         "OPENAI_BASE_URL": url,
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "KEPT_HOME": str(folder / "home"),
     }
+    return {name: value for name, value in given.items() if name != "PYTHONDONTWRITEBYTECODE"}
