@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -49,6 +50,12 @@ def measure(sizes: Sizes, commands: Mapping[str, Command]) -> tuple[dict[str, Fo
     """What each command took for each task, and why the peer was left out, if it was."""
     found: dict[str, Found] = {}
     left, why = dict(commands), ""
+    with serving(0.0) as server:
+        for arm, command in commands.items():
+            # once for nothing: the first start of a fresh installation compiles its modules
+            say(f"{arm}: getting warm")
+            with suppress(ArmFailed):
+                run_command(command, Task(1), server)
     for name, task in sizes.tasks.items():
         took: dict[str, list[Took]] = {arm: [] for arm in left}
         with serving(task.latency) as server:

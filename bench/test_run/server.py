@@ -1,7 +1,8 @@
 """The model of both arms: says the same at once, or after so many seconds.
 
 Prints where it is. Each line that it is given asks for the seconds from the first request to the
-last reply since the last such line, and for how many there were; it goes on until its input ends.
+last reply since the last such line, for how many there were, and for when the first one came by the
+clock that all processes share; it goes on until its input ends.
 """
 
 import json
@@ -27,7 +28,13 @@ def main() -> None:
         print(server.v1, flush=True)
         for _ in sys.stdin:
             span = replied[-1] - replied[0] + latency if replied else 0.0
-            told = {"span": span, "calls": len(replied), "at_once": server.most_at_once}
+            first = replied[0] if replied else 0.0
+            told = {
+                "span": span,
+                "calls": len(replied),
+                "at_once": server.most_at_once,
+                "first": first,
+            }
             replied.clear()
             server.log.clear()
             server.most_at_once = 0

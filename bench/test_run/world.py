@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,9 @@ class Took(NamedTuple):
     span: float
     """Seconds from the first request to the last reply, as the server saw it."""
     at_once: float
+    calls: float
+    first: float
+    """Seconds from the start of the command to its first request."""
 
 
 class Server:
@@ -96,17 +99,22 @@ def bare(task: Task, url: str) -> list[str]:
 
 def run_command(command: Command, task: Task, server: Server) -> Took:
     """Run it on an agent.yaml in a fresh folder; every case has to pass."""
-    words = command(task, server.url)
+    cases = "".join(CASE.format(n=n) for n in range(task.cases))
+    agent = AGENT.format(url=server.url, at_once=task.at_once) + cases
+    return timed(command(task, server.url), {"agent.yaml": agent}, server, task.cases)
+
+
+def timed(command: Sequence[str], files: Mapping[str, str], server: Server, calls: int) -> Took:
+    """What a command takes in a fresh folder of these files: it ends well, after so many calls."""
     with scratch() as folder:
-        cases = "".join(CASE.format(n=n) for n in range(task.cases))
-        written = AGENT.format(url=server.url, at_once=task.at_once) + cases
-        (folder / "agent.yaml").write_text(written, encoding="utf-8")
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
         said = folder / "said.txt"
         server.read()
         with said.open("w", encoding="utf-8") as output:
             began = time.perf_counter()
             process = subprocess.Popen(
-                words,
+                command,
                 cwd=folder,
                 env=environment(server.url, folder),
                 stdin=subprocess.DEVNULL,
@@ -117,20 +125,31 @@ def run_command(command: Command, task: Task, server: Server) -> Took:
             wall = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)
         seen = server.read()
-        if process.returncode != 0 or seen["calls"] != task.cases:
+        if process.returncode != 0 or seen["calls"] != calls:
             end = said.read_text(encoding="utf-8", errors="replace")[-2000:]
             raise ArmFailed(
-                f"`{words[0]}` ended with {process.returncode} after {seen['calls']} calls\n{end}"
+                f"`{command[0]}` ended with {process.returncode} after {seen['calls']} calls\n{end}"
             )
-    cpu = usage.ru_utime + usage.ru_stime
-    return Took(wall, cpu, usage.ru_maxrss / 1024, seen["span"], seen["at_once"])
+    return Took(
+        wall=wall,
+        cpu=usage.ru_utime + usage.ru_stime,
+        memory=usage.ru_maxrss / 1024,
+        span=seen["span"],
+        at_once=seen["at_once"],
+        calls=seen["calls"],
+        first=seen["first"] - began,
+    )
 
 
 def environment(url: str, folder: Path) -> dict[str, str]:
-    """The same for both; the peer's SDK would else send its traces to the internet, and wait."""
-    return os.environ | {  # noqa: TID251 # handed on, not read
+    """The same for both; the peer's SDK would else send its traces to the internet, and wait.
+
+    Bytecode is kept, as it is after an installation: else each start would compile all modules.
+    """
+    given = os.environ | {  # noqa: TID251 # handed on, not read
         "OPENAI_API_KEY": "none",
         "OPENAI_BASE_URL": url,
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "KEPT_HOME": str(folder / "home"),
     }
+    return {name: value for name, value in given.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -71,3 +71,26 @@ def test_the_test_run_bench_measures_whole_commands_and_says_that_the_peer_was_l
         (busy,) = took[arm]
         assert busy["at_once"] == 8
         assert 0.15 <= busy["span"] < busy["wall"]
+
+
+@pytest.mark.slow
+def test_the_test_optimize_bench_measures_whole_commands_and_counts_their_calls(tmp_path: Path):
+    shown = run_bench("bench.test_optimize", "--quick", "--no-peer", "--out", str(tmp_path))
+    for title in ("Goals", "From start to end", "A rollout more"):
+        assert f"## {title}\n" in shown
+    assert "* holodeck: not run" in shown
+    found = json.loads((tmp_path / "test-optimize.json").read_text(encoding="utf-8"))
+    (few,), (whole,) = (took["kept"] for took in found["took"].values())
+    assert (few["calls"], whole["calls"]) == (2 * 4, 3 * 4)
+    assert 0 < whole["first"] < whole["wall"]
+
+
+@pytest.mark.slow
+def test_the_descent_bench_says_what_was_found(tmp_path: Path):
+    shown = run_bench("bench.descent", "--seeds", "1", "--arms", "sigma", "--out", str(tmp_path))
+    for title in ("Goals", "Found", "Runs that did not find both"):
+        assert f"## {title}\n" in shown
+    found = json.loads((tmp_path / "descent.json").read_text(encoding="utf-8"))
+    (run,) = found["runs"]["sigma"]
+    assert run["trials"] >= 15 + 4
+    assert run["loss"] < 0.631

@@ -280,6 +280,20 @@ def test_with_cases_it_is_told_what_train_rollouts_say_and_never_a_deciding_loss
     assert reply_to([9.0, 8.0, 7.0, 6.0, 5.0, 4.0]) == first
 
 
+def test_what_a_screen_dropped_is_learned_from_too():
+    train = (Case("t", 1),)
+    dropped = Verdict("discard", "screened out", numbers={"screen_gain": -0.1})
+    points = [BOWL.draw(random.Random(n)) for n in range(6)]
+    past = [closed(n, Proposal(BOWL.edits(p)), None, dropped) for n, p in enumerate(points)]
+    now = brief(6, past, "x = 0.0\ny = 0.0\n", train, "c.toml")
+    asked: list[str] = []
+    while isinstance(reply := ask(Numeric(BOWL, (0.0, 0.0)), now), Ask):
+        asked.append(reply.candidate)
+        now = replace(now, answers=(*now.answers, ProposerSuite()._answer(reply)))
+    assert isinstance(reply, Proposal)
+    assert asked == ["seed", "c0", "c1", "c2", "c3", "c4", "c5"]
+
+
 def test_few_points_are_drawn_at_random_and_nothing_is_asked_for_them():
     train = (Case("t", 1),)
     past = [judged(n, Proposal(BOWL.edits((float(n), 0.0))), 1.0) for n in range(3)]

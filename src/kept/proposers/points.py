@@ -18,6 +18,9 @@ from kept.proposers.space import Axis, Point, Space
 UNTRIED = ("stale", "indecisive")
 """Verdicts that say nothing of a point, so that it may be tried again."""
 
+SCREENED = ("judged", "near miss")
+"""Verdicts on a candidate that ran, be it on train cases alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -71,7 +74,9 @@ class Past:
                 # with cases of its own, a constraint is looked at on train, as the loss is
                 broke = step.verdict.code == "constraint" and (implicit or unknown)
                 failed = broke or step.verdict.outcome == "crash"
-                if failed or not unknown:
+                # what a screen dropped has no deciding loss, and a train loss like any other
+                dropped = not implicit and step.verdict.code in SCREENED
+                if failed or dropped or not unknown:
                     noise = _noise(numbers)
                     yield Measured(point, step.candidate, step.loss, train, noise, failed)
 

@@ -246,7 +246,7 @@ def optimizer_warnings(spec: OptimizerSpec) -> Iterator[str]:
     elif spec.axes.numeric and "patience" in phase.model_fields_set and phase.patience < WARM_UP:
         yield (
             f"`numeric_phase.patience` is {phase.patience}, and the first {WARM_UP} points are "
-            f"drawn at random: the phase has at least {WARM_UP} trials"
+            "drawn at random: it counts from there on"
         )
     if spec.holdout_eval_policy == "skip":
         yield "`holdout_eval_policy: skip`: nothing shows whether a gain is more than overfitting"
