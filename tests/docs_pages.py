@@ -143,13 +143,21 @@ class Scratch:
     """A folder where a page's blocks run one after another, each finding what the earlier left."""
 
     def __init__(
-        self, folder: Path, examples: Path | None = None, packages: Path | None = None
+        self,
+        folder: Path,
+        examples: Path | None = None,
+        packages: Path | None = None,
+        weights: Path | None = None,
     ) -> None:
         self.packages = packages
         self.cwd = folder / "work"
         self.cwd.mkdir(parents=True)
         self.home = folder / "home"
         self.home.mkdir()
+        if weights is not None:
+            models = self.home / ".cache" / "kept" / "models"
+            models.mkdir(parents=True)
+            (models / weights.name).symlink_to(weights)
         if examples is not None and examples.is_dir():
             shutil.copytree(examples, self.cwd / "examples")
 

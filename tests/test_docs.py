@@ -16,6 +16,7 @@ COVERED_ELSEWHERE = {
 }
 MAX_NOT_RUN = 4
 NEEDING = {
+    "docs/guide/agent-tests.md": pytest.mark.model,
     "docs/guide/from-dspy.md": pytest.mark.dspy,
     "docs/guide/from-inspect.md": pytest.mark.inspect,
 }
@@ -35,11 +36,15 @@ def marked_pages() -> list[object]:
 
 
 @pytest.mark.parametrize("page", marked_pages())
-def test_every_block_of_the_page_does_what_it_says(tmp_path: Path, page: str):
-    packages = peer_folder(NEEDING[page].name) if page in NEEDING else None
-    if page in NEEDING and packages is None:
-        pytest.skip(f"{NEEDING[page].name} is not here: `./scripts/test` fetches it")
-    scratch = Scratch(tmp_path, ROOT / "examples", packages)
+def test_every_block_of_the_page_does_what_it_says(
+    tmp_path: Path, page: str, request: pytest.FixtureRequest
+):
+    needed = NEEDING[page].name if page in NEEDING else ""
+    weights = request.getfixturevalue("smollm2") if needed == "model" else None
+    packages = peer_folder(needed) if needed and weights is None else None
+    if needed and not (weights or packages):
+        pytest.skip(f"{needed} is not here: `./scripts/test` fetches it")
+    scratch = Scratch(tmp_path, ROOT / "examples", packages, weights)
     scratch.run_page(page, (ROOT / page).read_text(encoding="utf-8"))
 
 

@@ -14,15 +14,8 @@ from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.rollout import Failure
 from kept.errors import RunError
-from kept.workspace import (
-    OWNER,
-    Output,
-    Scratch,
-    Workspace,
-    remove_abandoned,
-    remove_tree,
-    write_below,
-)
+from kept.sandbox.scratch import OWNER, remove_abandoned, remove_tree
+from kept.workspace import Output, Scratch, Workspace, write_below
 
 CANDIDATE = Candidate({"prompt.md": "one\r\ntwo\n", "deep/er/b.txt": "\udcff"})
 

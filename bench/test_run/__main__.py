@@ -10,12 +10,12 @@ from bench import peer
 from bench.harness import ArmFailed, ratio, say, spread
 from bench.peer import holodeck_program, kept_program
 from bench.report import RESULTS, Goal, Report, Table, goals_table, show
-from bench.test_run.world import Task, Took, run_command, serving
+from bench.test_run.world import Command, Task, Took, bare, run_command, serving, testing
 
 BUSY_GOAL = 0.9
 """Share of ideal, with all places taken and a model that takes its time."""
 
-KEPT, PEER = "kept", "holodeck"
+KEPT, BARE, PEER = "kept", "bare aiohttp", "holodeck"
 
 Found = Mapping[str, Sequence[Took]]
 
@@ -41,23 +41,24 @@ class Sizes:
 
 
 WHOLE = Sizes(Task(20), Task(200), Task(1000), Task(500, 64, 0.1), 3)
-QUICK = Sizes(Task(5), Task(10), Task(40), Task(40, 16, 0.05), 1)
+# what is alike is run once
+QUICK = Sizes(Task(4), Task(4), Task(24, 8, 0.05), Task(24, 8, 0.05), 1)
 
 
-def measure(sizes: Sizes, programs: Mapping[str, str]) -> tuple[dict[str, Found], str]:
-    """What each program took for each task, and why the peer was left out, if it was."""
+def measure(sizes: Sizes, commands: Mapping[str, Command]) -> tuple[dict[str, Found], str]:
+    """What each command took for each task, and why the peer was left out, if it was."""
     found: dict[str, Found] = {}
-    left, why = dict(programs), ""
+    left, why = dict(commands), ""
     for name, task in sizes.tasks.items():
         took: dict[str, list[Took]] = {arm: [] for arm in left}
         with serving(task.latency) as server:
             for number in range(sizes.repeats):
-                for arm, program in list(left.items()):
+                for arm, command in list(left.items()):
                     say(f"{arm}: {name} ({number + 1} of {sizes.repeats})")
                     try:
-                        took[arm].append(run_command(program, task, server))
+                        took[arm].append(run_command(command, task, server))
                     except ArmFailed as error:
-                        if arm == KEPT:
+                        if arm != PEER:
                             raise
                         why = f"{name}: {error}"
                         del left[arm]
@@ -73,11 +74,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the results go")
     given = parser.parse_args()
     sizes = QUICK if given.quick else replace(WHOLE, repeats=given.repeats or WHOLE.repeats)
-    programs = {KEPT: kept_program()}
+    commands: dict[str, Command] = {KEPT: testing(kept_program()), BARE: bare}
     other = None if given.no_peer else holodeck_program()
     if other:
-        programs[PEER] = other
-    found, why = measure(sizes, programs)
+        commands[PEER] = testing(other)
+    found, why = measure(sizes, commands)
     goals = goals_of(sizes, found)
     tables = [goals_table(goals), whole_table(found), *case_tables(sizes, found)]
     raw = {"goals": [goal.row() for goal in goals], "took": as_json(found)}
@@ -109,7 +110,8 @@ def whole_table(found: Mapping[str, Found]) -> Table:
         "`kept test run agent.yaml` and `holodeck test run agent.yaml`, the same file, each from "
         "the start of the process to its end; the model is a server on loopback in a process of "
         "its own, whose time is not counted, but which shares the cores. Processor time is user "
-        "and system time of all processes of the command; median (least–greatest). holodeck's "
+        "and system time of all processes of the command; median (least–greatest). Bare aiohttp "
+        "is a client that sends as many requests, as many at once, and does no more. holodeck's "
         "traces to the internet are switched off, for it would wait for them at the end."
     )
     return Table("From start to end", head, rows, note)
@@ -139,6 +141,7 @@ def case_tables(sizes: Sizes, found: Mapping[str, Found]) -> list[Table]:
             arm,
             spread(sizes.busy.cases / one.span for one in ones),
             f"{share(sizes.busy, ones):.0%}",
+            f"{share(sizes.busy, ones) / share(sizes.busy, busy[BARE]):.0%}",
             spread(one.at_once for one in ones),
         )
         for arm, ones in busy.items()
@@ -155,10 +158,11 @@ def case_tables(sizes: Sizes, found: Mapping[str, Found]) -> list[Table]:
         ),
         Table(
             f"{task.cases} cases, {task.at_once} in flight, {task.latency * 1000:g} ms",
-            ("command", "cases/s", "of ideal", "most in flight"),
+            ("command", "cases/s", "of ideal", "of bare aiohttp", "most in flight"),
             waits,
             "From the first request to the last reply, as the server saw them. Ideal is "
-            f"{task.ideal:g} s: {-(-task.cases // task.at_once)} rows of requests without a pause.",
+            f"{task.ideal:g} s: {-(-task.cases // task.at_once)} rows of requests without a pause. "
+            "What bare aiohttp lacks of it is the server's and the machine's, not Kept's.",
         ),
     ]
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,8 +79,24 @@ def serving(latency: float) -> Generator[Server]:
             process.stdin.close()
 
 
-def run_command(program: str, task: Task, server: Server) -> Took:
-    """`PROGRAM test run agent.yaml` in a fresh folder; every case has to pass."""
+Command = Callable[[Task, str], list[str]]
+"""What is run for a task, with a model at that address."""
+
+
+def testing(program: str) -> Command:
+    """A program that has the command of both."""
+    return lambda task, url: [program, "test", "run", "agent.yaml"]
+
+
+def bare(task: Task, url: str) -> list[str]:
+    """As many requests, and no more than that."""
+    script = str(ROOT / "bench" / "test_run" / "bare.py")
+    return [sys.executable, script, url, str(task.cases), str(task.at_once)]
+
+
+def run_command(command: Command, task: Task, server: Server) -> Took:
+    """Run it on an agent.yaml in a fresh folder; every case has to pass."""
+    words = command(task, server.url)
     with scratch() as folder:
         cases = "".join(CASE.format(n=n) for n in range(task.cases))
         written = AGENT.format(url=server.url, at_once=task.at_once) + cases
@@ -90,7 +106,7 @@ def run_command(program: str, task: Task, server: Server) -> Took:
         with said.open("w", encoding="utf-8") as output:
             began = time.perf_counter()
             process = subprocess.Popen(
-                [program, "test", "run", "agent.yaml"],
+                words,
                 cwd=folder,
                 env=environment(server.url, folder),
                 stdin=subprocess.DEVNULL,
@@ -104,7 +120,7 @@ def run_command(program: str, task: Task, server: Server) -> Took:
         if process.returncode != 0 or seen["calls"] != task.cases:
             end = said.read_text(encoding="utf-8", errors="replace")[-2000:]
             raise ArmFailed(
-                f"`{program}` ended with {process.returncode} after {seen['calls']} calls\n{end}"
+                f"`{words[0]}` ended with {process.returncode} after {seen['calls']} calls\n{end}"
             )
     cpu = usage.ru_utime + usage.ru_stime
     return Took(wall, cpu, usage.ru_maxrss / 1024, seen["span"], seen["at_once"])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kept.core.verdict import Verdict
     from kept.errors import JournalError, KeptError, RunError, SetupError, SpecError
     from kept.gates import Follow, Selection, Sigma, Strict
+    from kept.recipes.writing import edit, reflect, rewrite, simplify
     from kept.runs import read_run
     from kept.store.reader import Run
 
@@ -45,6 +46,7 @@ _HOMES = {
     "core.verdict": ("Verdict",),
     "errors": ("JournalError", "KeptError", "RunError", "SetupError", "SpecError"),
     "gates": ("Follow", "Selection", "Sigma", "Strict"),
+    "recipes.writing": ("edit", "reflect", "rewrite", "simplify"),
     "runs": ("read_run",),
     "store.reader": ("Run",),
 }
@@ -111,8 +113,12 @@ __all__ = [
     "__version__",
     "compare",
     "copy_guard",
+    "edit",
     "optimize",
     "read_run",
+    "reflect",
+    "rewrite",
+    "simplify",
     "split_cases",
 ]
 

@@ -52,8 +52,23 @@ class Result:
         change = f"{_shown(self.seed_value)} → {_shown(self.best_value)}"
         if not self.improved:
             change = f"nothing beat the seed ({_shown(self.seed_value)})"
+        if why := self._never_judged():
+            change = f"nothing was judged ({why})"
         warnings = (f"warning: {words}" for words in self.warnings)
         return "\n".join((f"{change} in {self._tried()}", *warnings, f"run {self.folder}"))
+
+    def _never_judged(self) -> str:
+        """Why no candidate was ever rolled out, most often; empty where one was."""
+        from collections import Counter
+
+        from kept.core.verdict import UNMEASURED
+        from kept.core.words import one_line
+
+        verdicts = [step.verdict for step in self.state.closed]
+        if not verdicts or any(verdict.code not in UNMEASURED for verdict in verdicts):
+            return ""
+        ((reason, _),) = Counter(verdict.reason for verdict in verdicts).most_common(1)
+        return one_line(reason, 160)
 
     def _tried(self) -> str:
         from kept.core.words import count
@@ -99,7 +114,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             which is tried again and never counts as a score. Or a `Runner`, whose metrics are the
             score unless it is a `Scorer` too.
         cases: what to evaluate on; any values, or `Cases` that are split already.
-        proposers: functions of the brief that return a new text, texts to try, or `Proposer`s.
+        proposers: functions of the brief that return a new text, texts to try, models that write
+            (`kept.edit(model="provider/model")`, `reflect`, `rewrite`, `simplify`), or `Proposer`s.
         schedule: who is next among several proposers: `bandit`, who brings more for its cost, or
             `in_turn`.
         gate: decides what is kept; unless it is given, `race` where there are cases and rollouts
@@ -144,6 +160,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     if len({proposer.name for proposer in made}) < len(made):
         raise SetupError("two proposers have one name", hint="give each a `name` of its own")
     limits = Budget(max_iterations=budget) if isinstance(budget, int) else budget
+    recipe.check_paid(made, limits.max_usd)
+    recipe.check_fields(made, case_set)
     runner, scorer = recipe.make_runner(evaluate, metric, workers, timeout)
     seed = Candidate(recipe.artifact_texts(artifact))
     plan = Plan(

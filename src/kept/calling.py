@@ -14,6 +14,7 @@ from kept.core.objective import unusable
 from kept.core.plan import Plan
 from kept.core.ports import Sink
 from kept.core.state import State
+from kept.engine.silence import NOTHING_ANSWERS
 from kept.engine.stopping import no_bounds
 from kept.errors import RunError
 from kept.runs import Ended, Watch, resume, start
@@ -80,6 +81,8 @@ def _ended(
         wrong = unusable(stopped.message)
         if no_bounds(state) is not None:
             hint = f"pass bounds=(least, greatest), of which a failure counts as the worst; {hint}"
+        elif stopped.message.startswith(NOTHING_ANSWERS):
+            hint = f"once it answers, resume={folder.name!r} goes on where it stopped; {hint}"
         elif wrong is not None:
             hint = f"{_MENDS[wrong]}; {hint}"
         raise RunError(stopped.message, hint=hint)

@@ -51,16 +51,18 @@ def compile_sweep(
     *,
     workers: int | None = None,
     force: bool = False,
+    strict: bool = False,
 ) -> Compiled:
     """The plan that measures what a spec names: an agent, or the seed of a task.
 
-    With `force` the sources of indexes are read again, whatever is known of them.
+    With `force` the sources of indexes are read again, whatever is known of them. Where it is
+    `strict`, one row of a case file that is no case is a problem of the agent.
     """
     file = find_spec(path)
     if is_agent_spec(file):
         from kept.recipes.agent import compile_agent
 
-        return compile_agent(file, wanted, overrides, workers=workers, force=force)
+        return compile_agent(file, wanted, overrides, workers=workers, force=force, strict=strict)
     from kept.recipes.sweeping import as_sweep
 
     more = (f"workers={workers}",) if workers else ()

@@ -9,15 +9,12 @@ is run with the candidate laid over its tree: between walls where they can be ha
 """
 
 import errno
-import fcntl
 import json
 import os
-import shutil
 import stat
 import tempfile
-import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -28,19 +25,13 @@ from kept.core.rollout import Failure
 from kept.errors import RunError
 from kept.sandbox import Command, Exit, View, abilities, execute
 from kept.sandbox.copies import Copies
-from kept.sandbox.fill import remove
 from kept.sandbox.guard import Guard
+from kept.sandbox.scratch import PREFIX, own, remove_tree, sweep
 from kept.sandbox.walls import INSIDE, Site
 from kept.store.files import write_below, write_files
 
 MAX_OUTPUT = 16 * 1024 * 1024
 """Bytes that a command may leave in its output folder, names included."""
-
-
-PREFIX = "kept-"
-
-OWNER = ".kept-scratch"
-"""A file in the folder of all workspaces, locked by the process that they belong to."""
 
 
 class Output(NamedTuple):
@@ -175,10 +166,9 @@ class Scratch:
         if self._root is None:
             # resolved, so that a command sees the same path by name and by `pwd -P`
             self._root = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
-            self._owned = _own(self._root)
+            self._owned = own(self._root)
             self._copies = Copies(self._root / "copies")
-            # apart, for a killed run may have left much
-            threading.Thread(target=remove_abandoned, name="kept-sweep", daemon=True).start()
+            sweep()
         folder = Path(tempfile.mkdtemp(dir=self._root))
         try:
             workspace = Workspace(folder / "w", self._copies)
@@ -197,54 +187,6 @@ class Scratch:
             remove_tree(self._root)
             os.close(self._owned)
             self._root = self._copies = None
-
-
-def _own(folder: Path) -> int:
-    """Hold a scratch folder as ours for as long as this process lives; what is to be closed."""
-    fd = os.open(folder / f"{OWNER}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_EX)
-    # by that name it is never to be seen without its lock
-    (folder / f"{OWNER}.new").rename(folder / OWNER)
-    return fd
-
-
-def remove_abandoned(parent: Path | None = None) -> None:
-    """Remove the scratch folders of processes that were killed, and no others."""
-    for folder in (parent or Path(tempfile.gettempdir())).glob(f"{PREFIX}*"):
-        with suppress(OSError):
-            _remove_if_abandoned(folder)
-
-
-def _remove_if_abandoned(folder: Path) -> None:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        return
-    fd = os.open(folder / OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        # raises while its owner lives, for the kernel lets go of a lock when its process is gone
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for inner in folder.iterdir():
-            # the mark of what it is goes last, so that a removal may be cut off; links with it
-            if inner.name != OWNER and not inner.is_symlink():
-                remove_tree(inner)
-        remove_tree(folder)
-    finally:
-        os.close(fd)
-
-
-def remove_tree(folder: Path) -> None:
-    """Remove a folder, also where a command took away the permission to, or went very deep."""
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-    except RecursionError:
-        remove(folder)
-    if folder.exists():
-        folder.chmod(0o700)
-        for inner, subfolders, _ in os.walk(folder):
-            for path in (Path(inner, name) for name in subfolders):
-                if not path.is_symlink():
-                    path.chmod(0o700)
-        remove(folder)
 
 
 def _below(path: Path, folder: Path) -> str:

@@ -114,6 +114,7 @@ def test_check_tells_the_plan(here: Path):
         "alternatives/3-crash.md, alternatives/4-best.md",
         "metric     score, maximize",
         "gate       strict: keeps a gain above 0 over 1 rollout a side",
+        "           not `race`: there are no cases",
         "           unless one of these is broken: words <= 90",
         "           ties are broken by lower words",
         "budget     max_iterations 20",
@@ -265,7 +266,12 @@ def test_check_as_json_is_one_document(here: Path):
     assert told["at_most"]["rollouts"] == 3
     assert told["at_most"]["usd"] == 0
     assert told["runner"]["command"] == "sh run.sh"
-    assert told["gate"] == {"name": "strict", "rollouts_per_candidate": 1, "gain_above": 0}
+    assert told["gate"] == {
+        "name": "strict",
+        "not_race": "there are no cases",
+        "rollouts_per_candidate": 1,
+        "gain_above": 0,
+    }
     assert told["cases"] is None
 
 
@@ -481,3 +487,92 @@ def test_it_says_how_several_proposers_have_their_turns(tmp_path: Path, name: st
     both = ("--set", f"proposers=[{command}, {command}]", "--set", f"schedule={name}")
     assert kept("check", task, *both).stdout.count(f"schedule: {name}") == 1
     assert json.loads(kept("check", task, *both, "--json").stdout)["schedule"] == name
+
+
+def test_check_says_what_is_likely_beside_the_worst_case(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f'{{"q": "question {n}"}}\n' for n in range(40)))
+    given = [RUNNER, EDIT, "cases={file: cases.jsonl}", "budget={max_iterations: 30}"]
+    settings = [word for one in given for word in ("--set", one)]
+    told = kept("check", "task.yaml", "--json", *settings).json
+    useless, one_kept = told["likely"]["useless"], told["likely"]["kept"]
+    assert useless["rollouts"] < one_kept["rollouts"] < told["at_most"]["rollouts"] / 5
+    assert useless["usd"] == useless["rollouts"] * told["likely"]["usd_a_rollout"]
+    # a reply of 200 tokens and a short prompt, and not the longest reply there may be
+    assert 200 * 0.6e-6 < told["likely"]["usd_a_rollout"] < told["seed_call_usd"] / 20
+    text = kept("check", "task.yaml", *settings).stdout
+    assert (
+        f"likely     about {round(useless['rollouts'], -2):,} rollouts (${useless['usd']:.2f}) "
+        f"if no proposal is better, about {round(one_kept['rollouts'], -2):,} rollouts "
+        f"(${one_kept['usd']:.2f}) if one is kept and proven\n"
+    ) in text
+    assert "taken for granted: what is no better is dropped as early as the gate can tell" in text
+    assert "a reply 200 tokens at most; who else is paid is not counted" in text
+
+
+TIES = "policy={tie_breakers: [{lower: words}]}"
+BOUNDS = "objective.bounds=[0, 100]"
+
+
+@pytest.mark.parametrize(
+    ("settings", "gate", "why"),
+    [
+        ((BOUNDS,), "race", None),
+        (("gate=strict",), "strict", None),
+        ((TIES, BOUNDS), "race", None),
+        (
+            (TIES, "objective.bounds=null"),
+            "strict",
+            "`policy.tie_breakers` of a race need `objective.bounds`",
+        ),
+        ((TIES, BOUNDS, "cases.split=0:8:2"), "strict", "need train cases, and there are none"),
+        (("policy={keep_if: better_primary}",), "strict", "`policy.keep_if` asks for it"),
+        (("cases.split=8:1:1",), "strict", "needs 8 deciding cases or more, and there are 3"),
+        (("budget={max_rollouts: 20}",), "strict", "20 rollouts are too few for a race on"),
+    ],
+)
+def test_check_says_why_it_is_not_a_race(
+    here: Path, settings: tuple[str, ...], gate: str, why: str | None
+):
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f'{{"q": "{n}"}}\n' for n in range(30)))
+    given = ("cases={file: cases.jsonl, split: '3:5:2'}", *settings)
+    flags = [flag for one in given for flag in ("--set", one)]
+    told = kept("check", "task.yaml", "--json", *flags).json["gate"]
+    assert told["name"] == gate
+    text = kept("check", "task.yaml", *flags).stdout
+    if why is None:
+        assert told["not_race"] is None
+        assert "not `race`" not in text
+    else:
+        assert why in told["not_race"]
+        assert f"not `race`: {told['not_race']}\n" in text
+
+
+@pytest.mark.slow
+def test_the_first_line_of_a_run_says_why_it_is_not_a_race(here: Path):
+    write_task(here)
+    first = kept("optimize", "task.yaml").stderr.splitlines()[0]
+    assert first.endswith(", gate repeats (not race: there are no cases)")
+
+
+def test_the_races_own_proposers_are_not_listed_and_hide_no_limit(here: Path):
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f'{{"q": "{n}"}}\n' for n in range(40)))
+    flags = ("--set", "cases={file: cases.jsonl}", "--set", "race={final: {most: 0}}")
+    told = kept("check", "task.yaml", "--json", *flags).json
+    assert told["gate"]["name"] == "race"
+    assert told["proposers"] == ["variants"]
+    assert told["schedule"] is None
+    # of 20 steps in the budget, there are four texts to try
+    more = (*flags, "--set", "budget={max_iterations: 200}")
+    assert kept("check", "task.yaml", "--json", *more).json["at_most"] == told["at_most"]
+
+
+def test_a_command_without_a_spec_says_how_to_take_the_one_that_is_here(here: Path):
+    assert "`kept check --help` shows" in kept("check").stderr
+    write_task(here)
+    assert "hint: `kept check .` takes the task.yaml of this folder\n" in kept("check").stderr

@@ -471,3 +471,11 @@ def test_the_cases_are_found_from_where_they_were_named(here: Path):
     called = kept("compare", "task/prompt.md", "task/better.md", *once)
     assert called.json["comparison"]["cases"] == 10
     assert kept("resume", called.json["folder"], "--json").json["comparison"]["cases"] == 10
+
+
+def test_a_task_beside_the_first_version_is_named_where_there_is_none_here(here: Path):
+    (here / "mine").mkdir()
+    write_comparison(here / "mine")
+    called = kept("compare", "mine/prompt.md", "mine/better.md", "--cases", "mine/cases.jsonl")
+    assert called.code == 2
+    assert "hint: `--task mine/task.yaml` takes the one beside mine/prompt.md\n" in called.stderr

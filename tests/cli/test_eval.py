@@ -56,6 +56,16 @@ def test_the_answer_says_who_fails_and_why(here: Path):
     assert "passed   sum-1" in called.stderr
 
 
+def test_a_case_says_once_what_is_wrong_with_an_answer(here: Path):
+    with ModelServer(lambda seen: "who knows") as server:
+        called = evaluate(here, server, cases=1)
+    assert called.stdout.startswith("sums: 0 of 1 case passes, 1 fails\n")
+    shown = kept("show", "last", "sum-0").stdout
+    told = [line for line in shown.splitlines() if "`who knows` is not a number" in line]
+    # of each turn, beside the metric and as a finding
+    assert len(told) == 4
+
+
 def test_the_json_has_every_name_that_readers_of_holodeck_look_for(here: Path):
     with ModelServer(answer) as server:
         told = evaluate(here, server, "--json").json

@@ -57,7 +57,7 @@ def test_every_scaffold_is_in_order(kind: str):
 @pytest.mark.parametrize(
     ("kind", "verdicts"),
     [
-        ("prompt", {"keep": 1, "discard": 1}),
+        ("prompt", {"keep": 1, "discard": 2}),  # a near miss, which is proven at the end
         ("skill", {"keep": 2, "discard": 1}),
         ("config", {"keep": 1, "discard": 3}),
         ("code", {"keep": 1, "crash": 1}),

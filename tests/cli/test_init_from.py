@@ -494,3 +494,39 @@ def test_nothing_that_is_there_is_overwritten(here: Path):
     assert called.code == 2
     assert "my-c already has prompt.md" in called.stderr
     assert [path.name for path in (here / "my-c").iterdir()] == ["prompt.md"]
+
+
+def test_a_model_without_a_provider_is_refused_before_anything_is_written(here: Path):
+    (here / "rows.jsonl").write_text('{"q": "1+1", "answer": "2"}\n')
+    called = kept("init", "--from", "rows.jsonl", "--model", "gpt-5", "mine")
+    assert called.code == 2
+    assert "`gpt-5` is not a model; write provider/model" in called.stderr
+    assert not (here / "mine").exists()
+
+
+@pytest.mark.parametrize("column", ["Answer", "EXPECTED", "Label"])
+def test_a_column_with_the_answer_may_be_written_as_people_write_headers(column: str, here: Path):
+    (here / "rows.csv").write_text(f"Question,{column}\n1+1,2\n2+1,3\n")
+    called = kept("init", "--from", "rows.csv", "mine")
+    assert called.code == 0, called.stderr
+    assert f"case['{column}']" in (here / "mine" / "score.py").read_text().replace('"', "'")
+
+
+def test_a_skill_is_tried_on_the_one_field_that_is_no_answer(here: Path):
+    (here / "rows.jsonl").write_text('{"question": "1+1", "expected": "2"}\n' * 6)
+    (here / "SKILL.md").write_text("---\nname: sums\ndescription: Adds\n---\n# Add\n\nAdd them.\n")
+    called = kept("init", "--from", "SKILL.md", "--cases", "rows.jsonl", "mine")
+    assert called.code == 0, called.stderr
+    assert "input: question" in (here / "mine" / "task.yaml").read_text()
+    (here / "more.jsonl").write_text('{"question": "1+1", "context": "sums", "expected": "2"}\n')
+    called = kept("init", "--from", "SKILL.md", "--cases", "more.jsonl", "other")
+    assert called.code == 2
+    assert "there are `question`, `context`, `expected`" in called.stderr
+
+
+@pytest.mark.parametrize("sign", [";", "\t"])
+def test_cells_may_be_told_apart_as_spreadsheets_of_other_countries_do(sign: str, here: Path):
+    (here / "rows.csv").write_text(f"question{sign}answer\n1, and 1{sign}2\n2+1{sign}3\n")
+    assert kept("init", "--from", "rows.csv", "mine").code == 0
+    first = json.loads((here / "mine" / "cases.jsonl").read_text().splitlines()[0])
+    assert (first["question"], first["answer"]) == ("1, and 1", "2")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kept.cli.live import LiveProgress
 from kept.cli.progress import PlainProgress, Progress, progress_on, step_words
-from kept.core.event import RunStarted
+from kept.core.event import RunResumed, RunStarted
 from kept.core.ports import Journal, Sink
 from kept.core.proposal import ClosedStep, Proposal, Turn
 from kept.core.rollout import Job
@@ -113,6 +113,26 @@ def test_ctrl_c_is_answered_at_once():
     progress.on_signal()
     progress.on_signal()
     assert len(stream.getvalue().splitlines()) == 2
+
+
+def test_a_run_that_measures_says_how_many_there_are_to_come():
+    began = RunStarted(
+        run_id="r",
+        recipe="eval",
+        seed="c",
+        inputs={},
+        facts={"eval": {"name": "sums", "asked": 7}},
+        version="0",
+        t=0.0,
+    )
+    progress = LiveProgress(console())
+    progress.on_event(began, fold([began]))
+    progress.rollouts = 3
+    assert "3 of 7 rollouts" in progress._status().plain
+    again = RunResumed(version="0", facts={}, t=1.0)
+    progress.on_event(again, fold([began, again]))
+    progress.rollouts = 3
+    assert "3 rollouts" in progress._status().plain, "nobody knows how many were done before"
 
 
 def closed(why: str) -> ClosedStep:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.prompts import ASKED, NAMES, PLACEHOLDERS, Name, prompt
+from kept.prompts import ASKED, METRICS, NAMES, PLACEHOLDERS, Name, prompt
 from tests.cli.tasks import kept
 
 
@@ -38,12 +38,15 @@ def test_all_are_copied_and_nothing_is_overwritten(here: Path):
     assert kept("prompts", "show", "nothing").code == 2
 
 
-@pytest.mark.parametrize("name", ["fluency"])
-def test_what_only_metrics_ask_is_not_copied_for_a_task(here: Path, name: str):
-    refused = kept("prompts", "copy", "mine", name)
-    assert refused.code == 2
-    assert name in refused.stderr
-    assert not (here / "mine").exists()
+def test_beside_an_agent_those_of_its_metrics_are_copied(here: Path):
+    (here / "a").mkdir()
+    (here / "a" / "agent.yaml").write_text("")
+    made = kept("prompts", "copy", "a/prompts")
+    assert made.stdout.splitlines() == [f"a/prompts/{name}.md" for name in METRICS]
+    assert "`prompts: prompts` in `a/agent.yaml` has them stand" in made.stderr
+    apart = kept("prompts", "copy", "elsewhere", "fluency")
+    assert apart.stdout.splitlines() == ["elsewhere/fluency.md"]
+    assert "`prompts: FOLDER` in agent.yaml" in apart.stderr
 
 
 def test_a_copy_is_told_with_the_line_that_the_task_beside_it_needs(here: Path):
@@ -52,7 +55,7 @@ def test_a_copy_is_told_with_the_line_that_the_task_beside_it_needs(here: Path):
     beside = kept("prompts", "copy", "p1/prompts", "edit")
     assert "`prompts: prompts` in `p1/task.yaml` has them stand" in beside.stderr
     apart = kept("prompts", "copy", "elsewhere", "edit")
-    assert "as seen from the task's folder" in apart.stderr
+    assert "`prompts: FOLDER` in task.yaml, which is `elsewhere` as seen" in apart.stderr
 
 
 TASK = """\
@@ -85,3 +88,10 @@ def test_a_check_and_a_step_say_whose_prompt_is_in_force(here: Path):
     kept("optimize", "task.yaml", "-q")
     assert "told by    your told/edit.md" in kept("show", "last", "--step", "0").stdout
     assert kept("show", "last", "--step", "0", "--json").json["prompt"] == "told/edit.md"
+
+
+def test_a_group_without_a_command_shows_its_help_and_not_an_error():
+    called = kept("prompts")
+    assert called.code in (0, 2)  # by the version of click
+    assert "error:" not in called.stderr
+    assert "List the prompts, what each is for" in called.stderr + called.stdout

@@ -11,10 +11,19 @@ from kept.core.budget import Budget
 from kept.core.plan import Plan
 from kept.core.rollout import Failure, Job
 from kept.core.state import State
+from kept.engine.silence import LONGEST
+from kept.gates.race import Race
 from kept.proposers.variants import Variant, Variants
 from kept.recipes.racing import with_race
 from kept.runs import Watch, resume, start
-from kept.testing import MemoryJournal, Pool, ScriptedEvaluator, ScriptedModel, ScriptedProposer
+from kept.testing import (
+    MemoryJournal,
+    Pool,
+    ScriptedEvaluator,
+    ScriptedModel,
+    ScriptedProposer,
+    small_cases,
+)
 from kept.testing.sitting import SEED, sit, small_plan
 from tests.engine.cutting import Home1, Moments, cut
 
@@ -149,3 +158,61 @@ def test_a_proposer_that_had_no_answers_is_asked_again_after_a_resume():
     state = run(plan(ScriptedModel(lambda request: "an idea")), journal.reopened())
     assert not state.brought["scripted"].out
     assert state.next_step == 6
+
+
+@pytest.mark.parametrize("race", [False, True])
+@pytest.mark.parametrize("workers", [1, 2, 64])
+def test_a_total_outage_ends_a_run_after_a_minute_or_two_and_loses_nothing(
+    race: bool, workers: int
+):
+    """However many rollouts a gate asks for before its first verdict."""
+    tries = 12.0
+
+    def plan(runner: ScriptedEvaluator) -> Plan:
+        cases = small_cases(train=60, holdout=100)
+        made = replace(plan_of(runner, GOOD, USELESS), cases=cases, workers=workers)
+        return with_race(replace(made, gate=Race())) if race else made
+
+    away = ScriptedEvaluator(
+        quality=POOL.quality, seconds=lambda job: tries, fails=lambda job: AWAY
+    )
+    journal = MemoryJournal()
+    stopped = run(plan(away), journal)
+    assert stopped.stopped is not None and stopped.stopped.kind == "error"
+    words = stopped.stopped.message
+    # with many workers, the steps themselves are seen to fail before that
+    assert words.startswith(("nothing answers: ", "the evaluator does not answer: "))
+    assert words.endswith("no connection")
+    assert away.clock.monotonic() <= LONGEST + tries
+    there = ScriptedEvaluator(quality=POOL.quality)
+    state = run(plan(there), journal.reopened())
+    assert state.best == run(plan(ScriptedEvaluator(quality=POOL.quality))).best != state.seed
+    assert not state.lost
+
+
+def test_what_answers_now_and_then_is_no_total_outage():
+    """Every tenth rollout is answered, and all others are not, for an hour."""
+    counted: list[Job] = []
+
+    def fails(job: Job) -> Failure | None:
+        counted.append(job)
+        return None if len(counted) % 10 == 0 else AWAY
+
+    def seconds(job: Job) -> float:
+        return 8.0
+
+    runner = ScriptedEvaluator(quality=POOL.quality, seconds=seconds, fails=fails)
+    made = replace(plan_of(runner, GOOD, USELESS), cases=small_cases(train=10, holdout=400))
+    state = run(replace(made, workers=1))
+    assert runner.clock.monotonic() > 3600
+    assert state.stopped is not None and "nothing answers" not in state.stopped.message
+
+
+def test_one_rollout_that_hangs_for_long_is_no_total_outage():
+    slow = ScriptedEvaluator(
+        quality=POOL.quality,
+        seconds=lambda job: 1000.0 if job.case_id == "holdout-0" else 1.0,
+        fails=lambda job: AWAY if job.case_id == "holdout-0" else None,
+    )
+    state = run(replace(plan_of(slow, GOOD), workers=1, cases=small_cases(train=2, holdout=20)))
+    assert state.keeps == 1

@@ -5,8 +5,8 @@ from math import sqrt
 import pytest
 
 from kept.core.objective import Constraint, Objective
-from kept.core.rollout import Failure, Pair
-from kept.core.score import Outcome, summarize
+from kept.core.rollout import Failure, Pair, Purpose
+from kept.core.score import Evaluation, Outcome, summarize
 from kept.core.verdict import Side, Verdict, View
 from kept.gates import Sigma
 from kept.gates.sigma import HoldoutPolicy
@@ -254,7 +254,7 @@ def test_the_seed_is_measured_by_what_its_first_challenger_is_held_against(
     asks = gate.measure(view)
     assert isinstance(asks, tuple)
     assert {ask.purpose for ask in asks} == (purposes or {"screen", "decide"})
-    known = {
+    known: dict[Purpose, Evaluation] = {
         ask.purpose: summarize(
             "seed", ask.purpose, [(pair, Outcome({"loss": 0.25})) for pair in ask.pairs], LOSS
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -307,6 +307,7 @@ def write_yaml(tree: Any) -> str:
         ("a.toml", write_toml),
     ],
 )
+@settings(deadline=None)
 @given(data=st.data())
 def test_a_value_that_is_set_reads_back_and_every_other_stays(
     path: str, write: Callable[[Any], str], data: st.DataObject

@@ -171,7 +171,7 @@ whole = texts.filter(lambda text: not any("\ud800" <= c <= "\udfff" for c in tex
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(at=st.sampled_from(PLACES), written=st.sampled_from(WRITTEN), new=whole)
 def test_any_text_in_any_place_reads_back_and_the_rest_stays(
     at: tuple[str, str, int], written: str, new: str

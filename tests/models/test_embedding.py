@@ -150,7 +150,7 @@ def test_an_answer_without_vectors_is_tried_again_and_then_an_outage(kind: str):
         assert len(server.log) == 3
     assert isinstance(failure, Failure)
     assert failure.blame == "infrastructure"
-    assert "(3 tries)" in failure.message
+    assert "(3 tries at http://127.0.0.1:" in failure.message
 
 
 def test_a_failure_tells_what_the_calls_before_it_used(monkeypatch: pytest.MonkeyPatch):

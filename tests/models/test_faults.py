@@ -4,6 +4,7 @@ The table is the contract; the server's log is the witness.
 """
 
 import asyncio
+import json
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, FailureKind
 from kept.models import http
 from kept.models import line as line_module
+from kept.models.trouble import of_status
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.models.worlds import ASK, CLIENTS, KEY, client
 
@@ -145,7 +147,15 @@ def test_nobody_there_is_a_failure_of_the_network():
     failure = asyncio.run(client("openai", server, tries=2).complete(ASK))
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.retryable) == ("network", False)
-    assert "(2 tries)" in failure.message
+    assert "(2 tries at http://127.0.0.1:" in failure.message
+
+
+def test_words_about_a_key_are_told_as_they_are():
+    raw = json.dumps({"error": {"message": "Incorrect API key provided: sk-0123456789abc."}})
+    message = of_status("m", 401, {}, raw.encode(), "OPENAI_API_KEY").failure.message
+    assert "Incorrect API key provided: [secret]" in message
+    raw = json.dumps({"error": {"message": "no such key 0123456789abc"}})
+    assert "0123456789" not in of_status("m", 401, {}, raw.encode(), "K").failure.message
 
 
 def test_a_key_that_a_provider_quotes_is_not_told():

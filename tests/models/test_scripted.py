@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.model import Message, ModelReply, ModelRequest, ToolCall
 from kept.core.rollout import Failure
 from kept.errors import SetupError
 from kept.models.config import ModelConfig, Price
@@ -56,3 +56,16 @@ def test_a_line_that_is_no_reply_is_named(tmp_path: Path, text: str, words: str)
 def test_a_file_that_is_not_there_is_named(tmp_path: Path):
     with pytest.raises(SetupError, match=r"cannot read the replies in .*replies\.jsonl"):
         ask(tmp_path, "a")
+
+
+def test_a_reply_may_want_tools_used(tmp_path: Path):
+    (tmp_path / "replies.jsonl").write_text(
+        '{"text": "", "tool_calls": [{"name": "add", "arguments": {"a": 1}}, {"name": "now"}]}\n'
+    )
+    (reply,) = ask(tmp_path, "a")
+    assert isinstance(reply, ModelReply)
+    assert reply.finish == "tool_calls"
+    assert reply.tool_calls == (
+        ToolCall("call-0", "add", '{"a":1}'),
+        ToolCall("call-1", "now", "{}"),
+    )

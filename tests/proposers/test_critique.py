@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.edit import SetValue, Write
 from kept.core.exchange import PASSED, answered, said, used
@@ -22,6 +23,7 @@ from kept.core.verdict import Verdict
 from kept.models.scripted import Line
 from kept.proposers.asking import Asked
 from kept.proposers.critique import DIAGNOSIS, REVISION, Critique, line_counts
+from kept.proposers.demos import BEGIN, END
 from kept.proposers.texts import TextAxis
 from kept.spec.yaml import read_yaml
 from kept.testing import MemoryJournal, ProposerSuite, ScriptedModel
@@ -61,7 +63,7 @@ def diagnosis(**given: object) -> str:
         "root_cause_hypothesis": "nothing says that there is one",
         "suggested_change_direction": "say that sums are done by the tool",
         "confidence": 0.8,
-        "citations": ["q1", "q99", "q1"],
+        "citations": ["`q1`", "q99", "q1"],
         "avoid": ["long answers"],
     }
     return json.dumps(said | given)
@@ -331,7 +333,7 @@ LONG = "Use the tool. " * 20
 @pytest.mark.parametrize(
     ("first", "why"),
     [
-        (revision(LONG), "the new text has 280 characters, 200 allowed"),
+        (revision(LONG), "the new text has 279 characters, 200 allowed"),
         (revision(PROMPT.strip()), "the new text is the same as the present one"),
         (revision("  \n"), "the new text is empty"),
         ("I would rather not.", "there is no JSON in it"),
@@ -408,6 +410,33 @@ def test_the_longest_cases_are_left_out_where_room_lacks_and_the_proposal_says_s
     seen = told(log(proposer.critic)[0])
     assert seen.count("did not pass\n") == 10
     assert reply.unseen == "not shown to the model, which has no room for it: 1 failing case"
+
+
+def test_examples_behind_a_text_stay_and_do_not_count_in_its_length():
+    examples = f"\n\n{BEGIN}\nExample\nInput: {'long ' * 60}\nAnswer: 1\n{END}\n"
+    brief = brief_of()
+    texts = {**TEXTS, "prompt.md": PROMPT.rstrip() + examples}
+    brief = looked_at(replace(brief, incumbent=Candidate(texts)))
+    marked = revision(f"Use the tool.\n{BEGIN}\n{END}")
+    proposer = critique([diagnosis()], [marked, revision()])
+    reply = ask(proposer, brief)
+    assert isinstance(reply, Proposal)
+    assert reply.edits == (Write("prompt.md", NEW.rstrip() + examples),)
+    assert "mark examples" in log(proposer.applier)[1].messages[-1].text
+    assert "It has 33 characters, and may have 200 at most." in told(log(proposer.critic)[0])
+    assert "Input: long long" in told(log(proposer.critic)[0])
+    assert "Input: long long" not in told(log(proposer.applier)[0])
+
+
+def test_marks_in_the_middle_of_a_text_stay():
+    texts = {**TEXTS, "prompt.md": f"{BEGIN}\n{END}\nBe brief.\n"}
+    brief = looked_at(replace(brief_of(), incumbent=Candidate(texts)))
+    good = f"{BEGIN}\n{END}\nBe kind."
+    proposer = critique([diagnosis()], [revision("Be kind."), revision(good)])
+    reply = ask(proposer, brief)
+    assert isinstance(reply, Proposal)
+    assert reply.edits == (Write("prompt.md", f"{good}\n"),)
+    assert "no more and no fewer than before" in log(proposer.applier)[1].messages[-1].text
 
 
 def test_further_texts_are_shown_where_they_fit_and_the_text_itself_only_once():

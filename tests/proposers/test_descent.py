@@ -30,7 +30,7 @@ from kept.proposers.texts import TextAxis
 from kept.runs import Watch, resume, start
 from kept.testing import MemoryJournal, ScriptedModel
 from kept.testing.sitting import sit, small_plan
-from tests.engine.test_cut_and_resume import Home1, Moments, cut
+from tests.engine.cutting import Home1, Moments, cut
 
 SPACE = Space((Axis("agent.yaml", "temperature", Numbers(0.0, 1.0)),))
 AXIS = TextAxis("instructions", "prompt.md")

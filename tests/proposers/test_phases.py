@@ -156,6 +156,18 @@ def test_the_study_begins_with_the_incumbents_own_point_and_asks_for_nothing_mor
     assert isinstance(ask(Numeric(LINE, (0.5,), startup=4), brief_of(4, past)), Proposal)
 
 
+def test_the_noise_of_a_train_loss_is_that_of_its_sweeps_mean():
+    row = tried(0, (0.1,), 0.3)
+    for more, noise in (
+        ({}, None),
+        ({"train_std": 0.2}, 0.2),
+        ({"train_std": 0.2, "repeats": 4.0}, 0.1),
+    ):
+        verdict = replace(row.verdict, numbers={**row.verdict.numbers, **more})
+        past = Past(LINE, (0.5,), "numeric", brief_of(1, [replace(row, verdict=verdict)]))
+        assert [one.noise for one in past.measured()] == [None, noise]
+
+
 def test_where_a_verdict_has_no_train_loss_the_train_cases_are_run():
     rows = [tried(n, (n / 10,), n / 7) for n in range(4)]
     bare = replace(rows[2], loss=0.25, verdict=Verdict("discard", ""))

@@ -84,3 +84,18 @@ def test_rows_beside_the_space_are_not_modelled_and_where_we_stand_may_be_beside
     inside = expected_gain(LINE, told, (0.1,), 1)
     assert expected_gain(LINE, [*told, Told((7.0,), 0.0)], (0.1,), 1) == inside
     assert expected_gain(LINE, told, (7.0,), 1) is not None
+
+
+def test_where_the_noise_is_known_what_is_no_more_than_that_is_nothing_to_be_gained():
+    known: list[float] = []
+    for seed in range(10):
+        chance = random.Random(seed)
+        points = [LINE.draw(chance) for _ in range(12)]
+        rows = [Told(point, 0.4 + chance.gauss(0, 0.02), 0.02) for point in points]
+        known.append(expected_gain(LINE, rows, points[0], 1) or 0.0)
+        unknown = expected_gain(LINE, [row._replace(noise=None) for row in rows], points[0], 1)
+        assert unknown is not None and unknown > 1e-3, "it may all be a quick change"
+        steep = [row._replace(loss=row.loss + float(row.point[0])) for row in rows]
+        gain = expected_gain(LINE, steep, (0.9,), 1)
+        assert gain is not None and gain > 0.3, "a slope shows through it"
+    assert sum(gain < 1e-3 for gain in known) >= 6, known

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.forecast import forecast
+from kept.core.forecast import Likely, forecast
 from kept.core.plan import Plan
 from kept.gates.repeats import Repeats
 from kept.recipes.artifact import compile_task
@@ -78,3 +78,29 @@ def test_a_model_that_is_paid_does_not_leave_the_workers_idle(
     plan = plan_of(tmp_path, "workers=16", "width=null", "gate=strict", *settings)
     assert plan.width == width
     assert forecast(plan).usd == (None if EDIT in settings or ASK in settings else 0)
+
+
+def test_what_is_likely_is_every_candidate_once_where_the_gate_is_strict(tmp_path: Path):
+    told = forecast(plan_of(tmp_path))
+    # five challengers and the incumbent on two cases; five candidates on eight to learn from
+    assert told.likely == Likely(2 * 6 + 8 * 5, 2 * 6 + 8 * 5)
+
+
+def test_what_is_likely_of_a_race_leaves_out_what_only_keeps_would_cost(tmp_path: Path):
+    race = ("cases.split=4:6:0", "gate=null", "budget.max_iterations=40")
+    plan = plan_of(tmp_path, *race)
+    (tmp_path / "cases.jsonl").write_text("".join(f'{{"q": {n}}}\n' for n in range(40)))
+    plan = compile_task(tmp_path / "task.yaml", race).plan
+    told = forecast(plan)
+    assert plan.gate.name == "race"
+    assert told.likely is not None
+    assert told.rollouts is not None
+    assert told.likely.kept == told.likely.useless + plan.reserve
+    assert told.likely.kept < told.rollouts / 5
+
+
+def test_what_is_likely_is_never_more_than_the_budget(tmp_path: Path):
+    told = forecast(plan_of(tmp_path, "budget.max_rollouts=9"))
+    assert told.likely == Likely(9, 9)
+    endless = plan_of(tmp_path, "budget={max_minutes: 1}")
+    assert forecast(endless).likely is None

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kept.recipes.artifact import compile_task
-from kept.recipes.measure import MAX_BYTES, MAX_FILES, digest
+from kept.recipes.hashing import MAX_BYTES, digest
+from kept.recipes.measure import MAX_FILES
 from tests.spec.tasks import TASK, write_task
 
 NOTHING: set[str] = set()

@@ -120,7 +120,7 @@ def test_a_hint_about_a_folder_is_right_from_where_one_stands(
     folder = task.parent.name
     monkeypatch.chdir(task.parent.parent)
     (line,) = problems(task, f"prompts={folder}/told", hints=True)
-    assert line.endswith("(it is named as seen from the task: write `prompts: told`)")
+    assert line.endswith("(it is named as seen from task.yaml: write `prompts: told`)")
     (line,) = problems(task, "prompts=nowhere", hints=True)
     assert line.endswith(f"(`kept prompts copy {folder}/nowhere` makes it)")
 

@@ -7,10 +7,14 @@ from random import Random
 import pytest
 
 import kept
+from kept.cli.texts import run_text
 from kept.core.words import one_line
 from kept.report import summary
 from kept.report.caveats import caveats
+from kept.report.document import as_json
+from kept.report.page import markdown
 from kept.report.words import duration, number, verdict_counts
+from kept.store.reader import Run
 from tests.report.runs import cut, make_run
 
 
@@ -114,3 +118,27 @@ def test_rollouts_that_a_budget_made_moot_are_not_blamed_on_a_keep(tmp_path: Pat
     kept_one = replace(told, steps=(replace(told.steps[0], outcome="keep"), *told.steps[1:]))
     (line,) = [one for one in caveats(kept_one) if one.startswith("Paid for and not used")]
     assert "because an earlier step was kept meanwhile or the budget" in line
+
+
+def test_what_an_outage_kept_from_being_measured_is_counted_in_every_view(tmp_path: Path):
+    def evaluate(candidate: kept.Candidate, case: int) -> float:
+        if candidate.text == "away\n":
+            raise ConnectionError("nobody there")
+        return candidate.text.count("good") / 10
+
+    texts = ["good\ngood\n", "away\n", "no\n"]
+    result = kept.optimize(
+        "good\n", evaluate, range(10), proposers=texts, bounds=(0, 1), home=tmp_path, width=1
+    )
+    run = Run(result.folder)
+    words = "1 proposal was never measured: an outage left no answer"
+    assert f"{words}." in caveats(summary(run))
+    assert f"* {words}.\n" in markdown(run)
+    assert as_json(run)["lost"] == 1
+    assert f"warning    {words}\n" in run_text(summary(run)) + "\n"
+
+
+def test_without_an_outage_nothing_is_said_of_one(tmp_path: Path):
+    run = make_run(tmp_path)
+    assert as_json(run)["lost"] == 0
+    assert not any("outage" in line for line in caveats(summary(run)))

@@ -35,6 +35,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("[prompt.md]", "prompt.md", "task.yaml:1 artifacts.include: the text `prompt.md`, where a list was expected"),
         ("[prompt.md]", "[]", "task.yaml:1 artifacts.include: empty, where at least one was expected"),
         ("[prompt.md]", "[7]", "task.yaml:1 artifacts.include[0]: the number 7, where a text was expected"),
+        ("[prompt.md]", "[promt.md]", "task.yaml:1 artifacts.include[0]: `promt.md` matches nothing in FOLDER (hint: did you mean `prompt.md`?)"),
         ("[prompt.md]", "[nothing.md]", "task.yaml:1 artifacts.include[0]: `nothing.md` matches nothing in FOLDER"),
         ("[prompt.md]", "[/etc/passwd]", "task.yaml:1 artifacts.include[0]: `/etc/passwd` leaves the folder of task.yaml"),
         ("[prompt.md]", "[../x.md]", "task.yaml:1 artifacts.include[0]: `../x.md` leaves the folder of task.yaml"),

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -177,9 +177,34 @@ def test_a_server_that_dies_again_and_again_is_given_up(tmp_path: Path):
     first, *_, last = asyncio.run(whole())
     assert isinstance(first, Failure) and isinstance(last, Failure)
     assert first.message.endswith("it ended with exit 7: last words")
-    assert last.message == "the server `shop` was opened 5 times, and went away"
+    assert last.message == "the server `shop` was opened 5 times in a row, and went away"
     assert not last.retryable
     assert len(pids(tmp_path)) == mcp.MOST_OPENS
+
+
+def test_a_use_that_brings_a_server_down_is_found_and_those_beside_it_are_answered(tmp_path: Path):
+    async def whole() -> list[list[ToolAnswer | Failure]]:
+        server = McpServer(config(tmp_path))
+        found = await tools_of(server)
+
+        def at_once(seconds: float) -> list[Awaitable[ToolAnswer | Failure]]:
+            given = ({"text": str(n), "seconds": seconds} for n in range(7))
+            asked: list[Awaitable[ToolAnswer | Failure]]
+            asked = [found["echo"].use(one, scope()) for one in given]
+            return [*asked[:3], found["crash"].use({}, scope()), *asked[3:]]
+
+        # far more often than a server is opened that answers nobody
+        rounds = [await asyncio.gather(*at_once(0.5)) for _ in range(mcp.MOST_OPENS)]
+        await server.close()
+        return rounds
+
+    first, second, *later = asyncio.run(whole())
+    assert all(isinstance(one, Failure) and one.retryable for one in first)
+    for answers in (second, *later):
+        crashed = answers.pop(3)
+        assert isinstance(crashed, Failure) and not crashed.retryable
+        assert crashed.message.endswith("it ended with exit 7: last words (twice)")
+    assert [one.text for one in second if isinstance(one, ToolAnswer)] == [*"0123456"]
 
 
 def test_a_tool_that_takes_too_long_fails_and_the_others_go_on(tmp_path: Path):

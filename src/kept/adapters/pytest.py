@@ -29,7 +29,7 @@ from kept.core.score import Score
 from kept.core.words import count
 from kept.errors import SetupError
 from kept.recipes.function import ProposerLike, make_proposers, parse_ratio
-from kept.recipes.measure import digest
+from kept.recipes.hashing import digest
 from kept.sandbox import Command, Exit, View
 from kept.sandbox.command import Network
 from kept.store.home import Home

@@ -32,6 +32,9 @@ _TURNS = {
 def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     """Say what a run of SPEC would do, and the most it can cost.
 
+    `at most` is the worst case: every step kept, every reply as long as it may be. `likely` is what
+    most runs come to: no proposal better, so that each is dropped early, or one kept and proven.
+
     Reads the spec and every file it names, and tells all that is wrong. Runs neither runner nor
     scorer nor proposer, writes nothing and spends nothing. Of your code only a Python function that
     scores is looked at by importing it.
@@ -62,7 +65,7 @@ def _agent_told(
     from kept.recipes.sweeping import Wanted
     from kept.registry import compile_sweep
 
-    told = outline_agent(compile_sweep(spec, Wanted(), settings))
+    told = outline_agent(compile_sweep(spec, Wanted(), settings, strict=True))
     return told, agent_rows(told)
 
 
@@ -112,6 +115,8 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     budget = ", ".join(f"{name} {n:g}" for name, n in told["budget"].items())
     yield "budget", budget
     yield "at once", f"width {told['width']}, workers {told['workers']}"
+    if told["likely"]:
+        yield from zip(("likely", ""), _likely(told), strict=False)
     yield "at most", _at_most(told)
     yield from (("", words) for words in _paid(told))
 
@@ -206,6 +211,8 @@ def _decision(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "gate", f"{gate['name']}: {told['rule']['words']}"
     if gate["name"] == "race":
         yield from (("", words) for words in _numbers(told["rule"]["numbers"]))
+    elif gate["not_race"]:
+        yield "", f"not `race`: {gate['not_race']}"
     if objective["constraints"]:
         yield "", f"unless one of these is broken: {', '.join(objective['constraints'])}"
     if objective["tie_breakers"]:
@@ -234,14 +241,47 @@ def _plain(value: Any) -> str:  # noqa: ANN401 # any setting
 
 
 def _at_most(told: dict[str, Any]) -> str:
-    from kept.core.words import count
-
     most = told["at_most"]
     rollouts, usd = most["rollouts"], most["usd"]
-    parts = ["rollouts without limit" if rollouts is None else count(rollouts, "rollout")]
+    parts = ["rollouts without limit" if rollouts is None else _rollouts(rollouts)]
     parts.append(_time(told))
     parts.append("money without limit" if usd is None else f"${usd:.2f}")
     return ", ".join(parts)
+
+
+def _likely(told: dict[str, Any]) -> Iterator[str]:
+    """What most runs come to, and what that takes for granted."""
+    from kept.models.pricing import REPLY
+
+    likely = told["likely"]
+    useless, kept = (
+        _about(one["rollouts"]) + (f" (${one['usd']:,.2f})" if one["usd"] else "")
+        for one in (likely["useless"], likely["kept"])
+    )
+    if useless == kept:
+        yield useless
+    else:
+        yield f"{useless} if no proposal is better, {kept} if one is kept and proven"
+    race = told["gate"]["name"] == "race"
+    early = "what is no better is dropped as early as the gate can tell"
+    assumed = [early if race else "each candidate is judged once"]
+    if likely["usd_a_rollout"] and told["usd_per_rollout"] is None:
+        long = f"a reply {REPLY} tokens at most"
+        assumed.append(f"a call is as long as the mean one with the seed, {long}")
+        if len(told["charges"]) > 1:
+            assumed.append("who else is paid is not counted")
+    yield f"taken for granted: {'; '.join(assumed)}"
+
+
+def _about(rollouts: int) -> str:
+    """A forecast by its first two figures: it knows no more."""
+    size = 10 ** max(0, len(str(rollouts)) - 2)
+    shown = round(rollouts / size) * size
+    return f"about {_rollouts(shown)}" if size > 1 else _rollouts(rollouts)
+
+
+def _rollouts(n: int) -> str:
+    return f"{n:,} {'rollout' if n == 1 else 'rollouts'}"
 
 
 def _time(told: dict[str, Any]) -> str:

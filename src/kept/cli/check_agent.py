@@ -35,6 +35,8 @@ def agent_rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "texts", ", ".join(told["texts"])
     yield "tools", ", ".join(agent["tools"]) or "none"
     yield "metrics", ", ".join(agent["metrics"]) or "none: a case passes that comes to an answer"
+    if agent["prompts"]:
+        yield "judges", f"told by your {', '.join(agent['prompts'])}"
     turns = f", {count(told['turns'], 'turn')}" if told["turns"] > told["cases"] else ""
     yield "cases", f"{told['cases']}{turns}, {told['workers']} at once"
 

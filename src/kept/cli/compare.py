@@ -73,7 +73,7 @@ def compare(
     settings += (f"workers={workers}",) if workers else ()
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     asked = Asked(
-        task=find_spec(task),
+        task=find_spec(_beside(task, versions[0])),
         words=versions,
         here=Path.cwd(),
         cases=cases,
@@ -87,3 +87,14 @@ def compare(
         money = f", ${most * made.worst_usd:,.2f}" if made.worst_usd else ""
         output.note(f"{len(made.cases.holdout)} cases, at most {most:,} rollouts{money}")
     return start_run(made, Home.find(asked.task.parent), how)
+
+
+def _beside(task: Path, first: str) -> Path:
+    """The task that is named; a `SetupError` says of one that lies beside A how to name it."""
+    from kept.errors import SetupError
+
+    other = Path(first).parent / "task.yaml"
+    if not task.exists() and other.is_file():
+        hint = f"`--task {other}` takes the one beside {first}"
+        raise SetupError(f"there is no {task} here", hint=hint)
+    return task

@@ -110,7 +110,7 @@ def _story(one: Tested) -> Iterator[str]:
         for each in one.measured:
             if each.exchange == n:
                 yield from _said("metric", _metric_words(each.metric, each.score, each.error))
-                yield from _said("", each.reasoning)
+                yield from _said("", each.reasoning if each.reasoning != each.error else "")
         for tools in one.expected:
             if tools.exchange == n:
                 yield from _said("tools", "as expected" if tools.matched else "not as expected")

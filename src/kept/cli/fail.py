@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -35,8 +36,12 @@ def exit_code_of(error: Exception) -> int:
         case click.Abort():
             click.echo("interrupted", err=True)
             return INTERRUPTED
+        case click.UsageError() if type(error).__name__ == "NoArgsIsHelpError":
+            # by its name: older versions of click print the help themselves
+            click.echo(error.format_message(), err=True)
+            return COULD_NOT_RUN
         case click.UsageError():
-            _print(_plain(error.format_message()), _usage(error.ctx))
+            _print(_plain(error.format_message()), _here(error) or _usage(error.ctx))
             return COULD_NOT_RUN
         case click.ClickException():
             _print(_plain(error.format_message()), None)
@@ -81,6 +86,16 @@ def _plain(message: str) -> str:
 
 def _usage(ctx: click.Context | None) -> str | None:
     return f"`{ctx.command_path} --help` shows how it is used" if ctx else None
+
+
+def _here(error: click.UsageError) -> str | None:
+    """What to write where a spec is missing, and there is one in this folder."""
+    if not isinstance(error, click.MissingParameter) or error.ctx is None or error.param is None:
+        return None
+    found = [name for name in ("task.yaml", "agent.yaml") if Path(name).is_file()]
+    if error.param.name not in ("spec", "task") or not found:
+        return None
+    return f"`{error.ctx.command_path} .` takes the {found[0]} of this folder"
 
 
 def hush_closed_pipe() -> int:

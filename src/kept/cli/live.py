@@ -15,7 +15,7 @@ from rich.text import Text
 
 from kept.cli.progress import Progress, case_line, opening_line, step_words
 from kept.core.event import RunResumed, RunStarted
-from kept.core.plan import COMPARE
+from kept.core.plan import COMPARE, EVAL
 from kept.core.proposal import ClosedStep
 from kept.core.rollout import Job
 from kept.core.score import Outcome
@@ -134,6 +134,15 @@ class LiveProgress(Progress):
             case _:
                 return 0
 
+    def _asked(self) -> int:
+        """Rollouts of a run that measures; 0 where some of them may be an earlier sitting's."""
+        started = self.state.started
+        match started.facts.get(EVAL) if started and not self.resumed else None:
+            case {"asked": int(asked)}:
+                return asked
+            case _:
+                return 0
+
     def _parts(self, elapsed: float) -> list[str]:
         state = self.state
         done, most = len(state.closed), self._most_steps()
@@ -150,7 +159,9 @@ class LiveProgress(Progress):
             moved = state.best != state.seed
             shown = f"{number(seed)} → {number(best)}" if moved else number(best)
             parts.append(f"{state.fact('metric')} {shown}")
-        parts.append(count(self.rollouts, "rollout"))
+        so_far = count(self.rollouts, "rollout")
+        asked = self._asked()
+        parts.append(f"{self.rollouts} of {count(asked, 'rollout')}" if asked else so_far)
         workers = state.fact("workers")
         if self.seconds and elapsed and workers.isdigit():
             busy = self.seconds / (elapsed * int(workers))

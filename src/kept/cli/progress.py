@@ -14,7 +14,7 @@ from kept.cli.output import cut_middle
 from kept.core.event import Event, RunResumed, RunStarted, StepClosed
 from kept.core.exchange import PASSED
 from kept.core.grow import Log
-from kept.core.plan import EVAL
+from kept.core.plan import EVAL, WHY_NOT_RACE
 from kept.core.proposal import ClosedStep
 from kept.core.rollout import Job
 from kept.core.score import Outcome
@@ -53,9 +53,14 @@ class Progress:
         self._steps_before: int | None = None
 
     @property
+    def resumed(self) -> bool:
+        """Whether a run was gone on with."""
+        return self._steps_before is not None
+
+    @property
     def resumed_in_vain(self) -> bool:
         """Whether a run was gone on with and there was nothing left to do."""
-        return self._steps_before is not None and len(self.state.closed) == self._steps_before
+        return len(self.state.closed) == self._steps_before
 
     def __enter__(self) -> "Progress":
         return self
@@ -171,7 +176,9 @@ def opening_line(event: RunStarted | RunResumed, state: State) -> str:
         swept = cast("dict[str, object]", started.facts[EVAL])
         return f"run {started.run_id} {verb}: {swept['name']}, {swept['asked']} rollouts"
     aim = f"{state.fact('direction')} {state.fact('metric')}"
-    return f"run {started.run_id} {verb}: {aim}, gate {state.fact('gate')}"
+    why = started.facts.get(WHY_NOT_RACE)
+    gate = f"{state.fact('gate')}" + (f" (not race: {why})" if why else "")
+    return f"run {started.run_id} {verb}: {aim}, gate {gate}"
 
 
 def _says_the_same(closed: Log[ClosedStep]) -> bool:

@@ -1,13 +1,13 @@
 """`kept prompts`: list, show, copy."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from kept.cli.command import Command, Commands
 from kept.cli.options import json_option
-from kept.prompts import ASKED, NAMES, Name
+from kept.prompts import ASKED, METRICS, NAMES, Name
 
 NAME = click.Choice(NAMES)
 
@@ -16,8 +16,8 @@ NAME = click.Choice(NAMES)
 def prompts() -> None:
     """Look at what models are told, and copy it out.
 
-    A task puts files of its own in their place: `prompts: FOLDER`, or `prompt: FILE` of one
-    proposer or judge.
+    A task or an agent puts files of its own in their place: `prompts: FOLDER`. In a task
+    `prompt: FILE` of one proposer or judge does, in an agent `custom_prompt` of one metric.
     """
 
 
@@ -66,20 +66,22 @@ def show(name: str) -> None:
 
 @prompts.command(cls=Command, examples=("kept prompts copy prompts", "kept prompts copy mine edit"))
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.argument("names", type=click.Choice(ASKED), nargs=-1, metavar="[NAME]...")
+@click.argument("names", type=NAME, nargs=-1, metavar="[NAME]...")
 @json_option
 def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Copy prompts to a folder, to be changed.
 
-    All of them, unless some are named. The folder is made; no file that is there is
-    overwritten.
+    All that a task asks, or for a folder beside an agent.yaml all that its metrics ask, unless
+    some are named. The folder is made; no file that is there is overwritten.
     """
     from kept.cli import output
     from kept.cli.names import path_from_here
     from kept.errors import SetupError
     from kept.prompts import prompt
+    from kept.registry import AGENT, TASK
 
-    chosen = [name for name in ASKED if not names or name in names]
+    usual = METRICS if _beside(folder, (TASK, AGENT)) == AGENT else ASKED
+    chosen = [name for name in NAMES if name in (names or usual)]
     paths = {name: folder / f"{name}.md" for name in chosen}
     if there := [path for path in paths.values() if path.exists()]:
         hint = "name another folder, or the prompts that you want"
@@ -95,17 +97,25 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
         return
     for path in paths.values():
         output.answer(path_from_here(path))
-    output.note(f"\n{_in_the_task(folder)} has them stand for Kept's own")
+    spec = AGENT if set(chosen) <= set(METRICS) else TASK
+    output.note(f"\n{_in_the_spec(folder, spec)} has them stand for Kept's own")
 
 
-def _in_the_task(folder: Path) -> str:
-    """The line that a task names this folder with, as seen from the task."""
+def _beside(folder: Path, specs: Sequence[str]) -> str:
+    """The first of these specs that lies in the nearest folder above that has one."""
+    found = (
+        spec for base in folder.absolute().parents for spec in specs if (base / spec).is_file()
+    )
+    return next(found, "")
+
+
+def _in_the_spec(folder: Path, spec: str) -> str:
+    """The line that a spec names this folder with, as seen from there."""
     from kept.cli.names import path_from_here
-    from kept.registry import TASK
 
     whole = folder.absolute()
-    base = next((parent for parent in whole.parents if (parent / TASK).is_file()), None)
+    base = next((parent for parent in whole.parents if (parent / spec).is_file()), None)
     if base is None:
         name = path_from_here(whole)
-        return f"`prompts: FOLDER` in a task, which is `{name}` as seen from the task's folder,"
-    return f"`prompts: {whole.relative_to(base)}` in `{path_from_here(base / TASK)}`"
+        return f"`prompts: FOLDER` in {spec}, which is `{name}` as seen from that folder,"
+    return f"`prompts: {whole.relative_to(base)}` in `{path_from_here(base / spec)}`"

@@ -17,6 +17,7 @@ from kept.report.words import (
     clock,
     duration,
     headline_words,
+    lost_words,
     number,
     spend_words,
     verdict_counts,
@@ -50,6 +51,7 @@ def facts(told: Summary, *, reason: bool = True) -> list[tuple[str, str]]:
         *([("turns", turns_words(told.turns))] if told.turns else ()),
         ("spend", f"{spend_words(told.spend)}, {duration(told.elapsed)}"),
         *(("warning", words) for words in unmeasured_words(told.unmeasured)),
+        *([("warning", lost_words(told.lost))] if told.lost else ()),
     ]
 
 

@@ -11,6 +11,8 @@ from kept.store.tuning.trial import Trial
 WIDTH = 70
 AXIS = 22
 """Columns of what a trial is about."""
+LEFT = AXIS + len("[c1/n 2] ")
+WHY = 60
 RATIONALE = 400
 
 
@@ -48,8 +50,15 @@ def trial_line(trial: Trial) -> str:
     )
     train = f"{_train(trial):<41}"
     cost = f"{money}  {trial.seconds:.0f}s"
-    note = "" if trial.edits or trial.phase == BASELINE else f"  ({one_line(trial.why, 60)})"
-    return f"{left} {train} {hold:<11} {_outcome(trial):<8}  {cost}{note}".rstrip()
+    note = f"  ({one_line(why, WHY)})" if (why := _why_not(trial)) else ""
+    return f"{left:<{LEFT}} {train} {hold:<11} {_outcome(trial):<8}  {cost}{note}".rstrip()
+
+
+def _why_not(trial: Trial) -> str:
+    """Why nothing was measured; empty where something was."""
+    if trial.phase == BASELINE or trial.train is not None:
+        return ""
+    return trial.verdict.reason if trial.edits else trial.why
 
 
 def _short(axis: str) -> str:

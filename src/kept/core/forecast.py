@@ -4,6 +4,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from kept.core.case import Case
 from kept.core.plan import Plan
+from kept.core.ports import Building
+from kept.core.schedule import MOST_PROOFS, OF_THE_RUN
 from kept.core.verdict import Side, Verdict, View
 
 MOST_OPEN = 32
@@ -11,6 +13,15 @@ MOST_OPEN = 32
 
 MOST_PRICED = 2
 """The same where a rollout has a price, or agents are paid: what a keep makes moot is paid for."""
+
+
+class Likely(NamedTuple):
+    """Rollouts of a run as most of them go, never more than it can use."""
+
+    useless: int
+    """Were no proposal better: most of them are dropped after a few draws."""
+    kept: int
+    """Were one of them kept besides, with all that is set aside for its proof and the claim."""
 
 
 class Forecast(NamedTuple):
@@ -23,6 +34,8 @@ class Forecast(NamedTuple):
     seconds: float | None
     """Were every try to take as long as it may, and infrastructure to fail all it can."""
     usd: float | None
+    likely: Likely | None
+    """None where nothing says how many steps there will be."""
 
 
 @runtime_checkable
@@ -55,6 +68,10 @@ class Sequential(Protocol):
         """Rollouts of a challenger to begin with."""
         ...
 
+    def usual_asked(self, train: int, holdout: int, steps: int) -> int:
+        """Rollouts of both sides where none of so many proposals is better."""
+        ...
+
 
 def forecast(plan: Plan) -> Forecast:
     """What a plan comes to at worst; a proposer that does not say what it asks for asks nothing."""
@@ -76,7 +93,34 @@ def forecast(plan: Plan) -> Forecast:
     if rollouts is not None and plan.worst_usd and not plan.priced:
         most = rollouts * (1 + plan.retries) * plan.worst_usd
         usd = most if usd is None else min(usd, most)
-    return Forecast(challenger, rollouts, _seconds(plan, rollouts), usd)
+    likely = _likely(plan, challenger, incumbent, rollouts)
+    return Forecast(challenger, rollouts, _seconds(plan, rollouts), usd, likely)
+
+
+def _likely(plan: Plan, challenger: int, incumbent: int, most: int | None) -> Likely | None:
+    steps = _steps(plan)
+    if steps is None:
+        # it goes on until the rollouts are used up, whatever becomes of each proposal
+        return None if most is None else Likely(most, most)
+    if isinstance(plan.gate, Sequential):
+        asked = plan.gate.usual_asked(len(plan.cases.train), len(plan.cases.holdout), steps)
+    else:
+        asked = incumbent + steps * challenger
+    useless = asked + _usually_for_proposers(plan, steps)
+    found = useless, useless + plan.reserve
+    return Likely(*(n if most is None else min(n, most) for n in found))
+
+
+def _usually_for_proposers(plan: Plan, steps: int) -> int:
+    """Rollouts that feed proposers, while the incumbent stays the same."""
+    train, most = plan.cases.train, 0
+    for asker in plan.proposers:
+        if isinstance(asker, Asker):
+            each = steps * asker.most_asked(train)
+            # who builds on the incumbent looks at it alone, and at each case once
+            builds = isinstance(asker, Building) and asker.builds
+            most = max(most, min(each, len(train)) if builds else each)
+    return most
 
 
 def enough_steps(plan: Plan) -> int:
@@ -92,11 +136,12 @@ def enough_steps(plan: Plan) -> int:
 def _steps(plan: Plan) -> int | None:
     """Steps with a candidate, at most: by the budget, and by what there is to propose."""
     limits = [plan.budget.max_iterations] if plan.budget.max_iterations is not None else []
-    known = [
-        proposer.most_proposed() for proposer in plan.proposers if isinstance(proposer, Finite)
-    ]
-    if known and len(known) == len(plan.proposers):
-        limits.append(sum(known))
+    given = [proposer for proposer in plan.proposers if proposer.name not in OF_THE_RUN]
+    known = [proposer.most_proposed() for proposer in given if isinstance(proposer, Finite)]
+    if known and len(known) == len(given):
+        # what was nearly kept comes again, put together with others
+        again = MOST_PROOFS if len(given) < len(plan.proposers) else 0
+        limits.append(sum(known) + again)
     return min(limits, default=None)
 
 

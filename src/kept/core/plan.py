@@ -16,6 +16,10 @@ COMPARE = "compare"
 COORDINATE = "coordinate"
 """The recipe that tunes an agent, and the fact that tells how it was asked."""
 
+WHY_NOT_RACE = "not_race"
+"""The fact of a plan that says why another gate decides than most runs have; empty where the task
+names its gate, and where it is the race."""
+
 EVAL = "eval"
 """The recipe of a run that measures and changes nothing, and the fact that tells what was asked."""
 

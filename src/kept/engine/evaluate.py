@@ -15,12 +15,13 @@ from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.proposal import Ask
 from kept.core.quick import make
-from kept.core.rollout import FREE, Job, Pair, Purpose, Usage
+from kept.core.rollout import FREE, Failure, Job, Pair, Purpose, Usage
 from kept.core.score import Outcome
 from kept.engine.attempt import Attempts
 from kept.engine.known import Known, answered
 from kept.engine.purse import Halt, Purse
 from kept.engine.room import Room
+from kept.engine.silence import TRIALS, Silence
 from kept.engine.work import Order, Queue, Work
 from kept.errors import JournalError, RunError
 
@@ -29,9 +30,6 @@ LAST = 5.0
 
 MOMENT = 0.001
 """Seconds for which a result may wait for others to be written with it."""
-
-TRIALS = 2
-"""Rollouts that must show a broken measure, one after the other, before all others are spared."""
 
 BREATH = 0.1
 """Seconds after which others have a turn, however quick the rollouts are."""
@@ -64,6 +62,7 @@ class Evaluator:
         self._workers: set[asyncio.Task[None]] = set()
         self._most = plan.workers
         self._untried = 0
+        self._silence = Silence()
         self._slow = True
         """Whether the last rollout took so long that it is worth a look whether it blocks."""
         self._breath = 0.0
@@ -307,7 +306,9 @@ class Evaluator:
                 if order.left == 0 and not order.future.done():
                     order.future.set_result(None)
             if self._untried:
-                self._tried(outcome)
+                self._tried(outcome.failure)
+            if outcome.failure is not None or self._silence.rollouts:
+                self._heed(self._silence.after(work, outcome.failure))
 
     def _settle(self, done: Sequence[Work], rows: Sequence[tuple[int, Job, Outcome]]) -> None:
         """Have what was written known, and counted for whoever pays for it."""
@@ -328,20 +329,21 @@ class Evaluator:
         self._room.give_back(given_back)
         self._purse.count(rows)
 
-    def _tried(self, outcome: Outcome) -> None:
+    def _tried(self, failure: Failure | None) -> None:
         """One of the very first results is in: let the others begin, or spare them."""
-        failure = outcome.failure
         if failure is None or failure.kind != "harness":
             self._untried = 0
             self._most = self._plan.workers
             self._start_workers()
             return
         self._untried -= 1
-        if self._untried:
-            return
-        broken = StopReason("error", f"nothing can be measured: {failure.message}")
-        for work in list(self._works.values()):
-            self._fail(work, Halt(broken))
+        if not self._untried:
+            self._heed(StopReason("error", f"nothing can be measured: {failure.message}"))
+
+    def _heed(self, over: StopReason | None) -> None:
+        if over is not None:
+            for work in list(self._works.values()):
+                self._fail(work, Halt(over))
 
     def _tell(self, work: Work, job: Job, outcome: Outcome) -> None:
         for hear in self.hearers:

@@ -3,13 +3,17 @@
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from kept.core.ports import Journal, Priced
 from kept.core.rollout import FREE, Failure, Job, Usage
 from kept.errors import RunError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 R = TypeVar("R", bound=Priced)
 
@@ -136,7 +140,14 @@ def _cost(answer: Priced | Failure) -> Usage | None:
     return answer.usage
 
 
+@lru_cache(maxsize=64)
+def _names(kind: "type[DataclassInstance]") -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
+
+
 def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: getattr(value, name) for name in _names(type(value))}
     if isinstance(value, set | frozenset):
         return sorted(cast("set[Any]", value), key=repr)
     if isinstance(value, bytes):
@@ -149,8 +160,10 @@ def _plain(value: object) -> object:
     )
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=_plain)
+
+
 def request_key(request: object) -> str:
     """A hash of a request; equal requests have equal keys."""
-    plain = asdict(request) if is_dataclass(request) and not isinstance(request, type) else request
-    text = json.dumps(plain, sort_keys=True, ensure_ascii=False, default=_plain)
+    text = _ENCODER.encode(request)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]

@@ -8,11 +8,12 @@ small to be proven alone is a near miss: several of them are put together and ra
 """
 
 from dataclasses import dataclass, field, replace
-from math import exp, isfinite, log
+from math import ceil, exp, isfinite, log
 
 from kept.core.ledger import left, level
 from kept.core.proposal import Ask
 from kept.core.rollout import Purpose
+from kept.core.schedule import MOST_PROOFS
 from kept.core.verdict import Verdict, VerdictCode, View
 from kept.core.words import count
 from kept.gates.baseline import measured
@@ -36,6 +37,7 @@ from kept.gates.pairing import (
 from kept.gates.screen import Screen
 from kept.gates.simplify import Simplify
 from kept.gates.ties import SCREEN_RISK, difference
+from kept.gates.usual import proof_passes, raced, screened
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,27 @@ class Race:
             return 2 * self.final.passes[0] * (train + holdout)
         most = max(2 * self.most, (1 + self.simplify.bars) * self.simplify.most)
         return self.screen.most_asked(train) + most * holdout
+
+    def usual_asked(self, train: int, holdout: int, steps: int) -> int:
+        """Rollouts of both sides where none of so many proposals is better."""
+        if self.final.among:
+            return self.final.first(train + holdout) + self.final.rest(train + holdout)
+        each = raced(holdout, self.most, self.aim, self.patience)
+        if not train:
+            return ceil(steps * each.challenger + each.incumbent)
+        bar = self.screen.passes * min(self.screen.cases, train)
+        looked, together = (
+            screened(some, bar) for some in (self.screen.steps[:2], self.screen.together)
+        )
+        near = int(steps * looked.share)
+        worth = self.screen.worth(looked.shown, round(looked.draws), bar)
+        races = max(int(near * worth / self.pool_goal), near // self.pool_most)
+        merged = races * (together.draws + together.share * each.challenger)
+        merged += each.incumbent if races else 0.0
+        # what is left in the pool is put to the proof at the end
+        proof = 2 * holdout * proof_passes(self.promote_passes, self.doubt)
+        proofs = min(MOST_PROOFS, near) * proof
+        return ceil(bar + steps * looked.draws + merged + proofs)
 
     def first_asked(self, train: int, holdout: int) -> int:
         """Rollouts of a challenger to begin with."""

@@ -62,6 +62,10 @@ class Repeats:
         """Rollouts of both sides that one step comes to at most."""
         return 2 * self.most + self.first + self.sure
 
+    def usual_asked(self, train: int, holdout: int, steps: int) -> int:
+        """Rollouts of both sides where repeats agree, and none of so many proposals is better."""
+        return self.first + steps
+
     def first_asked(self, train: int, holdout: int) -> int:
         """Rollouts of a challenger to begin with."""
         return 1

@@ -168,14 +168,17 @@ class Screen:
         found = [bar[case] - loss for case, loss in mine.items() if case in bar]
         return sum(found) / len(found) if found else 0.0
 
+    def worth(self, gain: float, mine: int, bar: int) -> float:
+        """What such a gain is taken for, by so many draws of each side."""
+        prior = self.typical**2
+        return max(LEAST, gain * prior / (prior + 1 / mine + 1 / bar))
+
     def _near_miss(self, view: View) -> Verdict:
         """Worth a race together with others, by what train cases show."""
         shown = gains(view, "screen")
-        noise = 1 / shown.answers[0] + 1 / shown.answers[1]
-        prior = self.typical**2
-        estimate = shown.mean / (shown.spread or 1.0) * prior / (prior + noise)
+        estimate = self.worth(shown.mean / (shown.spread or 1.0), *shown.answers)
         reason = f"a near miss: {shown.mean:+.3f} on train cases; it waits in the pool for a race"
-        numbers = {"screen_gain": shown.mean, "estimate": max(LEAST, estimate)}
+        numbers = {"screen_gain": shown.mean, "estimate": estimate}
         return Verdict("discard", reason, code="near miss", numbers=numbers)
 
 

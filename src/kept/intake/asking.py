@@ -1,6 +1,7 @@
 """From cases to a task: a prompt that is asked about them, and what tells a right answer."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,17 @@ _DRAFTS = {
 }
 
 
+def answer_among(names: Sequence[str]) -> str | None:
+    """The field that people call the right answer, however it is written; None where none is."""
+    plain = {name.lower(): name for name in reversed(names)}
+    return next((plain[name] for name in ANSWERS if name in plain), None)
+
+
 def draft_of_cases(path: Path, model: str | None = None) -> Draft:
     """A task that asks a model about every row, and compares with the field that is the answer."""
     rows, notes = named(read_rows(path), path.name)
     names = [name for name in rows[0] if name != "id"]
-    answer = next((name for name in ANSWERS if name in names), None)
+    answer = answer_among(names)
     inputs = [name for name in names if name != answer]
     if answer is None or not inputs:
         known = ", ".join(f"`{name}`" for name in names)

@@ -7,6 +7,7 @@ from typing import cast
 from kept import settings
 from kept.errors import SetupError
 from kept.intake import Draft
+from kept.models.providers import config_of
 
 _KINDS = "a promptfoo config (.yaml), cases (.jsonl, .json, .csv), a SKILL.md or a function (.py)"
 
@@ -36,6 +37,8 @@ def draft_from(given: str, wish: Wish) -> Draft:
         _unused(wish, "cases")
         return draft_of(path, Chosen(prompt=wish.prompt, provider=wish.model, limited=True))
     model = wish.model or settings.model()
+    if model is not None:
+        config_of(model)  # one that is none is refused before anything is written
     _unused(wish, "prompt")
     if path.suffix in (".jsonl", ".json", ".csv"):
         from kept.intake.asking import draft_of_cases

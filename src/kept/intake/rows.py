@@ -83,7 +83,7 @@ class Table(NamedTuple):
 
 def read_csv(text: str, wrong: Wrong) -> Table:
     """The rows that are right; those that are wrong are told by their lines."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_between(text), strict=True)
     table = Table([], [])
     try:
         for row in reader:
@@ -99,6 +99,13 @@ def read_csv(text: str, wrong: Wrong) -> Table:
     except csv.Error as error:
         wrong(reader.line_num, f"not csv: {error}")
     return table
+
+
+def _between(text: str) -> str:
+    """What stands between cells: a comma, unless the first line has none and another sign."""
+    first = text.lstrip().partition("\n")[0]
+    others = (sign for sign in (";", "\t") if sign in first)
+    return "," if "," in first else next(others, ",")
 
 
 def _check_answers(header: list[str], wrong: Wrong) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from kept.errors import SetupError
 from kept.intake import Draft
-from kept.intake.asking import LOCAL
+from kept.intake.asking import LOCAL, answer_among
 from kept.intake.money import budget_of
 from kept.intake.reading import text_of
 from kept.intake.references import READ, Named, named_files
@@ -30,9 +30,12 @@ def draft_of_skill(path: Path, model: str | None = None, cases: Path | None = No
     name, purpose = _told(path, text)
     rows = read_rows(cases) if cases is not None else [{FIELD: purpose}]
     fields = [key for key in rows[0] if key != "id"]
-    asked = FIELD if FIELD in fields else fields[0] if len(fields) == 1 else None
+    # the right answer is for nobody who works by the skill
+    open_ = [key for key in fields if key != answer_among(fields)] or fields
+    asked = FIELD if FIELD in fields else open_[0] if len(open_) == 1 else None
     if asked is None:
-        hint = f"name the field that says what is to be done `{FIELD}`"
+        known = ", ".join(f"`{key}`" for key in fields)
+        hint = f"name the field that says what is to be done `{FIELD}`; there are {known}"
         raise SetupError(f"{cases} has several fields", hint=hint)
     judged = {
         "name": "done",

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import yaml as pyyaml
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import ScalarNode
 
 from kept.core.values import Value, render_value
+from kept.locate.libyaml import can_take, parser_of
 from kept.locate.nodes import Items, Node, Room, Scalar, Table, Unreadable
 
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
@@ -31,13 +34,23 @@ def read_yaml(text: str) -> Node:
     """The tree of a text; raises `Unreadable`."""
     yaml: Any = YAML(typ="safe", pure=True)
     try:
-        root: Any = yaml.compose(text)
+        root = _fast(text, yaml.resolver) or yaml.compose(text)
         if root is None:
             return Table(())
         return _Tree(text, yaml.constructor).node(root)
     except (YAMLError, ValueError, RecursionError) as error:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise Unreadable(f"is not YAML: {problem}") from error
+
+
+def _fast(text: str, resolver: Any) -> Any:  # noqa: ANN401 # the libraries have no types
+    """The root that libyaml finds; None where ruamel.yaml has to tell."""
+    if not can_take(text):
+        return None
+    try:
+        return parser_of(text, resolver).get_single_node()
+    except (pyyaml.YAMLError, ValueError):
+        return None
 
 
 class _Tree:
@@ -100,7 +113,8 @@ class _Tree:
         if start == end:
             # the library puts what is not there wherever it noticed that
             obstacle = "has no value"
-        value = self._constructor.construct_object(node)
+        plain = ScalarNode(node.tag, node.value, style=node.style)  # libyaml's are others
+        value = self._constructor.construct_object(plain)
         quote = node.style or ""
         if quote in ("|", ">"):
             return self._block(start, end, value, where, obstacle)

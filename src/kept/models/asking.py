@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import time
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
@@ -12,6 +12,8 @@ from kept.core.words import count
 from kept.models.cache import CachedModel
 from kept.models.pricing import worst_usd
 from kept.models.structured import settle
+
+_FIELDS = tuple(one.name for one in fields(ModelRequest))
 
 
 async def ask(
@@ -34,7 +36,7 @@ async def ask(
         return replace(reply, seconds=round(time.monotonic() - began, 4))
 
     async def call(one: ModelRequest) -> ModelReply | Failure:
-        known_by = {"model": model.name, **asdict(one)}
+        known_by = {"model": model.name, **{name: getattr(one, name) for name in _FIELDS}}
         return await scope.call(known_by, ModelReply, lambda: do(one), worst_usd(model, one))
 
     return await settle(request, call)

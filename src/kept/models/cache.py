@@ -19,7 +19,7 @@ from kept.core.model import ModelReply, ModelRequest
 from kept.core.ports import Model
 from kept.core.rollout import FREE, Failure
 from kept.errors import SetupError
-from kept.models.pricing import worst_usd
+from kept.models.pricing import usual_usd, worst_usd
 
 WAIT = 10.0
 """Seconds that another process may take to write."""
@@ -102,6 +102,10 @@ class CachedModel:
     def worst_usd(self, request: ModelRequest) -> float | None:
         """The most that a reply can cost; what is kept may be gone by then, so it counts as new."""
         return worst_usd(self._model, request)
+
+    def usual_usd(self, request: ModelRequest) -> float | None:
+        """What a reply of middling length costs that was not kept before."""
+        return usual_usd(self._model, request)
 
     def _key(self, request: ModelRequest, repeat: int) -> str:
         whole = {"at": self._address, "model": self.name, "n": repeat, **asdict(request)}

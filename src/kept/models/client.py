@@ -17,8 +17,9 @@ from kept.models.http import events, post
 from kept.models.line import Line, Question, secrets_of
 from kept.models.messages import Messages
 from kept.models.prices import rates_of
+from kept.models.pricing import BYTES, REPLY
 from kept.models.providers import PROVIDERS, located
-from kept.models.speech import Habits, Heard, Speech
+from kept.models.speech import Habits, Heard, Speech, Taken
 from kept.models.structured import instructed
 from kept.models.trouble import hidden, passing, refused
 
@@ -27,6 +28,9 @@ MOST_TOKENS = {"openai": 16_384, "azure_openai": 16_384, "anthropic": 8_192}
 
 PICTURE = 50_000
 """Tokens that no provider counts more than for a picture."""
+
+USUAL_PICTURE = 1_000
+"""Tokens that most of them count."""
 
 
 class HttpModel:
@@ -45,6 +49,8 @@ class HttpModel:
         self._defaults["max_tokens"] = config.max_tokens or MOST_TOKENS.get(config.provider)
         path = "messages" if provider.speech == "messages" else "chat/completions"
         self._line = Line(config, path, entra)
+        self._made: tuple[ModelRequest, bytes] | None = None
+        """The last request and its body, which is wanted for its price and again to be sent."""
 
     def worst_usd(self, request: ModelRequest) -> float | None:
         """The most that a reply can cost; None where that is not known.
@@ -58,12 +64,19 @@ class HttpModel:
         tokens = len(self._body(filled)) + pictures * PICTURE
         return self.rates.worst(tokens, filled.max_tokens or 0)
 
+    def usual_usd(self, request: ModelRequest) -> float | None:
+        """What a reply of middling length costs; None where the price is not known."""
+        if self.rates is None:
+            return None
+        filled = self._filled(request)
+        pictures = sum(len(message.images) for message in filled.messages)
+        tokens = len(self._body(filled)) // BYTES + pictures * USUAL_PICTURE
+        return self.rates.usd(Taken(tokens, min(REPLY, filled.max_tokens or REPLY)))
+
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
         """One reply, or why there is none after as many tries as make sense."""
         filled = self._filled(request)
-        question = Question(
-            lambda: self._body(filled), self._hear, _tokens, learn=self._habits.learn
-        )
+        question = Question(lambda: self._body(filled), self._hear, _tokens, learn=self._learn)
         heard = await self._line.ask(question)
         return heard if isinstance(heard, Failure) else self._priced(heard, filled)
 
@@ -91,7 +104,17 @@ class HttpModel:
         }
         return replace(request, **open_ones) if open_ones else request
 
+    def _learn(self, message: str) -> bool:
+        self._made = None
+        return self._habits.learn(message)
+
     def _body(self, request: ModelRequest) -> bytes:
+        made = self._made
+        if made is None or made[0] is not request:
+            made = self._made = request, self._encoded(request)
+        return made[1]
+
+    def _encoded(self, request: ModelRequest) -> bytes:
         if request.schema and not self._habits.schema:
             request = instructed(request)
         body = self._speech.body(self.config.model, request, self._habits)
@@ -135,6 +158,8 @@ def _discreet(heard: Heard, secrets: tuple[str, ...]) -> Heard:
         replace(call, arguments=hidden(call.arguments, secrets)) for call in heard.tool_calls
     )
     text, refusal = hidden(heard.text, secrets), hidden(heard.refusal, secrets)
+    if (text, refusal, calls) == (heard.text, heard.refusal, heard.tool_calls):
+        return heard
     return replace(heard, text=text, refusal=refusal, tool_calls=calls)
 
 

@@ -39,24 +39,28 @@ class Said:
     """Why there is no answer, where that is the agent's own fault: the trace is worth having."""
 
 
-class Conversation:
-    """A model with tools at hand."""
+class Agent:
+    """A model with tools at hand, as one candidate has it: all its cases talk to the same."""
 
     def __init__(
         self, model: Model, request: ModelRequest, tools: Sequence[Tool], replies: int = MAX_REPLIES
     ) -> None:
+        """`request` is what all requests have in common."""
+        self.told = request.messages
+        """What it is told beforehand."""
         self._model = model
         self._tools: Mapping[str, Tool] = {tool.offer.name: tool for tool in tools}
         self._request = replace(request, tools=tuple(tool.offer for tool in tools))
         self._replies = replies
 
-    async def say(self, messages: tuple[Message, ...], scope: Scope) -> Said | Failure:
+    async def say(self, messages: tuple[Message, ...], scope: Scope, seed: int) -> Said | Failure:
         """Have the model answer the last message; a `Failure` is one of infrastructure."""
         began = time.monotonic()
         waited = 0.0
         trace: list[TraceItem] = []
         for n in range(self._replies):
-            reply = await ask(scope, self._model, replace(self._request, messages=messages))
+            request = replace(self._request, messages=messages, seed=seed)
+            reply = await ask(scope, self._model, request)
             if isinstance(reply, Failure) and reply.kind != "empty":
                 return _ended(reply, messages, trace)
             if isinstance(reply, Failure):

@@ -7,6 +7,7 @@ names are trusted. Redirects are not followed: a key goes nowhere but where it w
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -15,13 +16,15 @@ import msgspec
 from kept.models.trouble import Trouble, lasting, of_error, of_status, passing
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
+    from aiohttp import ClientResponse, ClientSession, ClientTimeout
 
 MOST_BYTES = 32 << 20
 """Of one reply: nothing that a model says is longer."""
 
 CONNECT = 20.0
 """Seconds until a connection stands."""
+
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +83,14 @@ class _Exchange:
         self._response: ClientResponse | None = None
 
     async def __aenter__(self) -> "ClientResponse":
-        from aiohttp import ClientTimeout
-
         endpoint = self._endpoint
-        timeout = ClientTimeout(
-            total=endpoint.timeout, sock_connect=CONNECT, sock_read=self._silence
-        )
         try:
             session = await _session()
             response = self._response = await session.post(
                 endpoint.url,
                 data=self._body,
                 headers=self._headers,
-                timeout=timeout,
+                timeout=_timeout(endpoint.timeout, self._silence),
                 proxy=endpoint.proxy,
                 allow_redirects=False,
             )
@@ -129,6 +127,13 @@ class _Exchange:
         return error
 
 
+@lru_cache(maxsize=64)
+def _timeout(total: float, silence: float) -> "ClientTimeout":
+    from aiohttp import ClientTimeout
+
+    return ClientTimeout(total=total, sock_connect=CONNECT, sock_read=silence)
+
+
 def _bound(endpoint: Endpoint, size: int) -> None:
     if size > MOST_BYTES:
         what = f"`{endpoint.name}` answered with more than {MOST_BYTES >> 20} MiB"
@@ -137,7 +142,7 @@ def _bound(endpoint: Endpoint, size: int) -> None:
 
 def _decoded(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(raw, type=dict[str, Any])
+        return _OBJECT.decode(raw)
     except msgspec.MsgspecError as error:
         shown = raw[:200].decode("utf-8", "replace")
         what = f"`{endpoint.name}` answered with JSON that is broken or cut off"
@@ -170,12 +175,13 @@ async def _live() -> _Life:
 
     The port of a model has no `close`, which every runner and proposer would have to hand on.
     """
-    from aiohttp import ClientSession, TCPConnector
+    from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 
     loop = asyncio.get_running_loop()
     # how many calls there are at once is for the limiter to say; `trust_env` would look for
-    # proxies, and for passwords in ~/.netrc, in a thread for every call
-    session = ClientSession(connector=TCPConnector(limit=0))
+    # proxies, and for passwords in ~/.netrc, in a thread for every call; no call leaves a cookie
+    # for the next
+    session = ClientSession(connector=TCPConnector(limit=0), cookie_jar=DummyCookieJar())
     try:
         yield session
     finally:

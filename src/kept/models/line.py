@@ -84,7 +84,7 @@ class Line:
                     continue
                 wait = _wait(tries, trouble.after)
                 if not trouble.again or tries >= self._config.tries or wait > MOST_PATIENCE:
-                    return trouble.final(tries)
+                    return trouble.final(tries, self.endpoint.url)
             await asyncio.sleep(wait)
 
     async def _once(self, question: Question[T], limiter: Limiter) -> T:

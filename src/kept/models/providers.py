@@ -138,12 +138,14 @@ def address(config: ModelConfig) -> str | None:
 
 def key_of(config: ModelConfig) -> str | None:
     """The secret itself: only for the one who sends it. A `SetupError` where it is gone."""
-    lack = missing(config)
-    if lack is not None:
+    if config.api_key is None:
+        key = settings.variable(PROVIDERS[config.provider].key_variable or "")
+    else:
+        key = expand(config.api_key)
+    # looked at with every call, so the rest only where there may be something to say
+    if (key is None or "${" in key) and (lack := missing(config)) is not None:
         raise SetupError(f"cannot ask `{config.name}`: {lack}")
-    if config.api_key is not None:
-        return expand(config.api_key)
-    return settings.variable(PROVIDERS[config.provider].key_variable or "")
+    return key
 
 
 def key_name(config: ModelConfig) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from kept.core.model import Finish, ModelReply, ModelRequest
+from kept.core.model import Finish, ModelReply, ModelRequest, ToolCall
 from kept.core.rollout import Failure, Usage
 from kept.errors import SetupError
 from kept.models.config import ModelConfig
@@ -71,6 +71,13 @@ class ScriptedModel:
         return self._script[self._next - 1]
 
 
+class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A tool that a reply wants used."""
+
+    name: str
+    arguments: dict[str, object] = {}
+
+
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One line of a file of replies."""
 
@@ -80,6 +87,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens_in: int | None = None
     tokens_out: int | None = None
     finish: Finish = "stop"
+    tool_calls: tuple[Wanted, ...] = ()
 
 
 @dataclass(slots=True)
@@ -113,7 +121,12 @@ class FileScript:
         return max((self._usage(entry, request).usd for entry in self.entries), default=0.0)
 
     def _reply(self, entry: Entry, request: ModelRequest) -> ModelReply:
-        return ModelReply(entry.text, self._usage(entry, request), entry.finish)
+        calls = tuple(
+            ToolCall(f"call-{n}", one.name, msgspec.json.encode(one.arguments).decode())
+            for n, one in enumerate(entry.tool_calls)
+        )
+        finish: Finish = "tool_calls" if calls else entry.finish
+        return ModelReply(entry.text, self._usage(entry, request), finish, calls)
 
     def _usage(self, entry: Entry, request: ModelRequest) -> Usage:
         asked = sum(len(message.text) for message in request.messages) // 4 + 1

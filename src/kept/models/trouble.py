@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
+from urllib.parse import urlsplit, urlunsplit
 
 from kept.core.rollout import Failure, FailureKind, Usage
 
@@ -37,8 +38,11 @@ _OVERFLOW = re.compile(
 _FILTERED = re.compile(r"content[ _]?(filter|policy|management)|responsibleai", re.IGNORECASE)
 _NO_CREDIT = re.compile(r"insufficient_quota|credit balance|billing", re.IGNORECASE)
 _PASSING = (408, 409, 425)
-_KEY = re.compile(r"\b(sk|pk|key|Bearer)[-_ ][A-Za-z0-9_\-*.]{8,}")
-"""Looks like a key, perhaps with stars in it: providers like to quote what they were sent."""
+_KEY = re.compile(
+    r"\b(?:(?:sk|pk|key)[-_]|Bearer[-_ ]|key (?=\S*[\d*]))[A-Za-z0-9_\-*.]{8,}", re.IGNORECASE
+)
+"""Looks like a key, perhaps with stars in it: providers like to quote what they were sent. A word
+behind `key` is one only where it has a figure or a star in it."""
 
 _FIX = {
     401: "the key is missing or wrong: look at {key}",
@@ -63,10 +67,18 @@ class Trouble(Exception):
         message, detail = hidden(self.failure.message, known), hidden(self.failure.detail, known)
         self.failure = replace(self.failure, message=message, detail=detail)
 
-    def final(self, tries: int) -> Failure:
-        """The failure, when it was tried so often and is not tried again."""
-        often = f" ({tries} tries)" if tries > 1 else ""
+    def final(self, tries: int, url: str = "") -> Failure:
+        """The failure, when it was tried so often at an address and is not tried again."""
+        where = f" at {_bare(url)}" if url else ""
+        often = f" ({tries} tries{where})" if tries > 1 else ""
         return replace(self.failure, message=self.failure.message + often, tried=True)
+
+
+def _bare(url: str) -> str:
+    """An address without what may be secret in it."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def hidden(text: str, secrets: Iterable[str]) -> str:

@@ -24,6 +24,7 @@ from kept.models.window import tokens_of
 from kept.proposers.asking import Asked, Heard, ask_fitted, once_more
 from kept.proposers.failing import Looked, failing_items, look
 from kept.proposers.fitting import Item
+from kept.proposers.shots import LAYOUT
 from kept.proposers.showing import UNTOLD, verdict_of
 from kept.proposers.texts import TextAxis
 
@@ -138,6 +139,10 @@ class Critique:
         yield _limits(place, told)
         yield _present(place)
         yield from failing
+        if tail := place.text[len(_body(place.text)) :].strip():
+            yield Item(
+                "further text", "# The examples behind the text, which stay as they are", tail
+            )
         yield from _refused(brief, self.name, place.axis.path)
         for title, text in self.further(brief.incumbent.texts).items():
             if text.strip() != place.text.strip():
@@ -181,10 +186,12 @@ class Critique:
         told |= {"diff_lines_added": added, "diff_lines_removed": removed}
         known = {case.id for case in brief.train}
         critic = cast("Mapping[str, Any]", place.about["critic"])
+        # headings have the names in backticks, and so has who copies them
+        cited = (name.strip("` ") for name in critic["citations"])
         return Proposal(
             place.axis.edits(brief.incumbent.texts, new),
             why=said["rationale"].strip(),
-            cites=tuple(dict.fromkeys(case for case in critic["citations"] if case in known)),
+            cites=tuple(dict.fromkeys(name for name in cited if name in known)),
             unseen=diagnosed.shown.unseen,
             about={**place.about, "applier": told},
         )
@@ -238,7 +245,7 @@ def _needed(what: str, title: str, text: str) -> Item:
 
 
 def _limits(place: _Place, more: str = "") -> Item:
-    axis, size = place.axis, len(place.text)
+    axis, size = place.axis, len(_body(place.text))
     lines = [
         f"The text is `{axis.path}` of an agent.",
         f"It has {size} characters, and may have {axis.max_chars} at most.",
@@ -249,7 +256,7 @@ def _limits(place: _Place, more: str = "") -> Item:
 
 
 def _present(place: _Place) -> Item:
-    return _needed("text", f"# The text of `{place.axis.path}` as it is now", place.text)
+    return _needed("text", f"# The text of `{place.axis.path}` as it is now", _body(place.text))
 
 
 def _diagnosis(critic: Mapping[str, Any]) -> str:
@@ -282,9 +289,20 @@ def _is_refused(step: ClosedStep, name: str, path: str) -> bool:
     return told and step.proposal.about.get("axis") == path
 
 
+def _body(text: str) -> str:
+    """A text without the examples at its end, which are another phase's business."""
+    region = LAYOUT.region(text)
+    body = text.rstrip()
+    return body.removesuffix(region).rstrip() if region else body
+
+
+def _marks(text: str) -> tuple[int, int]:
+    return text.count(LAYOUT.begin), text.count(LAYOUT.end)
+
+
 def _ended(old: str, new: str) -> str:
-    """A new text with the line ends of the old one behind it: nobody asked for others."""
-    return new.rstrip() + old[len(old.rstrip()) :]
+    """A new text with what stood behind the old one: examples, and the end of its last line."""
+    return new.rstrip() + old[len(_body(old)) :]
 
 
 def _wrong(brief: Brief, place: _Place, reply: ModelReply) -> str:
@@ -292,14 +310,18 @@ def _wrong(brief: Brief, place: _Place, reply: ModelReply) -> str:
     said = json.loads(reply.text)
     if problem := problem_with(said, REVISION):
         return problem
-    axis, new = place.axis, _ended(place.text, said["new_text"])
-    if not new.strip():
+    axis, body = place.axis, said["new_text"].rstrip()
+    if not body:
         return "the new text is empty"
-    if len(new) > axis.max_chars:
-        return f"the new text has {len(new)} characters, {axis.max_chars} allowed"
-    if new.strip() == place.text.strip():
+    if len(body) > axis.max_chars:
+        return f"the new text has {len(body)} characters, {axis.max_chars} allowed"
+    if body.strip() == _body(place.text).strip():
         return "the new text is the same as the present one"
-    edits = axis.edits(brief.incumbent.texts, new)
+    if _marks(body) != _marks(_body(place.text)):
+        return (
+            f"`{LAYOUT.begin}` and `{LAYOUT.end}` mark examples: no more and no fewer than before"
+        )
+    edits = axis.edits(brief.incumbent.texts, _ended(place.text, body))
     for step in reversed(brief.closed):
         same = step.proposal is not None and step.proposal.edits == edits
         if same and step.incumbent == brief.incumbent.id and step.verdict.code not in UNTOLD:

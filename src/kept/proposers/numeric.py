@@ -130,7 +130,7 @@ class Numeric:
                 worst = brief.objective.worst_loss
                 loss = max((old.loss for old in told), default=None) if worst is None else worst
             if loss is not None:
-                told.append(Told(row.point, loss))
+                told.append(Told(row.point, loss, row.noise))
         return told
 
     def _train_loss(

@@ -4,8 +4,9 @@ Pure. A phase has its own study: it begins where the incumbent stood then, and i
 steps alone, because the texts beside the numbers may have changed since the phase before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import sqrt
 
 from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.edit import SetValue, Write
@@ -28,6 +29,8 @@ class Measured:
     """On the deciding cases; None where there is none, or the candidate failed."""
     train: float | None = None
     """On the train cases, where its verdict was made by them."""
+    noise: float | None = None
+    """The standard error of `train`, where it was measured more than once."""
     failed: bool = False
     """By its own fault, or it broke a constraint."""
 
@@ -69,7 +72,8 @@ class Past:
                 broke = step.verdict.code == "constraint" and (implicit or unknown)
                 failed = broke or step.verdict.outcome == "crash"
                 if failed or not unknown:
-                    yield Measured(point, step.candidate, step.loss, train, failed)
+                    noise = _noise(numbers)
+                    yield Measured(point, step.candidate, step.loss, train, noise, failed)
 
     def began(self) -> Point:
         """Where the incumbent stood when this proposer first tried something in this phase."""
@@ -116,6 +120,11 @@ class Past:
 def is_implicit(train: tuple[Case, ...]) -> bool:
     """Whether a run has no cases of its own: the one case feeds and decides."""
     return train == (IMPLICIT_CASE,)
+
+
+def _noise(numbers: Mapping[str, float]) -> float | None:
+    spread = numbers.get("train_std")
+    return None if spread is None else spread / sqrt(numbers.get("repeats", 1.0))
 
 
 def _value_after(axis: Axis, value: Value, proposal: Proposal) -> Value:

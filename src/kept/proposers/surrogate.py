@@ -22,7 +22,10 @@ LENGTHS = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Of the kernel, in sides of the unit cube."""
 
 NOISES = (1e-6, 1e-3, 1e-2, 0.1, 0.3, 1.0)
-"""Variance of the noise, in variances of what is modelled."""
+"""Variance of the noise, in variances of what is modelled; where nobody knows it."""
+
+SHARES = (1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
+"""The same where it is known: then what is modelled may be as small as it likes."""
 
 DRAWS = 512
 """Points among which the best is looked for."""
@@ -59,7 +62,7 @@ def expected_gain(space: Space, told: Sequence[Told], here: Point, seed: int) ->
     if len(rows) < 2:
         return None
     places = np.array([place_of(space, row.point) for row in rows])
-    model = fitted(places, np.array([row.loss for row in rows]))
+    model = fitted(places, np.array([row.loss for row in rows]), _noise(rows))
     if model is None:
         return 0.0
     known, _ = model.at(places)
@@ -81,8 +84,17 @@ def improvement(gain: float, spread: float) -> float:
     return gain * (1 + erf(z / sqrt(2))) / 2 + spread * density
 
 
-def fitted(places: Array, losses: Array) -> Fitted | None:
-    """The most likely model of the kind; None where all losses are the same."""
+def _noise(rows: Sequence[Told]) -> float:
+    """The variance of the noise of a loss, over all that were measured more than once."""
+    known = [row.noise**2 for row in rows if row.noise is not None]
+    return sum(known) / len(known) if known else 0.0
+
+
+def fitted(places: Array, losses: Array, known: float = 0.0) -> Fitted | None:
+    """The most likely model of the kind; None where all losses are the same.
+
+    `known` is the variance of their noise; without it, that is chosen as the rest is.
+    """
     mean, size = float(losses.mean()), len(losses)
     rest = losses - mean
     if float(np.abs(rest).max()) < 1e-12:
@@ -90,11 +102,12 @@ def fitted(places: Array, losses: Array) -> Fitted | None:
     best, found = -inf, None
     for length in LENGTHS:
         kernel = _kernel(places, places, length)
-        for noise in NOISES:
+        for noise in SHARES if known else NOISES:
             inverse = np.linalg.inv(kernel + noise * np.eye(size))
-            scale = float(rest @ inverse @ rest) / size
-            sign, half = np.linalg.slogdet(inverse)
-            likely = (half - size * log(scale)) / 2 if sign > 0 and scale > 0 else -inf
+            fits = float(rest @ inverse @ rest)
+            scale = known / noise if known else fits / size
+            _, half = np.linalg.slogdet(inverse)
+            likely = (half - size * log(scale) - fits / scale) / 2 if scale > 0 else -inf
             # of equals the one with the least noise, whatever the last digits say
             if likely > best + 1e-9:
                 best = likely

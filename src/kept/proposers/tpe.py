@@ -43,6 +43,8 @@ class Told(NamedTuple):
 
     point: Point
     loss: float
+    noise: float | None = None
+    """The standard deviation that another measurement would differ by; None where nobody knows."""
 
 
 class Explained(NamedTuple):

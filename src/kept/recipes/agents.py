@@ -11,7 +11,7 @@ from kept.harness import CLIS, Harness
 from kept.harness.program import Program, program_of
 from kept.models.prices import rates_of
 from kept.models.providers import missing
-from kept.recipes.measure import digest
+from kept.recipes.hashing import digest
 from kept.runners.agent import AgentRunner, Outfit
 from kept.runners.model import Form, fields_of
 from kept.sandbox import Command, abilities

@@ -10,9 +10,8 @@ from kept.core.budget import Budget
 from kept.core.case import SPLITS, Case, Cases, too_few
 from kept.core.forecast import enough_steps
 from kept.core.objective import Constraint, Objective, TieBreaker
-from kept.core.plan import Plan
-from kept.core.ports import Gate, Journal, Sink
-from kept.errors import SetupError
+from kept.core.plan import WHY_NOT_RACE, Plan
+from kept.core.ports import Journal, Sink
 from kept.gates import Strict
 from kept.locate import locate
 from kept.models.roles import is_free
@@ -26,7 +25,7 @@ from kept.recipes.identity import inputs_of
 from kept.recipes.measure import exposed
 from kept.recipes.proposing import Tools
 from kept.recipes.protecting import make_protected
-from kept.recipes.racing import default_gate, race_of, with_race
+from kept.recipes.racing import Decided, default_gate, race_of, raced_ties, with_race
 from kept.recipes.reading import ReadTask, read_task
 from kept.recipes.repeating import repeats_of
 from kept.recipes.roles import told
@@ -140,8 +139,10 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         views=_views(task, source.folder, objective),
         worst_seconds=task.runner.timeout_seconds + scorer_seconds(task.scorer),
     )
-    gate = _gate(task, plan, began)
-    plan = replace(plan, gate=gate, inputs=inputs_of(source, task, files, gate.name))
+    gate, why = _gate(task, plan, began)
+    facts = {**plan.facts, WHY_NOT_RACE: why}
+    inputs = inputs_of(source, task, files, gate.name)
+    plan = replace(plan, gate=gate, facts=facts, inputs=inputs)
     plan = replace(plan, width=task.width or enough_steps(plan))
     # an agent sees nothing of the task's folder
     exposes = () if runner else exposed(source, task, files.texts, confined.inside.hidden)
@@ -158,19 +159,16 @@ def _shown(task: TaskSpec) -> tuple[str, ...]:
     return ()
 
 
-def _gate(task: TaskSpec, plan: Plan, began: str) -> Gate:
+def _gate(task: TaskSpec, plan: Plan, began: str) -> Decided:
     """The gate that is named, by its own name or by what only one of them has."""
     if task.gate == "race" or task.race:
-        if task.policy.tie_breakers and not plan.cases.train:
-            raise SetupError(
-                "`policy.tie_breakers` of a race need train cases, and there are none",
-                hint="give them a part in `cases.split`, as in 3:5:2",
-            )
-        return race_of(task.race or RaceSpec())
-    if task.gate == "repeats":
-        return repeats_of(plan)
-    strict = task.gate or task.policy.model_fields_set & {"keep_if", "tie_breakers"}
-    return Strict() if strict else default_gate(plan, began)
+        raced_ties(plan)
+        return Decided(race_of(task.race or RaceSpec()))
+    if task.gate is not None:
+        return Decided(repeats_of(plan) if task.gate == "repeats" else Strict())
+    if "keep_if" in task.policy.model_fields_set:
+        return Decided(Strict(), "`policy.keep_if` asks for it")
+    return default_gate(plan, began)
 
 
 def _objective(task: TaskSpec) -> Objective:

@@ -23,7 +23,7 @@ from kept.recipes.comparing import (
     check_texts,
     doubts,
 )
-from kept.recipes.identity import hash_of
+from kept.recipes.hashing import hash_of
 from kept.recipes.reading import ReadTask, read_task
 from kept.recipes.versions import read_version
 from kept.spec.source import Source, read_source

@@ -32,7 +32,7 @@ from kept.recipes.agent.compile import (
 from kept.recipes.agent.critics import Critics, read_critics
 from kept.recipes.agent.elsewhere import OnlyAxes
 from kept.recipes.agent.splitting import split_warnings, splits_of
-from kept.recipes.identity import hash_of
+from kept.recipes.hashing import hash_of
 from kept.recipes.racing import default_gate, race_of, with_race
 from kept.recipes.sweeping import Wanted
 from kept.recipes.tuning import Tuning, told
@@ -220,7 +220,7 @@ def _gate(of: ReadTuning, plan: Plan, began: str) -> Gate:
     if spec.gate == "sigma" or began == "sigma":
         return sigma
     named = any(said(of.read.source, (*BLOCK, key)) is not None for key in ("gate", "race"))
-    if named or began == "race" or default_gate(plan).name == "race":
+    if named or began == "race" or default_gate(plan).gate.name == "race":
         return race_of(spec.race)
     return sigma
 

@@ -20,7 +20,8 @@ from kept.core.case import (
     split_cases,
     too_few,
 )
-from kept.core.plan import Plan
+from kept.core.model import Message, ModelRequest
+from kept.core.plan import WHY_NOT_RACE, Plan
 from kept.core.ports import Gate, Guard, Proposer, Proving, Runner, Scorer
 from kept.core.words import count
 from kept.errors import SetupError
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("kept")
 
 GateName = Literal["strict", "race", "repeats"]
+
+BY_MODEL = ("edit", "reflect", "rewrite", "simplify")
+"""Words that in a task name a model which proposes; here each is a function of `kept`."""
 
 ProposerLike = Proposer | Callable[..., Any] | str
 """A proposer, a function of the brief, or a text to try."""
@@ -168,6 +172,9 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
     """Proposers of what was given; texts to try become one of them."""
     names: dict[str, int] = {}
     plain = [text for text in given if isinstance(text, str)]
+    if words := [text for text in plain if text in BY_MODEL]:
+        hint = f'write kept.{words[0]}(model="provider/model")'
+        raise SetupError(f'"{words[0]}" among `proposers` is a text to try', hint=hint)
     if plain:
         if len(texts) != 1:
             message = "a plain text can only stand for an artifact with one text"
@@ -180,6 +187,10 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
         if isinstance(proposer, Proposer):
             yield proposer
             continue
+        if getattr(proposer, "__module__", "") == "kept.recipes.writing":
+            name = getattr(proposer, "__name__", "edit")
+            hint = f'write kept.{name}(model="provider/model")'
+            raise SetupError(f"kept.{name} makes a proposer, and is none itself", hint=hint)
         if not callable(proposer):
             hint = "a proposer is a function of the brief, a text to try, or a kept.Proposer"
             raise SetupError(f"among `proposers` is {proposer!r:.60}", hint=hint)
@@ -192,6 +203,36 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
         )
 
 
+def check_fields(made: Sequence[Proposer], cases: Cases) -> None:
+    """Refuse a field that a model is to see and no train case has."""
+    known = {key for case in cases.train if isinstance(case.data, Mapping) for key in case.data}  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] # any mapping
+    for proposer in made:
+        named: tuple[str, ...] = getattr(getattr(proposer, "sight", None), "fields", ())
+        for field in named if cases.train else ():
+            if field not in known:
+                there = ", ".join(f"`{key}`" for key in sorted(map(str, known)))  # pyright: ignore[reportUnknownArgumentType] # any mapping
+                hint = f"there are {there}" if known else "the cases have no fields: leave it out"
+                message = f"`{proposer.name}` is to see `{field}`, which no train case has"
+                raise SetupError(message, hint=hint)
+
+
+def check_paid(made: Sequence[Proposer], max_usd: float | None) -> None:
+    """Refuse a limit of money where a model that proposes has no worst case to hold it by."""
+    if max_usd is None:
+        return
+    # at use: most runs ask no model
+    from kept.models.pricing import Pricing
+
+    for proposer in made:
+        model = getattr(proposer, "model", None)
+        if isinstance(model, Pricing):
+            request = ModelRequest((Message("user", ""),))
+            if model.worst_usd(request) is None:
+                message = f"what a call of `{proposer.name}` costs at most is not known"
+                hint = 'give model={"provider": …, "model": …, "price": …, "max_tokens": …}'
+                raise SetupError(f"{message}, so `max_usd` could not be kept", hint=hint)
+
+
 def with_gate(plan: Plan, gate: Gate | GateName | None, began: str = "") -> Plan:
     """The plan with the gate that a word means; of none, the race where it can be held.
 
@@ -202,13 +243,15 @@ def with_gate(plan: Plan, gate: Gate | GateName | None, began: str = "") -> Plan
     if gate == "repeats":
         return replace(plan, gate=repeats_of(plan))
     if gate is None and plan.cases.implicit and not began:
-        return replace(plan, gate=gate_without_cases(plan))
+        facts = {**plan.facts, WHY_NOT_RACE: "there are no cases"}
+        return replace(plan, gate=gate_without_cases(plan), facts=facts)
     if gate is None or gate == "race":
         # at use: without cases a run does without it and the statistics behind it
         from kept.gates.race import PRESETS
         from kept.recipes.racing import default_gate
 
-        gate = PRESETS["balanced"] if gate else default_gate(plan, began)
+        gate, why = (PRESETS["balanced"], "") if gate else default_gate(plan, began)
+        plan = replace(plan, facts={**plan.facts, WHY_NOT_RACE: why})
     return replace(plan, gate=gate)
 
 

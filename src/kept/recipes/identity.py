@@ -1,11 +1,10 @@
 """What verdicts of a run depend on, as hashes: a resume notices when any of it changed."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from kept.recipes.agents import file_hashes
+from kept.recipes.hashing import hash_of
 from kept.recipes.measure import measure_files
 from kept.recipes.reading import TaskFiles
 from kept.spec.companions import GUIDANCE
@@ -53,9 +52,3 @@ def _meaning(task: TaskSpec) -> dict[str, Any]:
     """What verdicts depend on; spelling a default out changes nothing."""
     dump = task.model_dump(exclude=dict(_NO_MEANING), exclude_defaults=True)
     return {name: value for name, value in dump.items() if value != {}}
-
-
-def hash_of(value: object) -> str:
-    """A short hash of any JSON value."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

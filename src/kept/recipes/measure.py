@@ -6,13 +6,13 @@ them are files that a run may change, and those whose meaning is compared alread
 """
 
 import ast
-import hashlib
 import os
 import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+from kept.recipes.hashing import digest
 from kept.recipes.naming import cwds, looked_up, modules, named, words
 from kept.recipes.scorers import named_in
 from kept.spec.globs import NEVER, UNLESS_NAMED
@@ -21,9 +21,6 @@ from kept.spec.task import TaskSpec
 
 MAX_FILES = 1000
 """Files of a folder; one with more holds data, and is not looked into."""
-
-MAX_BYTES = 64 * 1024 * 1024
-"""A larger file is known by its size alone."""
 
 MAX_SCRIPT = 1024 * 1024
 """Bytes of a text that somebody wrote and that may name other files."""
@@ -69,17 +66,6 @@ def _made_of(tree: Path, task: TaskSpec, lines: Collection[str]) -> set[Path]:
     bases = tuple(dict.fromkeys((tree, *((tree / place).resolve() for place in places))))
     packages = {path for line in lines for name in modules(line) for path in _modules(bases, name)}
     return _reached(tree, bases, named(bases, lines) | packages)
-
-
-def digest(path: Path) -> str:
-    """What tells whether a file is still the same."""
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            return f"{size} bytes"
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    except OSError as error:
-        return f"unreadable: {error.strerror}"
 
 
 def _apart(source: Source, task: TaskSpec, artifacts: Collection[str]) -> list[Path]:

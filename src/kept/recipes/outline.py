@@ -3,8 +3,9 @@
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
-from kept.core.forecast import forecast
-from kept.core.plan import Plan
+from kept.core.forecast import Forecast, forecast
+from kept.core.plan import WHY_NOT_RACE, Plan
+from kept.core.schedule import OF_THE_RUN
 from kept.core.words import count
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
@@ -55,6 +56,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         },
         "gate": {
             "name": plan.gate.name,
+            "not_race": facts.get(WHY_NOT_RACE) or None,
             "rollouts_per_candidate": most.per_step,
             "gain_above": objective.tie_tolerance,
         },
@@ -62,8 +64,8 @@ def outline(compiled: Compiled) -> dict[str, Any]:
             "words": _rule(plan, most.per_step),
             "numbers": asdict(plan.gate) if is_dataclass(plan.gate) else {},
         },
-        "proposers": [proposer.name for proposer in plan.proposers],
-        "schedule": schedule_name(plan.schedule) if len(plan.proposers) > 1 else None,
+        "proposers": (given := [p.name for p in plan.proposers if p.name not in OF_THE_RUN]),
+        "schedule": schedule_name(plan.schedule) if len(given) > 1 else None,
         "prompts": facts.get("prompts", {}),
         "variants": {
             proposer.name: [variant.label for variant in proposer.variants]
@@ -80,6 +82,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         "workers": plan.workers,
         "retries": plan.retries,
         "at_most": {"rollouts": most.rollouts, "seconds": most.seconds, "usd": most.usd},
+        "likely": _likely(plan, most),
         "seconds_a_rollout": plan.worst_seconds,
         "charges": facts.get("charges", []),
         "limited_by": facts.get("limited_by", []),
@@ -87,6 +90,30 @@ def outline(compiled: Compiled) -> dict[str, Any]:
         "seed_call_usd": _seed_call(plan),
         "warnings": list(compiled.warnings),
     }
+
+
+def _likely(plan: Plan, most: Forecast) -> dict[str, Any] | None:
+    """What most runs come to; of money what the runner's calls cost, where that can be told."""
+    if most.likely is None:
+        return None
+    each = plan.worst_usd or _usual_call(plan)
+    found: dict[str, Any] = {"usd_a_rollout": each}
+    for name, rollouts in most.likely._asdict().items():
+        usd = None if each is None else rollouts * each
+        if usd is not None and most.usd is not None and most.usd > 0:
+            usd = min(usd, most.usd)
+        found[name] = {"rollouts": rollouts, "usd": usd}
+    return found
+
+
+def _usual_call(plan: Plan) -> float | None:
+    """The mean over cases of what a call about the seed costs, with a reply of middling length."""
+    if not isinstance(plan.runner, ModelRunner):
+        return None
+    cases = (*plan.cases.train, *plan.cases.holdout, *plan.cases.test)
+    found = [plan.runner.usual_usd(plan.seed, case) for case in cases]
+    known = [usd for usd in found if usd is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _seed_call(plan: Plan) -> float | None:

@@ -1,8 +1,8 @@
 """Prompts of the user's own: a file for one model that is asked, or a folder for all of them.
 
-`prompts: FOLDER` is the same as naming, wherever a model is asked and no prompt is named, the file
-of that folder that has the name of Kept's own. It is laid into the source before that is read, so
-that nobody else needs to know of it.
+`prompts: FOLDER` of a task is the same as naming, wherever a model is asked and no prompt is named,
+the file of that folder that has the name of Kept's own. It is laid into the source before that is
+read, so that nobody else needs to know of it. Of an agent it is what judges of metrics are told.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from kept.core.artifact import is_safe_path
 from kept.errors import Problem
-from kept.prompts import NAMES, PLACEHOLDERS, Name, strange_places
+from kept.prompts import METRICS, NAMES, PLACEHOLDERS, Name, strange_places
 from kept.spec.files import read_named
 from kept.spec.load import said
 from kept.spec.source import Source, dotted, shown
@@ -32,15 +32,44 @@ def take_prompts(source: Source) -> None:
     folder = _folder(source)
     if folder is None:
         return
+    files = _check_names(source, folder)
+    for name, place in _places(source):
+        if f"{name}.md" in files and place.get("prompt") is None:
+            place["prompt"] = f"{folder}/{name}.md"
+
+
+def metric_prompts(source: Source) -> dict[Name, str]:
+    """What judges of metrics are told by the folder of an agent; what is wrong is reported."""
+    check_prompts_folder(source)
+    folder = _folder(source)
+    if folder is not None:
+        _check_names(source, folder)
+    found: dict[Name, str] = {}
+    for name, file in metric_prompt_files(source).items():
+        text = read_prompt(source, ("prompts",), file, name)
+        if text is not None:
+            found[name] = text
+    return found
+
+
+def metric_prompt_files(source: Source) -> dict[Name, str]:
+    """The files that stand for Kept's own, where judges of metrics are asked."""
+    found: dict[Name, str] = {}
+    for name in METRICS:
+        if (file := prompt_in_folder(source, name)) is not None:
+            found[name] = file
+    return found
+
+
+def _check_names(source: Source, folder: str) -> list[str]:
+    """The files of a folder; one that has the name of no prompt is reported."""
     files = sorted(path.name for path in (source.folder / folder).iterdir() if path.suffix == ".md")
     for file in files:
         if file.removesuffix(".md") not in NAMES:
             near = get_close_matches(file, [f"{name}.md" for name in NAMES], n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(NAMES)}"
             source.report(("prompts",), f"`{folder}/{file}` has the name of no prompt", hint)
-    for name, place in _places(source):
-        if f"{name}.md" in files and place.get("prompt") is None:
-            place["prompt"] = f"{folder}/{name}.md"
+    return files
 
 
 def prompt_in_folder(source: Source, name: Name) -> str | None:
@@ -60,7 +89,8 @@ def read_prompt(source: Source, loc: Loc, file: str, name: Name) -> str | None:
         known = ", ".join(f"`{{{{kept.{one}}}}}`" for one in PLACEHOLDERS[name])
         where = f"{shown(source.folder / file)}:{line}"
         message = f"`{words}` is no placeholder of the prompt `{name}`"
-        source.problems.append(Problem(where, dotted(loc), message, f"there are {known}"))
+        hint = f"there are {known}" if known else "it has none"
+        source.problems.append(Problem(where, dotted(loc), message, hint))
     return text
 
 
@@ -84,7 +114,8 @@ def _where_it_is(source: Source, given: str) -> str:
     """The name that was meant, where the folder is there as seen from here; else how to make it."""
     here, base = Path(given).absolute(), source.folder.absolute()
     if here.is_dir() and here != base and here.is_relative_to(base):
-        return f"it is named as seen from the task: write `prompts: {here.relative_to(base)}`"
+        where = f"it is named as seen from {source.path.name}"
+        return f"{where}: write `prompts: {here.relative_to(base)}`"
     return f"`kept prompts copy {shown(source.folder / given)}` makes it"
 
 

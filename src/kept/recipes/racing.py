@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import combinations
 from math import ceil
+from typing import NamedTuple
 
 from kept.core.bandit import Bandit
 from kept.core.budget import END_PART, MOST_END, EndMoney, rollouts_within
@@ -11,6 +12,7 @@ from kept.core.plan import Plan
 from kept.core.ports import Building, Gate
 from kept.core.schedule import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
 from kept.core.state import MOST_BARS
+from kept.core.words import are
 from kept.errors import SetupError
 from kept.gates import Strict
 from kept.gates.race import PRESETS, Race
@@ -40,23 +42,47 @@ def race_of(spec: RaceSpec) -> Race:
     return replace(race, screen=screen, simplify=simplify, final=final, **said)
 
 
-def default_gate(plan: Plan, began: str = "") -> Gate:
+class Decided(NamedTuple):
+    """The gate of a run that names none."""
+
+    gate: Gate
+    why: str = ""
+    """Why it is not the race; empty where it is."""
+
+
+def default_gate(plan: Plan, began: str = "") -> Decided:
     """The race, where cases and rollouts are enough for one; else `strict`.
 
     Without cases, `strict` as well, unless repeats of the same run differ. A run that goes on keeps
     the gate that it began with, whatever its budget is now.
     """
     if began == "race":
-        return PRESETS["balanced"]
+        return Decided(PRESETS["balanced"])
     if began:
-        return Repeats() if began == "repeats" else Strict()
+        return Decided(Repeats() if began == "repeats" else Strict(), "the run began with it")
     if plan.cases.implicit:
-        return gate_without_cases(plan)
+        # repeats of one run know no ties
+        ties = plan.objective.tie_breakers
+        return Decided(Strict() if ties else gate_without_cases(plan), "there are no cases")
     try:
+        raced_ties(plan)
         _fitted(PRESETS["balanced"], plan)
-    except SetupError:
-        return Strict()
-    return PRESETS["balanced"]
+    except SetupError as short:
+        return Decided(Strict(), short.message)
+    return Decided(PRESETS["balanced"])
+
+
+def raced_ties(plan: Plan) -> None:
+    """Raise a `SetupError` where a race could not tell what is a tie."""
+    if not plan.objective.tie_breakers:
+        return
+    if plan.objective.scale is None:
+        raise SetupError("`policy.tie_breakers` of a race need `objective.bounds`, to tell a tie")
+    if not plan.cases.train:
+        raise SetupError(
+            "`policy.tie_breakers` of a race need train cases, and there are none",
+            hint="give them a part in `cases.split`, as in 3:5:2",
+        )
 
 
 def with_race(plan: Plan) -> Plan:
@@ -190,7 +216,7 @@ def _fitted(gate: Race, plan: Plan) -> Race:
     if len(plan.cases.holdout) < FEWEST:
         there = len(plan.cases.holdout)
         raise SetupError(
-            f"a race needs {FEWEST} deciding cases or more, and there are {there}",
+            f"a race needs {FEWEST} deciding cases or more, and there {are(there)} {there}",
             hint="give more cases, or use the gate `strict`",
         )
     limit = _limit(plan)

@@ -9,6 +9,7 @@ from kept.report.compared import limits
 from kept.report.length import moves_with_length
 from kept.report.scoring import judges
 from kept.report.summary import Summary
+from kept.report.words import lost_words
 from kept.store.reader import Run
 from kept.store.unmeasured import unmeasured_words
 
@@ -36,6 +37,8 @@ def _caveats(summary: Summary) -> Iterator[str]:
     if summary.spend.moot:
         why = " or ".join(_made_moot(summary))
         yield f"Paid for and not used, because {why}: {count(summary.spend.moot, 'rollout')}."
+    if summary.lost:
+        yield f"{lost_words(summary.lost)}."
     if summary.open:
         yield (
             f"Without a verdict when this was written: {count(len(summary.open), 'step')}. What "

@@ -43,6 +43,7 @@ def headline(told: Summary) -> dict[str, Any]:
         "turns": [asdict(row) for row in told.turns],
         "spend": asdict(told.spend),
         "unmeasured": [asdict(case) for case in told.unmeasured],
+        "lost": told.lost,
         "elapsed": told.elapsed,
     }
 

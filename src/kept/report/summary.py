@@ -106,6 +106,8 @@ class Summary:
     """The seed's value by the draws that what was kept is told by: a race's, else a proof's."""
     unmeasured: tuple[Unmeasured, ...] = ()
     """Cases that failed for the seed and for every candidate."""
+    lost: int = 0
+    """Turns that an outage kept from their answer, and that have had none since."""
     comparison: Comparison | None = None
     """What came of it, where it is one."""
     turns: tuple[Turns, ...] = ()
@@ -188,6 +190,7 @@ def summary(run: Run) -> Summary:
         ties=ties_of(state),
         decided_seed=_decided_seed(state, seed_value),
         unmeasured=unmeasured(run, state),
+        lost=len(state.lost),
         turns=turns_of(state),
         comparison=comparison_of(state, {row.step: row.reason for row in run.steps}),
         spend=spend_of(run.folder, state),

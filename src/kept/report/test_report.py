@@ -192,14 +192,15 @@ def _time(seconds: float) -> str:
 def totals(sweep: Sweep) -> str:
     """`17 of 20 cases pass, 2 fail, 1 errored`."""
     of = len(sweep.cases)
+    passes, fails = ("passes", "fails") if of == 1 else ("pass", "fail")
     if not sweep.graded:
         done = of - sweep.count("errored") - sweep.count("failed")
         words = f"{done} of {count(of, 'rollout')} scored"
     else:
         what = "case" if all(one.repeat == 0 for one in sweep.cases) else "rollout"
-        words = f"{sweep.count('passed')} of {count(of, what)} pass"
+        words = f"{sweep.count('passed')} of {count(of, what)} {passes}"
     failed, errored = sweep.count("failed"), sweep.count("errored")
-    words += f", {failed} fail" if failed else ""
+    words += f", {failed} {fails}" if failed else ""
     return words + (f", {errored} errored" if errored else "")
 
 

@@ -56,6 +56,12 @@ def verdict_counts(summary: Summary) -> str:
     return "; ".join(part for part in (verdicts, *rest) if part)
 
 
+def lost_words(turns: int) -> str:
+    """What an outage took from a run."""
+    what = "1 proposal was" if turns == 1 else f"{turns} proposals were"
+    return f"{what} never measured: an outage left no answer"
+
+
 def duration(seconds: float) -> str:
     """`0.4 s`, `12 s`, `3 m 20 s`, `2 h 05 m`, `4 days`."""
     if seconds < 10:

@@ -6,29 +6,16 @@ candidate; what a case says, with the files that go with it, from whoever reads 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.exchange import failed, said
-from kept.core.model import Message, ModelRequest
-from kept.core.ports import Model, Scope, Tool
+from kept.core.model import Message
+from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.words import count
 from kept.models.asking import draw_seed
-from kept.models.conversation import MAX_REPLIES, Conversation
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """An agent as one candidate has it."""
-
-    model: Model
-    request: ModelRequest
-    """What every request has in common; its messages are what the agent is told beforehand."""
-    tools: tuple[Tool, ...] = ()
-    replies: int = MAX_REPLIES
-
+from kept.models.conversation import Agent
 
 AgentOf = Callable[[Candidate], Awaitable[Agent | Failure]]
 InputsOf = Callable[[Case], Awaitable[tuple[Message, ...] | Failure]]
@@ -60,10 +47,9 @@ class DialogueRunner:
         if isinstance(inputs, Failure):
             return inputs
         seed = draw_seed(job.purpose, job.case_id, job.repeat)
-        agent = replace(agent, request=replace(agent.request, seed=seed))
         try:
             async with asyncio.timeout(self._timeout):
-                return await _talk(agent, inputs, scope)
+                return await _talk(agent, inputs, scope, seed)
         except TimeoutError:
             message = f"the agent was not done within {count(self._timeout, 'second')}"
             return Failure("timeout", "candidate", message)
@@ -73,15 +59,15 @@ class DialogueRunner:
         await self._close()
 
 
-async def _talk(agent: Agent, inputs: tuple[Message, ...], scope: Scope) -> Rollout | Failure:
-    told = agent.request.messages
-    conversation = Conversation(agent.model, agent.request, agent.tools, agent.replies)
-    messages = told
-    trace = [said(message) for message in told]
+async def _talk(
+    agent: Agent, inputs: tuple[Message, ...], scope: Scope, seed: int
+) -> Rollout | Failure:
+    messages = agent.told
+    trace = [said(message) for message in messages]
     answer = ""
     for n, message in enumerate(inputs):
         trace.append(said(message))
-        reply = await conversation.say((*messages, message), scope.branch(f"turn-{n}"))
+        reply = await agent.say((*messages, message), scope.branch(f"turn-{n}"), seed)
         if isinstance(reply, Failure):
             return reply
         messages, answer = reply.messages, reply.text

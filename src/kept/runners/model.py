@@ -22,7 +22,7 @@ from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.values import NoSpan
 from kept.locate import read_value
 from kept.models.asking import ask_within, draw_seed
-from kept.models.pricing import worst_usd
+from kept.models.pricing import usual_usd, worst_usd
 from kept.runners.chat import NoChat, chat_of
 
 _FIELD = re.compile(r"\{\{\s*([\w-]+)\s*\}\}")
@@ -80,6 +80,11 @@ class ModelRunner:
         """The most that one call can cost; None where nobody can tell."""
         request = request_for(self._form, candidate, case)
         return None if isinstance(request, Failure) else worst_usd(self._model, request)
+
+    def usual_usd(self, candidate: Candidate, case: Case) -> float | None:
+        """What one call costs with a reply of middling length; None where nobody can tell."""
+        request = request_for(self._form, candidate, case)
+        return None if isinstance(request, Failure) else usual_usd(self._model, request)
 
 
 def seed_of(job: Job) -> int:

@@ -5,7 +5,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +13,7 @@ from pathlib import Path
 from kept.sandbox.cgroup import Parents, find_parents
 from kept.sandbox.command import Command, View
 from kept.sandbox.running import Status
+from kept.sandbox.scratch import scratch_folder
 from kept.sandbox.seccomp import program
 from kept.sandbox.walls import Site, walled
 
@@ -59,8 +59,8 @@ def abilities() -> Abilities:
     for tool in ("bwrap", "unshare", "mount"):
         if shutil.which(tool) is None:
             return Abilities(walls=False, overlay=False, groups=groups, why_not=f"no `{tool}` here")
-    with tempfile.TemporaryDirectory(prefix="kept-probe-") as name:
-        return _walls(Path(name).resolve(), groups)
+    with scratch_folder("probe") as folder:
+        return _walls(folder, groups)
 
 
 def calls_filter(view: View) -> bytes:

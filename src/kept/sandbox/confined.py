@@ -5,7 +5,6 @@ between walls. Without walls it is only asked to, and `abilities` says so.
 """
 
 import os
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,8 +17,12 @@ from kept.sandbox.child import Child
 from kept.sandbox.command import Command, Limits, Network, View
 from kept.sandbox.limits import shell
 from kept.sandbox.running import Status
+from kept.sandbox.scratch import scratch_folder
 from kept.sandbox.walls import INSIDE, Site, walled
 from kept.settings import child_environment
+
+_READ_ONLY = "[Errno 30]"
+"""How Python says that a file cannot be written to because nothing there can."""
 
 _DAY = 86_400.0
 """Seconds that it may serve; of its processors it may use many times that."""
@@ -49,7 +52,7 @@ def start_confined(argv: Sequence[str], room: Room) -> Child:
     mark = warden.new_mark()
     open_ = ExitStack()
     try:
-        scratch = Path(open_.enter_context(tempfile.TemporaryDirectory(prefix="kept-serve-")))
+        scratch = open_.enter_context(scratch_folder("serve"))
         groups = open_.enter_context(cgroup.groups(able.groups, room.limits))
         own = {"HOME": str(scratch), "TMPDIR": str(scratch), strays.MARK: mark}
         if not able.walls:
@@ -58,7 +61,7 @@ def start_confined(argv: Sequence[str], room: Room) -> Child:
             environment = child_environment(own, room.passed_on)
             return Child(words, folder, environment, after=open_.close)
         status = open_.enter_context(Status(calls_filter(view) if able.calls else b""))
-        site = Site(scratch.resolve() / "serve" / "w", groups=groups)
+        site = Site(scratch / "serve" / "w", groups=groups)
         # the shell's limit on processes holds for everyone but root
         words = walled(command, site, status, shell(command, count=os.geteuid() != 0))
         own |= {"HOME": str(INSIDE / "home"), "TMPDIR": "/tmp"}
@@ -67,3 +70,10 @@ def start_confined(argv: Sequence[str], room: Room) -> Child:
     except BaseException:
         open_.close()
         raise
+
+
+def explained(words: str) -> str:
+    """What a process says went wrong, and why, where the walls are what it ran into."""
+    if _READ_ONLY not in words or not abilities().walls:
+        return words
+    return f"{words} (between walls only its own /tmp can be written to)"

@@ -13,6 +13,9 @@ T = TypeVar("T")
 
 async def side_by_side(asked: Sequence[Awaitable[T]]) -> list[T]:
     """All of them; when one raises, the others are not left running."""
+    if len(asked) == 1:
+        # beside nothing: a task would only cost, and most cases have one metric
+        return [await asked[0]]
     tasks = [asyncio.ensure_future(one) for one in asked]
     try:
         return list(await asyncio.gather(*tasks))

@@ -20,6 +20,7 @@ from kept.core.score import Score
 from kept.core.words import count
 from kept.sandbox import TIMEOUT
 from kept.sandbox.child import Child, ChildEnded
+from kept.sandbox.confined import Room, start_confined
 from kept.scorers.command import Fields, read_score
 from kept.settings import child_environment
 
@@ -40,11 +41,17 @@ class Function:
     """Further variables of our environment that it may see."""
     script: Path = _SCRIPT
     """The far end, which calls it."""
+    walls: bool = False
+    """Whether it writes to no file of ours, where this machine can build walls."""
 
     def start(self) -> Child:
         """A process that has the function imported, or says why it cannot."""
         # -B: nothing is written beside the user's modules, least of all by a check
         argv = [sys.executable, "-B", "-P", str(self.script), str(self.folder), self.target]
+        if self.walls:
+            # a function may ask a service
+            room = Room(self.folder, (_SCRIPT.parent,), "on", self.passed_on)
+            return start_confined(argv, room)
         return Child(argv, self.folder, child_environment({}, self.passed_on))
 
 

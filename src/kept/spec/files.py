@@ -92,7 +92,8 @@ def find(source: Source, loc: Loc, pattern: str, exclude: Sequence[str] = ()) ->
         source.report(loc, f"`{pattern}` is not a pattern: {error}")
         return []
     if not hits:
-        source.report(loc, f"`{pattern}` matches nothing in {source.folder}")
+        near = near_file(source.folder / pattern)
+        source.report(loc, f"`{pattern}` matches nothing in {source.folder}", near)
     return hits
 
 

@@ -4,7 +4,6 @@ ruamel.yaml says what YAML means. libyaml, which is ten times as fast, takes a t
 is there and both agree on how; what either refuses, ruamel.yaml tells.
 """
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -12,6 +11,8 @@ import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+from kept.locate.libyaml import STRING, can_take, parser_of
 
 Loc = tuple[str | int, ...]
 """Keys and places in lists that lead to a value."""
@@ -51,15 +52,9 @@ class Document:
     """Texts without quotes that hold a `${`: what is filled in there may be a number."""
 
 
-_STRING = "tag:yaml.org,2002:str"
-
-_DISPUTED = re.compile("[\t\x85\u2028\u2029\ufeff]|^%", re.MULTILINE)
-"""What the two libraries may take apart differently: other ends of lines, tabs, versions."""
-
-
 def read_yaml(text: str) -> Document:
     """The one document of a text; raises `YamlFault`."""
-    if yaml.__with_libyaml__ and not _DISPUTED.search(text):
+    if can_take(text):
         try:
             return _Reader().read_fast(text)
         except (yaml.YAMLError, YAMLError, ValueError):
@@ -85,7 +80,7 @@ class _Reader:
 
     def read_fast(self, text: str) -> Document:
         """The same by libyaml; raises whatever either library does."""
-        node: Any = _parser(text, self._yaml.resolver).get_single_node()
+        node: Any = parser_of(text, self._yaml.resolver).get_single_node()
         data = None if node is None else self._value(node, ())
         return replace(self._document, data=data)
 
@@ -100,7 +95,7 @@ class _Reader:
         if not node.style and "${" in node.value:
             self._document.templates.add(loc)
         if isinstance(node, yaml.ScalarNode):
-            if node.tag == _STRING:
+            if node.tag == STRING:
                 return node.value
             node = ScalarNode(node.tag, node.value, style=node.style)
         return self._yaml.constructor.construct_object(node)
@@ -147,28 +142,6 @@ class _Reader:
             values.setdefault(key, value)
         self._document.lines.update(lines)
         self._document.doubles[:] = doubles
-
-
-def _parser(text: str, resolver: Any) -> Any:  # noqa: ANN401 # the libraries have no types
-    """The parser of libyaml on a text, with ruamel's idea of which words are numbers."""
-    base: Any = cast("Any", yaml.cyaml).CParser
-    known: dict[str, str] = {}
-
-    class Parser(base):
-        def resolve(self, kind: type, value: str, implicit: tuple[bool, bool]) -> str:
-            if kind is not yaml.ScalarNode:
-                return "tag:yaml.org,2002:map"  # or a list: nobody asks
-            if not implicit[0]:
-                return _STRING
-            if value not in known:
-                known[value] = str(resolver.resolve(ScalarNode, value, implicit))
-            return known[value]
-
-        def descend_resolver(self, *_: object) -> None: ...
-
-        def ascend_resolver(self) -> None: ...
-
-    return cast("Any", Parser(text))
 
 
 def _fault(error: Any, text: str) -> YamlFault:  # noqa: ANN401 # the library has no types

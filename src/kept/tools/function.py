@@ -21,7 +21,7 @@ from kept.core.words import count
 from kept.models.structured import problem_with
 from kept.sandbox import Network, abilities
 from kept.sandbox.child import Child, ChildEnded
-from kept.sandbox.confined import Room, start_confined
+from kept.sandbox.confined import Room, explained, start_confined
 from kept.sandbox.turns import Turns
 from kept.settings import processors
 from kept.tools.schema import merged
@@ -120,7 +120,7 @@ class FunctionTools:
                 return ToolAnswer(f"`{config.name}` answered with what is no answer", wrong=True)
             self._idle.append(child)
         if "error" in reply:
-            return ToolAnswer(_clean(cut(str(reply["error"]))), wrong=True)
+            return ToolAnswer(_clean(explained(cut(str(reply["error"])))), wrong=True)
         return ToolAnswer(_clean(str(reply.get("result"))))
 
     async def close(self) -> None:

@@ -2,9 +2,11 @@
 
 A server is opened when it is first needed, once for a run, and used by all rollouts at once. One
 that goes away fails the uses that are under way, and is opened again for the next one; not for
-ever.
+ever. Any of those uses may have brought it down, so when they are made again they are made one by
+one: the one that does is found, and the others have their answers.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from mcp import Client
 
 MOST_OPENS = 5
-"""How often a server is opened in one run, before it is given up."""
+"""How often a server is opened without answering a use in between, before it is given up."""
 
 _PAGES = 100
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
@@ -45,6 +47,9 @@ class McpServer:
         self._opens = 0
         self._failed: Failure | None = None
         self._tools: tuple[McpTool, ...] | None = None
+        self._suspects: set[str] = set()
+        """Uses that were under way when it went away."""
+        self._alone = Turns(1)
 
     async def tools(self) -> "tuple[McpTool, ...] | Failure":
         """What it offers, by its own names; asked for once."""
@@ -68,17 +73,35 @@ class McpServer:
 
     async def call(self, tool: str, arguments: Mapping[str, object]) -> ToolAnswer | Failure:
         """Use a tool of it once."""
+        use = json.dumps([tool, arguments], sort_keys=True, default=repr)
+        if use not in self._suspects:
+            said = await self._call(tool, arguments)
+            if self._is_gone(said):
+                self._suspects.add(use)
+            return said
+        async with self._alone.take():
+            said = await self._call(tool, arguments)
+        if isinstance(said, Failure) and self._is_gone(said):
+            return replace(said, message=f"{said.message} (twice)", tried=True)
+        self._suspects.discard(use)
+        return said
+
+    def _is_gone(self, said: ToolAnswer | Failure) -> bool:
+        """Whether a process of ours ended; one elsewhere is not ours to find a culprit for."""
+        ours = self.config.transport == "stdio"
+        return ours and isinstance(said, Failure) and said.kind == "network"
+
+    async def _call(self, tool: str, arguments: Mapping[str, object]) -> ToolAnswer | Failure:
         seconds = self.config.request_timeout
         result = await self._ask(
             f"`{tool}`", lambda client: client.call_tool(tool, dict(arguments), seconds)
         )
         if isinstance(result, Failure | ToolAnswer):
             return result
+        self._opens = 1
         parts = [part for block in result.content if (part := _words(block))]
         if not parts and result.structured_content is not None:
-            from json import dumps
-
-            parts = [dumps(result.structured_content, ensure_ascii=False)]
+            parts = [json.dumps(result.structured_content, ensure_ascii=False)]
         text = cut("\n".join(parts))
         found = self.config.is_retrieval and not result.is_error
         return ToolAnswer(text, result.is_error, tuple(map(cut, parts)) if found else ())
@@ -151,7 +174,8 @@ class McpServer:
         return await session.close()
 
     def _given_up(self) -> Failure:
-        message = f"the server `{self.config.name}` was opened {MOST_OPENS} times, and went away"
+        times = f"{MOST_OPENS} times in a row"
+        message = f"the server `{self.config.name}` was opened {times}, and went away"
         if self._failed is not None:
             message = f"{self._failed.message} (tried {MOST_OPENS} times)"
         return Failure("harness", "infrastructure", message)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kept._version import __version__
 from kept.core.rollout import Failure, FailureKind
@@ -131,10 +131,7 @@ class Session:
             self._program = Program(*words, config.folder, env, config.encoding)
             return stdio(self._program)
         if config.transport == "sse":
-            from mcp.client.sse import sse_client
-
-            seconds = (config.timeout, config.sse_read_timeout)
-            return sse_client(config.url, _filled(config.headers), *seconds)
+            return _sse(config)
         return _http(config)
 
     def _failure(self, error: BaseException, kind: FailureKind | None = None) -> Failure:
@@ -156,21 +153,35 @@ class Session:
         )
 
 
+def _sse(config: McpConfig) -> "AbstractAsyncContextManager[TransportStreams]":
+    from mcp.client.sse import sse_client
+
+    from kept.tools.mcp_http import MOST_EVENT, client_of
+
+    def made(headers: Any = None, timeout: Any = None, auth: object = None) -> Any:  # noqa: ANN401 # of the SDK
+        return client_of(headers or {}, timeout, MOST_EVENT)
+
+    seconds = (config.timeout, config.sse_read_timeout)
+    return sse_client(config.url, _filled(config.headers), *seconds, httpx_client_factory=made)
+
+
 def _http(config: McpConfig) -> "AbstractAsyncContextManager[TransportStreams]":
     from contextlib import asynccontextmanager
 
     from mcp.client.streamable_http import streamable_http_client
-    from mcp.shared._httpx_utils import create_mcp_http_client
+
+    from kept.tools.mcp_http import client_of
 
     @asynccontextmanager
     async def opened():  # noqa: ANN202 # a generator of what the SDK makes
         async with (
-            create_mcp_http_client(_filled(config.headers)) as client,
+            client_of(_filled(config.headers)) as client,
             streamable_http_client(
                 config.url,
                 http_client=client,
                 terminate_on_close=config.terminate_on_close,
-                max_sse_event_size=MOST_LINE,
+                # what comes here was cut before, by lines
+                max_sse_event_size=2 * MOST_LINE,
             ) as streams,
         ):
             yield streams

@@ -105,36 +105,57 @@ async def stdio(program: Program) -> "AsyncGenerator[TransportStreams]":
             program.last_words = _tail(errors)
 
 
-class _Line:
+class Line:
     """A line as it comes in, part by part; of one that is too long only the ends are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_LINE) -> None:
+        self._most = most
         self._parts: list[bytes] = []
         self._size = 0
         self._head = b""
         self._tail = b""
 
+    @property
+    def too_long(self) -> bool:
+        """Whether it is not to be had whole."""
+        return self._size > self._most
+
     def add(self, part: bytes) -> None:
+        """Take in what comes next."""
         self._size += len(part)
-        if self._size <= MOST_LINE:
+        if not self.too_long:
             self._parts.append(part)
             return
         if not self._head:
-            self._head = b"".join(self._parts)[:_PART]
+            self._head = b"".join((*self._parts, part[:_PART]))[:_PART]
             self._parts.clear()
         self._tail = (self._tail + part)[-_PART:]
 
+    def whole(self) -> bytes:
+        """All of it."""
+        return b"".join(self._parts)
+
+    def whose(self, before: bytes = b"") -> bytes | None:
+        """Whose answer it is, as far as its ends tell; `before` stands before the message."""
+        # either end may tell: SDKs differ in what they write first
+        head = self._head.removeprefix(before).lstrip()
+        found = _EARLY.search(head) or _LATE.search(self._tail)
+        return found[1] if found else None
+
     def read(self) -> bytes:
         """The message; an error in the stead of one that is too long, empty if it is nobody's."""
-        if self._size <= MOST_LINE:
-            return b"".join(self._parts)
-        # either end may tell whose answer it is: SDKs differ in what they write first
-        found = _EARLY.search(self._head) or _LATE.search(self._tail)
-        if found is None:
-            return b""
-        words = f"the answer has {self._size / 1024**2:,.0f} MiB, which is too long to be told"
-        error = json.dumps({"code": TOO_LONG, "message": words}).encode()
-        return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (found[1], error)
+        if not self.too_long:
+            return self.whole()
+        size = f"{self._size / 1024**2:,.0f} MiB"
+        return in_place(self.whose(), f"the answer has {size}, which is too long to be told")
+
+
+def in_place(asked: bytes | None, words: str) -> bytes:
+    """The message that stands for an answer nobody is told; empty where nobody waits for it."""
+    if asked is None:
+        return b""
+    error = json.dumps({"code": TOO_LONG, "message": words}).encode()
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (asked, error)
 
 
 async def _listen(
@@ -149,7 +170,7 @@ async def _listen(
     from mcp_types import jsonrpc_message_adapter
 
     assert process.stdout is not None
-    line = _Line()
+    line = Line()
     try:
         async with heard:
             while part := await process.stdout.read(_PART):
@@ -159,7 +180,7 @@ async def _listen(
                 for end in ends:
                     line.add(end)
                     text = line.read().decode(program.encoding, "replace")
-                    line = _Line()
+                    line = Line()
                     # a line that is no message is one that somebody printed by mistake
                     with suppress(ValueError):
                         message = jsonrpc_message_adapter.validate_json(text, by_name=False)

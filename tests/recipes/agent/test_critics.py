@@ -1,6 +1,8 @@
 """The agents that improve an agent: where they lie, whose model they ask, what they may see."""
 
+import asyncio
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,17 +10,26 @@ from pathlib import Path
 import pytest
 
 from kept.core.artifact import Candidate
-from kept.core.case import Case
+from kept.core.case import Case, Cases
+from kept.core.edit import Write
+from kept.core.model import ModelReply
 from kept.core.proposal import Answer, Ask, Proposal, Turn
 from kept.core.rollout import Pair
+from kept.core.schedule import Turns
 from kept.core.score import Outcome
 from kept.errors import SpecError
+from kept.gates.strict import Strict
 from kept.proposers.critique import DIAGNOSIS
 from kept.proposers.texts import TextAxis
+from kept.recipes.agent.compile import plan_of
 from kept.recipes.agent.critics import FOLDER, THEIRS, Critics, further_texts, read_critics
+from kept.recipes.sweeping import Wanted
 from kept.spec.agent.read import read_agent
+from kept.testing import MemoryJournal
 from kept.testing.server import ModelServer, Seen
+from kept.testing.sitting import sit
 from tests.proposers.briefs import ask, make_brief
+from tests.recipes.agent.world import answer, write_agent
 
 AGENT = """\
 name: desk
@@ -36,6 +47,21 @@ tools:
 test_cases:
 - {{name: one, input: 1 + 1?, ground_truth: '2'}}
 """  # noqa: E501 # YAML that is not wrapped
+
+FOUND = {
+    "failing_pattern": "p",
+    "root_cause_hypothesis": "c",
+    "suggested_change_direction": "d",
+    "confidence": 0.9,
+    "citations": ["one"],
+    "avoid": [],
+}
+REVISED = {
+    "edit_type": "replace",
+    "rationale": "r",
+    "new_text": "Use the tool, then double.",
+    "diff_summary": "s",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -141,26 +167,12 @@ def test_a_critic_may_read_what_models_read_of_the_agent_and_nothing_else(tmp_pa
 
 def test_no_secret_reaches_a_prompt_and_both_are_asked_as_their_files_say(tmp_path: Path):
     """Over HTTP, with the files as they are shipped."""
-    diagnosis = {
-        "failing_pattern": "p",
-        "root_cause_hypothesis": "c",
-        "suggested_change_direction": "d",
-        "confidence": 0.9,
-        "citations": ["one"],
-        "avoid": [],
-    }
-    revision = {
-        "edit_type": "replace",
-        "rationale": "r",
-        "new_text": "Answer in one number.",
-        "diff_summary": "s",
-    }
 
-    def answer(seen: Seen) -> str:
+    def each(seen: Seen) -> str:
         applies = seen.lines[0].text.startswith("You change one text")
-        return json.dumps(revision if applies else diagnosis)
+        return json.dumps(REVISED if applies else FOUND)
 
-    with ModelServer(answer) as server:
+    with ModelServer(each) as server:
         axis = TextAxis("instructions", "agent.yaml", "instructions.inline")
         proposer = critics(tmp_path, server.v1).make([axis], 0.4)
         texts = {"agent.yaml": (tmp_path / "agent.yaml").read_text()}
@@ -181,3 +193,58 @@ def test_no_secret_reaches_a_prompt_and_both_are_asked_as_their_files_say(tmp_pa
     assert "Finds files." in first.text
     for secret in ("literal-secret", "not-for-critics", "DESK_KEY", "nobody-may-see"):
         assert secret not in json.dumps([first.body, second.body]), secret
+
+
+@pytest.mark.slow
+def test_a_real_agent_is_run_on_its_train_cases_and_the_critic_reads_what_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KEY", "sk-a-secret-that-nobody-sees")
+    asked: list[Seen] = []
+
+    def each(seen: Seen) -> ModelReply | str:
+        first = seen.lines[0].text
+        if first.startswith(("You find out", "You change one text")):
+            asked.append(seen)
+            return json.dumps(REVISED if first.startswith("You change") else FOUND)
+        return answer(seen)
+
+    with ModelServer(each) as server:
+        path = write_agent(tmp_path, server.v1, 4)
+        read = read_agent(path)
+        plan = plan_of(read, Wanted())
+        cases = plan.cases.holdout
+        proposer = read_critics(read, tmp_path / ".kept").make(
+            [TextAxis("instructions", "prompt.md")], 0.4
+        )
+        plan = replace(
+            plan,
+            cases=Cases(cases[:3], cases[3:]),
+            proposers=(proposer,),
+            schedule=Turns("critique", 1),
+            gate=Strict(),
+        )
+        state = asyncio.run(sit(plan, MemoryJournal()))
+    (step,) = state.closed
+    assert step.proposal is not None, step
+    assert step.proposal.edits == (Write("prompt.md", "Use the tool, then double.\n"),)
+    critic, applier = asked
+    shown = """\
+--- turn 1 of 2
+[input] what is 0 + 1?
+[expected answer] -1
+[expected tools] [{"name": "add", "args": {"a": 0}, "count": 1, "match": "PLACE"}]
+[tool call] add({"a": 0, "b": 1})
+[tool result] 1
+[answer] 1
+--- turn 2 of 2
+[input] double it
+[expected answer] 2
+[answer] 2.0
+[finding] turn 1, numeric 0.00, 1 needed: """
+    told = re.sub(r'"match": "[^"]*"', '"match": "PLACE"', critic.text)
+    assert shown in told
+    assert told.count("did not pass\n") == 1, "the other two cases do"
+    assert "1 case of 3 did not pass." in told
+    assert "adds two numbers" in told, "what else a model reads of the agent"
+    assert "sk-a-secret" not in json.dumps([critic.body, applier.body])

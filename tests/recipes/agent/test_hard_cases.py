@@ -13,6 +13,7 @@ from kept.recipes.agent import compile_agent
 from kept.recipes.sweeping import Wanted
 from kept.report.tested import Sweep
 from kept.testing.server import ModelServer, Seen
+from tests.cli.tasks import kept
 from tests.recipes.agent.test_agent import measured, plan_of
 from tests.spec.agent.agents import write
 
@@ -101,6 +102,22 @@ def test_a_server_of_tools_that_is_killed_in_the_middle_is_opened_again(tmp_path
     assert len(set((tmp_path / "pids").read_text().split())) == 2
 
 
+DEADLY = SERVER.replace(
+    '    return "done"\n',
+    '    if text == "second":\n        os._exit(7)\n    time.sleep(0.3)\n    return "done"\n',
+).replace("import os\n", "import os\nimport time\n")
+
+
+def test_a_case_that_brings_the_server_of_tools_down_takes_no_other_with_it(tmp_path: Path):
+    with ModelServer(look) as server:
+        rest = SHOP.replace("parallel_test_cases: 1", "parallel_test_cases: 3")
+        sweep = measured(plan_of(agent(server, tmp_path, rest, shop=DEADLY)), tmp_path)
+    assert statuses(sweep) == {"one": "passed", "two": "errored", "three": "passed"}
+    assert sweep.cases[1].why == (
+        "the server `shop` went away while it was asked for `look`: it ended with exit 7 (twice)"
+    )
+
+
 RAISING = """\
 def grade(ctx):
     if ctx.turn_input == "second":
@@ -156,7 +173,8 @@ def test_a_tool_that_writes_outside_its_room_is_told_so_and_nothing_is_written(t
     assert path.read_bytes() == before
     assert statuses(sweep) == {"one": "passed", "two": "failed", "three": "passed"}
     (use,) = sweep.cases[1].exchanges[0].uses
-    assert use.wrong and "Read-only file system" in use.result
+    assert use.wrong
+    assert "Read-only file system" in use.result and "only its own /tmp" in use.result
 
 
 def test_fifty_megabytes_of_a_tool_are_cut_and_the_model_is_told(tmp_path: Path):
@@ -180,17 +198,78 @@ def test_fifty_megabytes_of_a_model_are_one_failed_case(tmp_path: Path):
     assert size < 20_000_000
 
 
-def test_one_bad_row_of_a_case_file_is_told_with_its_line_before_anything_is_asked(tmp_path: Path):
-    with ModelServer(look) as server:
+def in_a_file(path: Path, rows: str) -> None:
+    """Move the cases of an agent to a file of their own."""
+    path.write_text(path.read_text().replace(CASES, "test_cases_file: cases.yaml\n"))
+    path.with_name("cases.yaml").write_text(rows)
+
+
+ROWS = CASES.partition("\n")[2]
+GONE = "{path: gone.txt, type: text}"
+BAD = "cases.yaml:2 test_cases[1].inptu: unknown key (hint: did you mean `input`?)"
+
+
+def test_one_bad_row_of_a_case_file_is_told_with_its_line_and_the_others_finish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    with ModelServer(lambda _: "done") as server:
+        in_a_file(agent(server, tmp_path), ROWS.replace("two, input", "two, inptu"))
+        called = kept("test", "run", "agent.yaml", "--json")
+    told = {result["test_name"]: result for result in called.json["results"]}
+    assert list(told) == ["one", "two", "three"]
+    assert [one["status"] for one in told.values()] == ["passed", "errored", "passed"]
+    assert told["two"]["errors"] == [BAD]
+    assert called.code == 3
+    assert f"warning: the case `two` is not run: {BAD}" in called.stderr
+    checked = kept("check", "agent.yaml")
+    assert checked.code == 2
+    assert f"error: {BAD}" in checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "names", "why"),
+    [
+        # of two rows with one name the second is no case, and neither is one that is no mapping
+        ("- {name: a, input: x}\n- {name: a, input: y}\n- 7\n", ["a", "case-2", "case-3"], "twice"),
+        ("- {input: x}\n- {input: [y]}\n- {input: z}\n", ["case-1", "case-2", "case-3"], "a text"),
+        (f"- {{input: x}}\n- {{input: y, files: [{GONE}]}}\n", ["case-1", "case-2"], "gone.txt"),
+        ("- {input: x}\n- {input: '${NOBODY_SET_THIS}'}\n", ["case-1", "case-2"], "is not set"),
+    ],
+)  # fmt: skip
+def test_a_bad_row_keeps_its_place_and_the_others_their_names(
+    tmp_path: Path, rows: str, names: list[str], why: str
+):
+    with ModelServer(lambda _: "done") as server:
         path = agent(server, tmp_path)
-        text = path.read_text()
-        path.write_text(text.replace(CASES, "test_cases_file: cases.yaml\n"))
-        rows = CASES.partition("\n")[2].replace("two, input", "two, inptu")
-        (tmp_path / "cases.yaml").write_text(rows)
+        in_a_file(path, rows)
+        sweep = measured(plan_of(path), tmp_path)
+    assert [one.case for one in sweep.cases] == names
+    assert sweep.cases[0].status == "passed"
+    assert sweep.cases[1].status == "errored" and why in sweep.cases[1].why
+
+
+@pytest.mark.parametrize(
+    "rows",
+    ["- {inptu: x}\n- {inptu: y}\n", "test_cases: []\n", "tests: [{input: x}]\n", "- {a: [\n"],
+)
+def test_a_case_file_without_a_sound_row_is_refused_before_anything_is_asked(
+    tmp_path: Path, rows: str
+):
+    with ModelServer(lambda _: "done") as server:
+        path = agent(server, tmp_path)
+        in_a_file(path, rows)
         with pytest.raises(SpecError) as caught:
             compile_agent(path, Wanted())
-        (tmp_path / "cases.yaml").write_text(rows.replace("inptu", "input"))
         assert server.log == []
-        compile_agent(path, Wanted())
+    assert "cases.yaml" in "\n".join(map(str, caught.value.problems))
+
+
+def test_where_the_agent_is_wrong_as_well_bad_rows_are_told_with_it(tmp_path: Path):
+    with ModelServer(lambda _: "done") as server:
+        path = agent(server, tmp_path, "x: 1\n")
+        in_a_file(path, ROWS.replace("two, input", "two, inptu"))
+        with pytest.raises(SpecError) as caught:
+            compile_agent(path, Wanted())
     told = "\n".join(map(str, caught.value.problems))
-    assert "cases.yaml:2" in told and "did you mean `input`?" in told
+    assert "x: unknown key" in told and "test_cases[1].inptu: unknown key" in told

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kept.sandbox.scratch import own
 from kept.store import wire
 from kept.testing.server import ModelServer
 from tests.engine.cutting import calls, rows
@@ -22,8 +23,8 @@ CASES = 100
 WORKERS = 8
 
 
-def kept(folder: Path, *words: str) -> "subprocess.Popen[str]":
-    env = {"PATH": os.defpath, "HOME": str(folder), "KEY": "none"}
+def kept(folder: Path, *words: str, **more: str) -> "subprocess.Popen[str]":
+    env = {"PATH": os.defpath, "HOME": str(folder), "KEY": "none", **more}
     command = [sys.executable, "-m", "kept", *words]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=folder, env=env, stdout=pipe, stderr=pipe, text=True)
@@ -56,3 +57,22 @@ def test_a_killed_run_goes_on_and_asks_nothing_twice(tmp_path: Path):
     # what was under way at a kill may have been answered to nobody
     again = sum(n - 1 for n in Counter(asked).values())
     assert again <= 2 * WORKERS
+
+
+def test_what_a_killed_run_left_in_tmp_is_gone_with_the_next_and_nothing_else(tmp_path: Path):
+    """Where its function tools and its graders had their scratch folders."""
+    temporary = tmp_path / "tmp"
+    stays = {temporary / f"kept-serve-{name}" for name in ("unmarked", "ours")}
+    for folder in stays:
+        folder.mkdir(parents=True)
+    owned = own(temporary / "kept-serve-ours")
+    with ModelServer(answer, latency=0.01) as server:
+        agent = write_agent(tmp_path / "agent", server.v1, CASES).parent
+        words = ("eval", "agent.yaml", "-q", "--workers", "2")
+        killed_at(kept(agent, *words, TMPDIR=str(temporary)), server, 20)
+        assert set(temporary.glob("kept-serve-*")) > stays, "it had its tool open"
+        last = kept(agent, *words, "-n", "3", TMPDIR=str(temporary))
+        _, err = last.communicate(timeout=60)
+    os.close(owned)
+    assert last.returncode == 1, err
+    assert set(temporary.iterdir()) == stays

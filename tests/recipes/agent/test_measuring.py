@@ -1,5 +1,6 @@
 """Metrics of an agent.yaml, looked at before anything is spent."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from kept.errors import SpecError
 from kept.recipes.agent import compile_agent
 from kept.recipes.sweeping import Wanted
+from kept.sandbox import abilities, confined
+from kept.scorers.metrics import grader
 
 AGENT = """\
 name: router
@@ -71,3 +74,16 @@ test_cases: [{name: a, input: x}]
     (problem,) = caught.value.problems
     assert problem.path == "evaluations.metrics[0].scale"
     assert problem.where.endswith("agent.yaml:6")
+
+
+def test_a_grader_without_walls_round_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    able = replace(abilities(), walls=False, why_not="no `bwrap` here")
+    for module in (confined, grader):
+        monkeypatch.setattr(module, "abilities", lambda: able)
+    (tmp_path / "replies.jsonl").write_text('"billing"\n')
+    (tmp_path / "graders.py").write_text("def grade(ctx): return True\n")
+    rest = "evaluations: {metrics: [{type: code, grader: 'graders:grade'}]}\n"
+    (tmp_path / "agent.yaml").write_text(AGENT + rest + "test_cases: [{input: x}]\n")
+    told = compile_agent(tmp_path / "agent.yaml", Wanted()).warnings
+    words = "nothing keeps the grader `graders:grade` from writing to your files: no `bwrap` here"
+    assert words in told

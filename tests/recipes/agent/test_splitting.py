@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.case import SPLITS
-from kept.recipes.agent.splitting import read_splits, split_warnings
-from kept.spec.agent.optimizer import read_optimizer
-from kept.spec.agent.read import read_agent
-from tests.spec.agent.optimizers import OWN, rows, write_optimized
+from kept.core.case import SPLITS, Cases
+from kept.recipes.agent.splitting import split_warnings, splits_of
+from kept.spec.agent.cases import TestCaseSpec
+from kept.spec.agent.read import ReadAgent, read_agent
+from tests.spec.agent.optimizers import OWN, read_optimizer, rows, write_optimized
 
 BASE = "loss: {equality: 1}\naxes: {demos: {}}\n"
 FILES = "train_cases_file: data/train.yaml\nholdout_cases_file: data/holdout.yaml\n"
@@ -20,9 +20,16 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def splits(read: ReadAgent) -> tuple[Cases, tuple[TestCaseSpec, ...]]:
+    found = splits_of(read, read_optimizer(read))
+    read.source.check()
+    assert found is not None
+    return found
+
+
 def names(folder: Path, extra: str, **files: str) -> dict[str, list[str]]:
     read = read_agent(write_optimized(folder, BASE + extra, **files))
-    cases, specs = read_splits(read, read_optimizer(read))
+    cases, specs = splits(read)
     assert [spec.name for spec in specs] == [c.id for s in SPLITS for c in cases.of(s)]
     return {split: [case.id for case in cases.of(split)] for split in SPLITS}
 
@@ -75,12 +82,12 @@ def test_cases_that_are_nearly_the_same_are_warned_of(tmp_path: Path):
         "data__holdout_dot_yaml": rows(f"h{n}" for n in range(6)) + other,
     }
     read = read_agent(write_optimized(tmp_path, BASE + FILES, **files))
-    cases, _ = read_splits(read, read_optimizer(read))
+    cases, _ = splits(read)
     assert split_warnings(cases) == ("case `a` (train) and case `b` (holdout) are the same",)
 
 
 def test_copies_among_own_cases_are_warned_of_and_no_error(tmp_path: Path):
     twice = OWN + OWN.replace("test_cases:\n", "").replace("name: own", "name: again")
     read = read_agent(write_optimized(tmp_path, BASE, own=twice))
-    cases, _ = read_splits(read, read_optimizer(read))
+    cases, _ = splits(read)
     assert any("are the same" in warning for warning in split_warnings(cases))

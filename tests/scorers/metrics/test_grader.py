@@ -1,11 +1,14 @@
 """Functions of a user as metrics, in processes of their own."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kept.core.score import Score
+from kept.sandbox import abilities, confined
+from kept.scorers.metrics import grader
 from kept.scorers.metrics.grader import problem_with_grader
 from tests.scorers.metrics.talking import Row, measured, score, scorer, talk, told
 
@@ -150,11 +153,10 @@ def test_a_grader_that_breaks_is_nobodys_score_and_the_rest_is_measured(
 
 def test_a_grader_that_raises_once_is_called_again(tmp_path: Path):
     body = (
-        "from pathlib import Path\n"
+        "been = []\n"
         "def check(ctx):\n"
-        "    been = Path('been')\n"
-        "    if not been.exists():\n"
-        "        been.touch()\n"
+        "    been.append(1)\n"
+        "    if len(been) == 1:\n"
         "        raise OSError('not yet')\n"
         "    print('noise')\n"
         "    return True\n"
@@ -164,8 +166,62 @@ def test_a_grader_that_raises_once_is_called_again(tmp_path: Path):
     assert told(found, "check")["tries"] == 2
 
 
+@pytest.mark.sandbox
+@pytest.mark.parametrize("where", ["{folder}/agent.yaml", "{folder}/new", "{home}/new"])
+def test_a_grader_writes_to_nothing_but_its_own_scratch(tmp_path: Path, where: str):
+    if not abilities().walls:
+        pytest.skip(f"bwrap does not work here: {abilities().why_not}")
+    (tmp_path / "agent.yaml").write_text("name: mine\n")
+    target = Path(where.format(folder=tmp_path, home=Path.home()))
+    body = (
+        "import tempfile\n"
+        "from pathlib import Path\n"
+        "def check(ctx):\n"
+        "    Path(tempfile.mkdtemp(), 'mine').write_text('x')\n"
+        f"    Path({str(target)!r}).write_text('x')\n"
+        "    return True\n"
+    )
+    found = grade(tmp_path, body)
+    assert told(found, "check")["error"] == (
+        f"`graders:check` raised OSError: [Errno 30] Read-only file system: '{target}'"
+        " (between walls only its own /tmp can be written to)"
+    )
+    assert (tmp_path / "agent.yaml").read_text() == "name: mine\n"
+    assert not target.exists() or target.name == "agent.yaml"
+
+
+def test_a_grader_sees_no_key_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-a-secret-that-nobody-sees")
+    monkeypatch.setenv("HARMLESS", "as it may look")
+    body = HOLODECK + (
+        "import os\n"
+        "from pathlib import Path\n"
+        "def check(ctx):\n"
+        "    above = Path(f'/proc/{os.getppid()}/environ')\n"
+        "    seen = [str(dict(os.environ)), above.read_text(errors='replace')]\n"
+        "    return GraderResult(1.0, details={'seen': seen})\n"
+    )
+    found = grade(tmp_path, body)
+    assert found.failure is None, found.failure
+    seen = str(told(found, "check")["details"]["seen"])
+    assert "PATH" in seen
+    assert "sk-a-secret" not in seen and "HARMLESS" not in seen
+
+
+def test_without_walls_a_grader_works_and_what_does_not_hold_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    able = replace(abilities(), walls=False, why_not="no `bwrap` here")
+    for module in (confined, grader):
+        monkeypatch.setattr(module, "abilities", lambda: able)
+    assert grade(tmp_path, "def check(ctx): return True\n").metrics == {"check": 1.0, "passed": 1.0}
+    assert list(grader.grader_warnings(["graders:check"])) == [
+        "nothing keeps the grader `graders:check` from writing to your files: no `bwrap` here"
+    ]
+
+
 @pytest.mark.parametrize(
-    ("body", "grader", "problem"),
+    ("body", "target", "problem"),
     [
         ("def check(ctx): ...\n", "graders:check", None),
         (HOLODECK + "def check(ctx): ...\n", "graders:check", None),
@@ -178,10 +234,10 @@ def test_a_grader_that_raises_once_is_called_again(tmp_path: Path):
     ],
 )
 def test_a_grader_that_cannot_be_resolved_is_known_before_anything_is_spent(
-    tmp_path: Path, body: str, grader: str, problem: str | None
+    tmp_path: Path, body: str, target: str, problem: str | None
 ):
     (tmp_path / "graders.py").write_text(body)
-    found = problem_with_grader(grader, tmp_path)
+    found = problem_with_grader(target, tmp_path)
     if problem is None:
         assert found is None
     else:

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from textwrap import indent
 
+from kept.spec.agent.optimizer import OptimizerSpec, optimizer_of
+from kept.spec.agent.read import ReadAgent
 from tests.spec.agent.agents import AGENT, write
 
 HEAD, _, _ = AGENT.partition("evaluations:")
@@ -45,3 +47,11 @@ def write_optimized(folder: Path, block: str | None, **others: str) -> Path:
         **named,
     }
     return write(folder, files)
+
+
+def read_optimizer(read: ReadAgent) -> OptimizerSpec:
+    """The block of an agent; raises `SpecError` with all that is wrong with it."""
+    spec = optimizer_of(read)
+    read.source.check()
+    assert spec is not None
+    return spec

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SpecError
-from kept.spec.agent.optimizer import OptimizerSpec, optimizer_warnings, read_optimizer
+from kept.spec.agent.optimizer import OptimizerSpec, optimizer_warnings
 from kept.spec.agent.read import read_agent
-from tests.spec.agent.optimizers import agent_with, write_optimized
+from tests.spec.agent.optimizers import agent_with, read_optimizer, write_optimized
 
 REFERENCE = """\
 loss: {equality: 0.7, near: 0.3}
@@ -117,10 +117,21 @@ def test_an_agent_without_the_block_is_shown_one_that_can_be_read(tmp_path: Path
     assert str(problem).startswith("agent.yaml:9 evaluations.optimizer: missing: it says what")
     shown = (problem.hint or "").partition("\n")[2]
     path = tmp_path / "agent.yaml"
-    path.write_text(agent_with(None).replace("evaluations:\n", f"evaluations:\n{shown}\n"))
+    path.write_text(agent_with(None).replace("evaluations:\n", f"{shown}\n"))
     spec = read_optimizer(read_agent(path))
     assert spec.loss == {"equality": 1.0, "near": 1.0}
     assert not [*optimizer_warnings(spec)]
+
+
+def test_an_agent_without_metrics_is_shown_a_block_that_has_one(tmp_path: Path):
+    text = agent_with(None)
+    path = write_optimized(tmp_path, None)
+    path.write_text(text[: text.index("evaluations:")] + text[text.index("test_cases:") :])
+    with pytest.raises(SpecError) as caught:
+        read_optimizer(read_agent(path))
+    shown = (caught.value.problems[0].hint or "").partition("\n")[2]
+    path.write_text(path.read_text() + shown)
+    assert read_optimizer(read_agent(path)).loss == {"equality": 1.0}
 
 
 @pytest.mark.parametrize(

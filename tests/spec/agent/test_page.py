@@ -1,31 +1,48 @@
 """The page about agent.yaml says what is true."""
 
+import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from pydantic import BaseModel
 
-from kept.spec.agent import agent, carried, cases, config, llm, metrics, tools
+from kept.spec.agent import agent, axes, carried, cases, config, llm, metrics, optimizer, tools
 from kept.spec.agent.read import read_agent
 from tests.docs_pages import read_blocks
 from tests.spec.agent.agents import write
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "agent-yaml.md"
+TUNING = PAGE.with_name("optimizer.md")
 OURS = {("ArgumentSpec", "kind"), ("ArgumentSpec", "value")}
 """Fields that no file spells."""
 
 
-def models() -> list[type[BaseModel]]:
-    modules = (agent, carried, cases, config, llm, metrics, tools)
+def models(*modules: ModuleType) -> list[type[BaseModel]]:
     found = [value for module in modules for value in vars(module).values()]
-    return [m for m in found if isinstance(m, type) and issubclass(m, BaseModel)]
+    classes = [m for m in found if isinstance(m, type) and issubclass(m, BaseModel)]
+    # what a module imports is told by the page of its own
+    names = {module.__name__ for module in modules}
+    return [m for m in classes if m.__module__ in names]
+
+
+def keys_of(*modules: ModuleType) -> set[tuple[str, str]]:
+    fields = [(m, n, f) for m in models(*modules) for n, f in m.model_fields.items()]
+    return {(m.__name__, f.alias or n) for m, n, f in fields} - OURS
 
 
 def test_the_page_names_every_key():
     page = PAGE.read_text()
-    keys = {(m.__name__, f.alias or n) for m in models() for n, f in m.model_fields.items()} - OURS
+    keys = keys_of(agent, carried, cases, config, llm, metrics, tools)
     assert len(keys) > 150
     assert [f"{model}.{key}" for model, key in sorted(keys) if f"`{key}`" not in page] == []
+
+
+def test_the_page_about_tuning_names_every_key():
+    told = re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", TUNING.read_text())))
+    keys = keys_of(axes, optimizer)
+    assert len(keys) > 40
+    assert [f"{model}.{key}" for model, key in sorted(keys) if key not in told] == []
 
 
 def test_the_agent_on_the_page_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -17,13 +17,13 @@ from kept.proposers.texts import TextAxis
 from kept.recipes.agent.numbers import space_of
 from kept.recipes.agent.wording import text_of, texts_of
 from kept.spec.agent.axes import AxesSpec, DemosAxisSpec, NumericAxisSpec, TextualAxisSpec
-from kept.spec.agent.optimizer import BLOCK, OptimizerSpec
+from kept.spec.agent.optimizer import BLOCK
 from kept.spec.agent.read import ReadAgent
 from kept.spec.agent.starter import suggest_axes
 from kept.spec.load import said, section
 from kept.spec.source import Source
 
-__all__ = ["Axes", "axes_of", "read_axes", "suggest_axes"]
+__all__ = ["Axes", "axes_of", "suggest_axes"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -41,15 +41,8 @@ class Axes:
     locate: Locator = locate_or_insert
 
 
-def read_axes(read: ReadAgent, spec: OptimizerSpec) -> Axes:
-    """The axes of a block; raises `SpecError` with all that is wrong with them."""
-    axes = axes_of(read, spec.axes)
-    read.source.check()
-    return axes
-
-
 def axes_of(read: ReadAgent, spec: AxesSpec | None = None) -> Axes:
-    """The same, with reports; without a spec, those axes of the block that are right."""
+    """The axes, with reports; without a spec, those of the block that are right in themselves."""
     source, loc = read.source, (*BLOCK, "axes")
     numeric = enumerate(spec.numeric) if spec else _rows(source, "numeric", NumericAxisSpec)
     textual = enumerate(spec.textual) if spec else _rows(source, "textual", TextualAxisSpec)

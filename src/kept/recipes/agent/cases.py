@@ -9,6 +9,7 @@ from kept.core.case import Case
 from kept.core.model import Image, Message
 from kept.core.rollout import Failure
 from kept.documents import Unreadable, read_document
+from kept.spec.agent.case_file import BrokenCase
 from kept.spec.agent.cases import ArgumentSpec, FileSpec, TestCaseSpec, TurnSpec
 
 
@@ -45,13 +46,25 @@ def _argument(value: ArgumentSpec) -> object:
     return value.value if value.kind == "literal" else {value.kind: value.value}
 
 
+def all_cases(specs: Sequence[TestCaseSpec], broken: Sequence[BrokenCase]) -> tuple[Case, ...]:
+    """All of them as they stand in the file: who is no case is told of as one that cannot run."""
+    found = [case_of(spec) for spec in specs]
+    for one in broken:
+        found.insert(one.number, Case(one.name, {"name": one.name}))
+    return tuple(found)
+
+
 class Inputs:
     """What cases say, with the files that go with it; each file is read once."""
 
-    def __init__(self, folder: Path, specs: Sequence[TestCaseSpec]) -> None:
+    def __init__(
+        self, folder: Path, specs: Sequence[TestCaseSpec], broken: Sequence[BrokenCase] = ()
+    ) -> None:
         self._folder = folder
         self._specs: Mapping[str, TestCaseSpec] = {spec.name or "": spec for spec in specs}
-        self._read: dict[str, tuple[Message, ...] | Failure] = {}
+        self._read: dict[str, tuple[Message, ...] | Failure] = {
+            one.name: Failure("harness", "infrastructure", one.why, tried=True) for one in broken
+        }
 
     async def of(self, case: Case) -> tuple[Message, ...] | Failure:
         """What a case says, in order."""

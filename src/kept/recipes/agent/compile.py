@@ -20,18 +20,20 @@ from kept.gates.sweep import Sweep
 from kept.locate import locate
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
+from kept.models.conversation import Agent
 from kept.models.roles import is_priced
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
-from kept.recipes.agent.cases import Inputs, case_of
+from kept.recipes.agent.cases import Inputs, all_cases
 from kept.recipes.agent.depends import depends_on
 from kept.recipes.agent.measuring import all_metrics, metric_problems, metric_warnings
 from kept.recipes.agent.tools import Toolbox, tool_problems, tool_warnings
+from kept.recipes.prompting import metric_prompt_files, metric_prompts
 from kept.recipes.sweeping import Wanted, as_sweep
-from kept.runners.dialogue import Agent, DialogueRunner
+from kept.runners.dialogue import DialogueRunner
 from kept.scorers.metrics.config import keyed, read_metrics
 from kept.scorers.metrics.dialogue import DialogueScorer
-from kept.scorers.metrics.grader import problem_with_grader
+from kept.scorers.metrics.grader import grader_warnings, problem_with_grader
 from kept.scorers.metrics.measuring import Means
 from kept.spec.agent.llm import LlmSpec
 from kept.spec.agent.metrics import CodeMetricSpec, is_judged
@@ -55,9 +57,13 @@ def compile_agent(
     *,
     workers: int | None = None,
     force: bool = False,
+    strict: bool = False,
 ) -> Compiled:
-    """The plan of an agent; raises `SpecError` with everything that is wrong with it."""
-    read = read_agent(path, overrides)
+    """The plan of an agent; raises `SpecError` with everything that is wrong with it.
+
+    Unless it is strict, a row of a case file that is no case is a case that cannot be run.
+    """
+    read = read_agent(path, overrides, lenient=not strict)
     check_agent(read)
     plan = plan_of(read, wanted, overrides, force=force)
     spec = read.agent.spec
@@ -70,7 +76,8 @@ def compile_agent(
 def agent_warnings(read: ReadAgent) -> tuple[str, ...]:
     """What should be known of an agent before it is run."""
     tools = tool_warnings(read.agent.spec, read.place.folder)
-    warnings = (*read.warnings, *tools, *metric_warnings(read), *_unpriced(read))
+    metrics = (*metric_warnings(read), *grader_warnings(_graders(read)))
+    warnings = (*read.warnings, *tools, *metrics, *_unpriced(read))
     return tuple(dict.fromkeys(warnings))
 
 
@@ -89,13 +96,13 @@ def plan_of(
     toolbox = Toolbox(folder, force=force)
     turns = max((len(case.exchanges) for case in read.cases), default=1)
     timeout = wanted.timeout or turns * PATIENCE * spec.execution.llm_timeout + WAITS
-    candidates = Agents(read, toolbox)
+    candidates, inputs = Agents(read, toolbox), Inputs(folder, read.cases, read.broken)
     return Plan(
         recipe="agent",
         seed=seed,
         rules=Rules({name: Artifact(name) for name in seed.texts}),
-        cases=Cases(holdout=tuple(case_of(case) for case in read.cases)),
-        runner=DialogueRunner(candidates.of, Inputs(folder, read.cases).of, toolbox.close, timeout),
+        cases=Cases(holdout=all_cases(read.cases, read.broken)),
+        runner=DialogueRunner(candidates.of, inputs.of, toolbox.close, timeout),
         scorer=_scorer(read, needed),
         objective=Objective(PASSED, "maximize", (0.0, 1.0)),
         proposers=(SEED_ALONE,),
@@ -179,7 +186,8 @@ def _scorer(read: ReadAgent, needed: Collection[str] | None) -> DialogueScorer:
             judges[config] = connect(config)
         return judges[config]
 
-    means = Means(judge_of, folder, spec.execution.llm_timeout)
+    prompts = metric_prompts(read.source)
+    means = Means(judge_of, folder, spec.execution.llm_timeout, prompts)
     return DialogueScorer(metrics, means, needed)
 
 
@@ -204,6 +212,7 @@ def check_agent(read: ReadAgent, *, cases: bool = True) -> None:
     for grader, loc in _graders(read).items():
         if problem := problem_with_grader(grader, folder):
             source.report(loc, problem)
+    metric_prompts(source)
     for name, problem in Inputs(folder, read.cases).problems():
         source.report(("test_cases",), f"case `{name}`: {problem}")
     source.check()
@@ -247,4 +256,5 @@ def _about(read: ReadAgent) -> dict[str, Any]:
         "prompt_version": read.agent.instructions.version,
         "metrics": [key for key, _ in metrics],
         "tools": [tool.name for tool in spec.tools],
+        "prompts": list(metric_prompt_files(read.source).values()),
     }

@@ -19,7 +19,7 @@ from kept.proposers.asking import Asked
 from kept.proposers.critique import DIAGNOSIS, REVISION, Critique, Further
 from kept.proposers.texts import TextAxis, body_of
 from kept.recipes.agent.compile import request_of
-from kept.recipes.identity import hash_of
+from kept.recipes.hashing import hash_of
 from kept.spec.agent.read import ReadAgent, read_agent
 from kept.spec.source import Source
 from kept.spec.yaml import YamlFault, read_yaml

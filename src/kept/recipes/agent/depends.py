@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kept.recipes.identity import hash_of
-from kept.recipes.measure import digest
+from kept.recipes.hashing import digest, hash_of
+from kept.recipes.prompting import metric_prompt_files
 from kept.spec.agent.metrics import CodeMetricSpec
 from kept.spec.agent.read import ReadAgent
 from kept.spec.agent.tools import (
@@ -41,6 +41,7 @@ def _named(read: ReadAgent) -> Iterator[str]:
     for metric in read.agent.spec.metrics:
         if isinstance(metric, CodeMetricSpec):
             yield metric.grader.partition(":")[0].replace(".", "/") + ".py"
+    yield from metric_prompt_files(read.source).values()
     for case in read.cases:
         for turn in case.exchanges:
             yield from (file.path for file in turn.files if file.path)

@@ -60,18 +60,26 @@ def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
     if isinstance(found, str) or isinstance(parts, str):
         read.source.report(loc, str(found))
         return None
+    if found.value is not None and not isinstance(found.value, str | int | float):
+        read.source.report(loc, f"`{spec.path}` is no single value")
+        return None
     if reason := why_not(read.agent.spec, found.loc):
         read.source.report(loc, f"`{spec.path}` cannot be tuned: {reason}")
         return None
     value = _present(read, found)
-    if not isinstance(value, str | int | float):
-        told = f"`{spec.path}` has no value to begin from" if value is None else _no_value(spec)
-        read.source.report(loc, told, "write one into the agent.yaml" if value is None else None)
+    if value is None:
+        message = f"`{spec.path}` has no value to begin from"
+        read.source.report(loc, message, "write one into the agent.yaml")
         return None
     domain = _domain(spec, found)
+    if isinstance(domain, Numbers) and is_whole(found.kind) and not domain.whole:
+        message = f"`{spec.path}` takes whole numbers: {_why_not_whole(spec)}"
+        read.source.report(here, message)
+        return None
     if not domain.holds(value):
         message = f"it is {kind_of(value)} now, {_outside(domain)}"
-        read.source.report(here, message, "a search begins where the agent is: let it hold that")
+        hint = "a search begins where the agent is: let the axis hold that"
+        read.source.report(here, message, hint)
         return None
     file = read.place.path.name
     written = read_value(file, read.agent.texts[file], spec.path)
@@ -82,15 +90,17 @@ def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
     return Row(here, spec, parts, found.loc, Axis(file, spec.path, domain, value), value)
 
 
-def _no_value(spec: NumericAxisSpec) -> str:
-    return f"`{spec.path}` is neither a number nor a text, nor true or false"
-
-
-def _present(read: ReadAgent, found: Found) -> object:
+def _present(read: ReadAgent, found: Found) -> Value | None:
     """The value as it counts, also where nobody says it."""
-    if found.value is None and found.loc[-1] == "max_turns":
-        return read.agent.spec.max_turns
-    return UNSET.get(str(found.loc[-1])) if found.value is None else found.value
+    spec, last = read.agent.spec, str(found.loc[-1])
+    value: Value | None = found.value
+    if found.loc[0] == "tools" and found.loc[2] == "model":
+        # a prompt is answered by the agent's own model, unless it says
+        own = getattr(spec.tools[int(found.loc[1])], "model", None)
+        value = getattr(own or spec.model, last)
+    if value is None and last == "max_turns":
+        return spec.max_turns
+    return UNSET.get(last) if value is None else value
 
 
 def _domain(spec: NumericAxisSpec, found: Found) -> Numbers | Choices:
@@ -100,6 +110,12 @@ def _domain(spec: NumericAxisSpec, found: Found) -> Numbers | Choices:
     ends_whole = all(float(end).is_integer() for end in (low, high, spec.step or 1))
     whole = spec.type == "int" or (spec.type is None and ends_whole and is_whole(found.kind))
     return Numbers(low, high, whole, spec.log, spec.step)
+
+
+def _why_not_whole(spec: NumericAxisSpec) -> str:
+    if spec.type == "float":
+        return "leave `type` out, or write int"
+    return "its range, and its step if it has one, are whole"
 
 
 def _outside(domain: Numbers | Choices) -> str:

@@ -24,18 +24,10 @@ NAMED = 3
 """Cases that a message names."""
 
 
-def read_splits(read: ReadAgent, spec: OptimizerSpec) -> tuple[Cases, tuple[TestCaseSpec, ...]]:
-    """The cases by split, and the specs of all; raises `SpecError` with all that is wrong."""
-    found = splits_of(read, spec)
-    read.source.check()
-    assert found is not None  # or else there was a problem
-    return found
-
-
 def splits_of(
     read: ReadAgent, spec: OptimizerSpec
 ) -> tuple[Cases, tuple[TestCaseSpec, ...]] | None:
-    """The same; None, and reports, where they cannot be had."""
+    """The cases by split, and the specs of all; None, and reports, where they cannot be had."""
     before = len(read.source.problems)
     _check_keys(read, spec)
     if len(read.source.problems) > before:
@@ -110,7 +102,8 @@ def _file(read: ReadAgent, name: str | None, split: Split) -> tuple[TestCaseSpec
     loc = (*BLOCK, f"{split}_cases_file")
     # two files would both have a `case-1`
     call = f"{Path(name).stem}-{split}" if split not in Path(name).stem else Path(name).stem
-    return read_case_file(read.source, name, read.place.config, loc, call=call)
+    cases, _ = read_case_file(read.source, name, read.place.config, loc, call=call)
+    return cases
 
 
 def _shared_out(read: ReadAgent, spec: OptimizerSpec) -> Splits:

@@ -82,7 +82,8 @@ def _below(found: Found, part: Part) -> Found | None:
             return None
         field = model.model_fields[part]
         # what is not there counts by its default
-        inner = field.get_default() if value is None else getattr(value, part)
+        default = None if field.is_required() else field.get_default()
+        inner = default if value is None else getattr(value, part)
         return Found(inner, field.annotation, (*loc, part))
     if isinstance(part, str) and isinstance(value, Mapping):
         given = cast("Mapping[str, Any]", value)
@@ -145,7 +146,10 @@ def why_not(spec: AgentSpec, loc: Loc) -> str | None:
         return _AGAIN
     if head == "tools" and len(loc) > 2 and isinstance(loc[1], int):
         return _why_no_tool(spec.tools[loc[1]], loc[2:])
-    known = {"model": _MODEL, "openai": _ENGINE, "claude": _ENGINE}.get(str(head), ())
+    engine = "claude" if spec.model.provider == "anthropic" else "openai"
+    if head in ("claude", "openai") and head != engine:
+        return f"the model is of `{spec.model.provider}`, and has no use for it"
+    known = {"model": _MODEL, engine: _ENGINE}.get(str(head), ())
     if len(loc) == 2 and last in known:
         return None
     if last in _ELSEWHERE:

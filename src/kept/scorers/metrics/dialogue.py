@@ -59,7 +59,7 @@ class DialogueScorer:
         self, metrics: tuple[Metric, ...], means: Means, needed: Collection[str] | None = None
     ) -> None:
         """`metrics` are the agent's; without those that are `needed`, or any, there is no score."""
-        self._metrics = metrics
+        self._metrics = keyed(metrics)
         self._needed = needed
         self._measuring = Measuring(means)
         self._expecting = Expecting()
@@ -121,7 +121,8 @@ class DialogueScorer:
         data = cast("Mapping[str, Any]", case.data)
         for index, (turn, exchange) in enumerate(zip(turns, exchanges, strict=True)):
             subject = subject_of(case, index, turn, exchange)
-            for key, metric in keyed(_in_force(turn, data, self._metrics)):
+            own = _own(turn, data)
+            for key, metric in self._metrics if own is None else own:
                 yield Asked(key, metric, subject)
 
     async def _measured(
@@ -144,13 +145,11 @@ def _truths(turns: Sequence[Mapping[str, Any]]) -> Iterator[TraceItem]:
             yield expected(str(truth), index)
 
 
-def _in_force(
-    turn: Mapping[str, Any], case: Mapping[str, Any], agent: tuple[Metric, ...]
-) -> tuple[Metric, ...]:
+def _own(turn: Mapping[str, Any], case: Mapping[str, Any]) -> tuple[tuple[str, Metric], ...] | None:
     for rows in (turn.get("evaluations"), case.get("evaluations")):
         if rows is not None:
-            return read_metrics(rows)
-    return agent
+            return keyed(read_metrics(rows))
+    return None
 
 
 def _stages(asked: Iterator[Asked]) -> list[list[Asked]]:

@@ -7,6 +7,7 @@ from typing import Any
 from kept.core.rollout import Failure
 from kept.core.words import count
 from kept.sandbox.child import Child, ChildEnded
+from kept.sandbox.confined import explained
 from kept.sandbox.turns import Turns
 from kept.scorers.python import Function
 from kept.settings import processors
@@ -42,7 +43,8 @@ class Processes:
             message = f"cannot start a process for `{target}`: {error.strerror}"
             return Failure("limit", "infrastructure", message)
         if "error" in reply:
-            message = f"`{target}` raised {reply['error']}"
+            words = reply["error"]
+            message = f"`{target}` raised {explained(words) if self._function.walls else words}"
             return Failure("harness", "infrastructure", message, reply["detail"])
         return reply
 

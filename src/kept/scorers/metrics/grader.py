@@ -1,16 +1,17 @@
-"""Functions of a user as metrics, each in processes of its own.
+"""Functions of a user as metrics, each in processes of its own, between walls.
 
 A grader that raises, hangs or returns nonsense says nothing of the answer: that is a failure of the
 harness, and no candidate's.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from kept.core.rollout import Failure
 from kept.core.words import one_line
+from kept.sandbox import abilities
 from kept.scorers.judging import LONGEST
 from kept.scorers.metrics.config import CodeMetric
 from kept.scorers.metrics.far import Processes
@@ -28,6 +29,14 @@ def problem_with_grader(grader: str, folder: Path, passed_on: tuple[str, ...] = 
     if not all(grader.partition(":")):
         return f"`{grader}` is not `module:function`"
     return problem_with(_function(grader, folder, passed_on))
+
+
+def grader_warnings(graders: Iterable[str]) -> Iterator[str]:
+    """What does not hold of graders on this machine."""
+    for grader in graders:
+        if not (able := abilities()).walls:
+            words = f"nothing keeps the grader `{grader}` from writing to your files"
+            yield f"{words}: {able.why_not}"
 
 
 class Graders:
@@ -61,7 +70,7 @@ class Graders:
 
 
 def _function(grader: str, folder: Path, passed_on: tuple[str, ...]) -> Function:
-    return Function(grader, folder.resolve(), passed_on=passed_on, script=_FAR)
+    return Function(grader, folder.resolve(), passed_on=passed_on, script=_FAR, walls=True)
 
 
 def _context(subject: Subject) -> Mapping[str, object]:

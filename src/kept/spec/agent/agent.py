@@ -17,7 +17,7 @@ from kept.spec.agent.cases import MAX_CASES, TestCaseSpec
 from kept.spec.agent.llm import LlmSpec
 from kept.spec.agent.metrics import AnyMetricSpec, EvaluationsSpec
 from kept.spec.agent.tools import MAX_TOOLS, AnyToolSpec
-from kept.spec.agent.words import Loose, Words, one_of
+from kept.spec.agent.words import Below, Loose, Words, one_of
 from kept.spec.base import Count, Model, Seconds, no_nul
 from kept.spec.source import kind_of
 
@@ -79,6 +79,8 @@ class AgentSpec(Model):
     test_cases_file: Words | None = None
     execution: ExecutionSpec = ExecutionSpec()
     embedding_provider: LlmSpec | None = None
+    prompts: Below | None = None
+    """A folder whose files stand for Kept's own prompts of judges; HoloDeck has no such key."""
     observability: ObservabilitySpec | None = None
     deployment: DeploymentSpec | None = None
     claude: ClaudeSpec | None = None
@@ -124,7 +126,10 @@ def is_agent(data: object) -> bool:
     if not isinstance(data, dict):
         return False
     keys = cast("dict[str, object]", data)
-    if any(key in keys for key in ("artifacts", "runner", "scorer", "prompts")):
+    if any(key in keys for key in ("artifacts", "runner", "scorer")):
+        return False
+    if "prompts" in keys and "instructions" not in keys:
+        # a promptfoo config
         return False
     tells = ("instructions", "test_cases", "test_cases_file")
     return isinstance(keys.get("model"), dict) or any(key in keys for key in tells)

@@ -1,12 +1,15 @@
 """The test cases of an agent: from its agent.yaml or from a file beside it, each with a name."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 from pydantic import Field
 
+from kept.errors import Problem
 from kept.spec.agent.cases import MAX_CASES, TestCaseSpec
 from kept.spec.agent.config import Config, lay_under
 from kept.spec.agent.texts import check_there
@@ -21,6 +24,28 @@ KEY = "test_cases"
 FILE = ("test_cases_file",)
 
 
+_ROW = re.compile(rf"^{KEY}\[(\d+)\]")
+"""How the path of a problem begins that is one row's."""
+
+_STAND_IN = {"input": "?"}
+"""What is read in the place of a row that is no case, so that the others keep their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenCase:
+    """A row of a file that is no case."""
+
+    number: int
+    """Which row, from 0."""
+    name: str
+    problems: tuple[Problem, ...]
+
+    @property
+    def why(self) -> str:
+        """All that is wrong with it."""
+        return "; ".join(map(str, self.problems))
+
+
 class CaseFileSpec(Model):
     """A file of test cases."""
 
@@ -28,27 +53,75 @@ class CaseFileSpec(Model):
 
 
 def read_case_file(
-    source: Source, name: str, config: Config, loc: Loc = FILE, *, call: str = "case"
-) -> tuple[TestCaseSpec, ...]:
+    source: Source,
+    name: str,
+    config: Config,
+    loc: Loc = FILE,
+    *,
+    call: str = "case",
+    lenient: bool = False,
+) -> tuple[tuple[TestCaseSpec, ...], tuple[BrokenCase, ...]]:
     """The cases of a file that a place names; what is wrong is reported, every row of it.
 
-    `call` is what a case without a name is called, with its number.
+    `call` is what a case without a name is called, with its number. Where it is lenient and some
+    rows are cases, the others are handed back in place of a report.
     """
     path = source.folder / name
     document = _document(source, path, name, loc)
     if document is None:
-        return ()
+        return (), ()
     file = Source(path, document)
     file.folder = source.folder  # paths in it begin where those of the agent.yaml do
     unset = fill_in(file)
     lay_under(file, config)
-    spec = validate(file, CaseFileSpec)
+    cases = _read(file, call)
     tell_once(file, unset)
-    cases = named(file, spec.test_cases, call) if spec else ()
-    if spec and not spec.test_cases:
+    broken: tuple[BrokenCase, ...] = ()
+    if lenient and file.problems:
+        cases, broken = _apart(file, call)
+    if not cases and not file.problems:
         source.report(loc, f"`{name}` holds no cases")
     source.problems += file.problems
-    return cases
+    return cases, broken
+
+
+def _read(file: Source, call: str) -> tuple[TestCaseSpec, ...]:
+    spec = validate(file, CaseFileSpec)
+    return named(file, spec.test_cases, call) if spec else ()
+
+
+def _apart(file: Source, call: str) -> tuple[tuple[TestCaseSpec, ...], tuple[BrokenCase, ...]]:
+    """Rows that are cases, and those that are not; nothing where it is not rows that are wrong."""
+    rows = cast("list[object]", cast("dict[str, Any]", file.data).get(KEY))
+    given: dict[int, object] = {}
+    problems: list[Problem] = []
+    cases: tuple[TestCaseSpec, ...] = ()
+    while file.problems:
+        # once a row is in order, more may be found of others: names that stand twice
+        problems += file.problems
+        found = {_row(problem) for problem in file.problems} - given.keys()
+        if None in found or not found or len(given) + len(found) >= len(rows):
+            file.problems[:] = problems
+            return (), ()
+        for number in cast("set[int]", found):
+            given[number], rows[number] = rows[number], dict(_STAND_IN)
+        file.problems.clear()
+        cases = _read(file, call)
+    sound = [case for number, case in enumerate(cases) if number not in given]
+    taken = {case.name for case in sound}
+    broken: list[BrokenCase] = []
+    for number, row in sorted(given.items()):
+        own = cast("dict[str, object]", row).get("name") if isinstance(row, dict) else None
+        name = own if isinstance(own, str) and own.strip() and own not in taken else None
+        why = tuple(problem for problem in problems if _row(problem) == number)
+        broken.append(BrokenCase(number, name or cases[number].name or "", why))
+        taken.add(broken[-1].name)
+    return tuple(sound), tuple(broken)
+
+
+def _row(problem: Problem) -> int | None:
+    found = _ROW.match(problem.path)
+    return int(found[1]) if found else None
 
 
 def named(

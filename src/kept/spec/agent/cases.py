@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -128,7 +129,7 @@ class TestCaseSpec(Model):
                 if said.get(key):
                     yield f"`{key}` belongs to a turn, where there are `turns`"
 
-    @property
+    @cached_property
     def exchanges(self) -> tuple[TurnSpec, ...]:
         """Its turns, of which a case without any is one."""
         if self.turns is not None:

@@ -157,7 +157,7 @@ class EvaluationsSpec(Model):
     """Who judges, unless a metric says."""
     metrics: Metrics
     optimizer: Loose | None = None
-    """Carried: what an optimizer may change, and how."""
+    """How the agent is tuned: looked at by who does that, in `kept.spec.agent.optimizer`."""
 
 
 def is_judged(metric: AnyMetricSpec) -> bool:

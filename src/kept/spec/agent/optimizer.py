@@ -181,20 +181,12 @@ _ABOUT_CASES = (
 )
 
 
-def read_optimizer(read: ReadAgent) -> OptimizerSpec:
-    """How an agent is to be improved; raises `SpecError` with all that is wrong with its block."""
-    spec = optimizer_of(read)
-    read.source.check()
-    assert spec is not None  # or else there was a problem
-    return spec
-
-
 def optimizer_of(read: ReadAgent) -> OptimizerSpec | None:
-    """The same; None, and reports, where it cannot be had."""
+    """How an agent is to be improved; None, and reports, where that cannot be had."""
     source = read.source
     if said(source, BLOCK) is None:
         message = "missing: it says what may change, and what better means"
-        hint = f"put this below `evaluations:`\n{starter_block(read)}"
+        hint = f"begin with this one\n{starter_block(read)}"
         source.report(BLOCK, message, hint)
         return None
     _check_forms(source)

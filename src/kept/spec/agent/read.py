@@ -6,14 +6,15 @@ same rules and with the same config; the cases are not a candidate's to change.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from kept.core.words import count
 from kept.errors import Problem, SpecError
 from kept.models.config import ModelConfig
 from kept.spec.agent.agent import AgentSpec, InstructionsSpec
-from kept.spec.agent.case_file import FILE, KEY, named, read_case_file
+from kept.spec.agent.case_file import FILE, KEY, BrokenCase, named, read_case_file
 from kept.spec.agent.cases import TestCaseSpec
 from kept.spec.agent.config import Config, lay_agent, lend, read_config
 from kept.spec.agent.texts import Instructions, Texts, check_there, inline_of, instructions_of
@@ -29,6 +30,9 @@ from kept.spec.agent.warn import warnings_of
 from kept.spec.load import said, section, validate
 from kept.spec.source import Source, kind_of, read_source, source_of
 from kept.spec.yaml import Loc, YamlFault, read_yaml
+
+TOLD = 5
+"""Cases that are not run, of which a warning each says why; the report has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +79,21 @@ class ReadAgent:
     cases: tuple[TestCaseSpec, ...]
     """Each with a name that no other has."""
     warnings: tuple[str, ...] = ()
+    broken: tuple[BrokenCase, ...] = ()
+    """Rows of a file that are no cases."""
 
 
 def read_agent(
-    path: Path, overrides: Sequence[str] = (), serves: ReadAgent | None = None
+    path: Path,
+    overrides: Sequence[str] = (),
+    serves: ReadAgent | None = None,
+    *,
+    lenient: bool = False,
 ) -> ReadAgent:
     """An agent with its cases; raises `SpecError` with everything that is wrong.
 
     One that serves another goes by that one's config files, and by its model unless it names one.
+    Where it is lenient, rows of a case file that are no cases keep nobody from the others.
     """
     source = read_source(path, overrides)
     variables = frozenset(uses_of(source.data))
@@ -94,11 +105,24 @@ def read_agent(
     # as it stands on the disk, without what is laid over or filled in
     text = path.read_text(encoding="utf-8-sig")
     agent = _agent(source, place, {path.name: text})
-    cases = _cases(source, agent, place.config)
+    cases, broken = _cases(source, agent, place.config, lenient)
+    if source.problems:
+        source.problems += (problem for one in broken for problem in one.problems)
     source.problems[:] = map(without_secrets, source.problems)
     source.check()
     assert agent is not None  # or else there was a problem
-    return ReadAgent(source, place, agent, cases, tuple(warnings_of(agent.spec, cases)))
+    broken = tuple(
+        replace(one, problems=tuple(map(without_secrets, one.problems))) for one in broken
+    )
+    warnings = (*_not_run(broken), *warnings_of(agent.spec, cases))
+    return ReadAgent(source, place, agent, cases, warnings, broken)
+
+
+def _not_run(broken: Sequence[BrokenCase]) -> Iterator[str]:
+    for one in broken[:TOLD]:
+        yield f"the case `{one.name}` is not run: {one.why}"
+    if len(broken) > TOLD:
+        yield f"{count(len(broken) - TOLD, 'more case')} of the file are not run either"
 
 
 def parse_agent(place: AgentPlace, texts: Mapping[str, str]) -> ParsedAgent | tuple[Problem, ...]:
@@ -217,11 +241,13 @@ def _check_tools(source: Source, spec: AgentSpec) -> None:
                 pass
 
 
-def _cases(source: Source, agent: ParsedAgent | None, config: Config) -> tuple[TestCaseSpec, ...]:
+def _cases(
+    source: Source, agent: ParsedAgent | None, config: Config, lenient: bool
+) -> tuple[tuple[TestCaseSpec, ...], tuple[BrokenCase, ...]]:
     file = said(source, FILE)
     name = file if isinstance(file, str) and "\0" not in file else ""
     if name.strip() and said(source, (KEY,)) is None:
-        return read_case_file(source, name, config)
+        return read_case_file(source, name, config, lenient=lenient)
     if agent is None or agent.spec.test_cases is None:
-        return ()
-    return named(source, agent.spec.test_cases)
+        return (), ()
+    return named(source, agent.spec.test_cases), ()

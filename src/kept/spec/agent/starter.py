@@ -17,8 +17,11 @@ _PLAIN = r"[A-Za-z_][\w-]*"
 
 
 def starter_block(read: ReadAgent) -> str:
-    """The block for this very agent, to be put below `evaluations:`."""
-    lines = ["  optimizer:", "    loss:", *(f"      {row}" for row in _loss(read.agent.spec))]
+    """The block for this very agent, as it stands below `evaluations:`."""
+    lines = ["evaluations:"]
+    if not read.agent.spec.metrics:
+        lines += ["  metrics:", "    - {type: standard, metric: equality}"]
+    lines += ["  optimizer:", "    loss:", *(f"      {row}" for row in _loss(read.agent.spec))]
     lines += [
         '    split: "3:5:2"  # shares of your cases: train, holdout, test',
         *(f"    {line}" for line in suggest_axes(read).splitlines()),
@@ -52,7 +55,8 @@ def _loss(spec: AgentSpec) -> Iterator[str]:
 
 def _numbers(spec: AgentSpec) -> Iterator[tuple[str, str]]:
     model = spec.model
-    yield "model.temperature", _around(model.temperature, 0.0, 1.0)
+    if model.temperature is not None:
+        yield "model.temperature", _around(model.temperature, 0.0, 1.0)
     yield "model.top_p", _around(model.top_p, 0.5, 1.0)
     for tool in spec.tools:
         at = f"tools[name={tool.name}]"

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from kept.core.artifact import is_safe_path
 from kept.spec.base import Finite, Text
 
 
@@ -15,7 +16,15 @@ def not_blank(text: str) -> str:
     return text
 
 
+def _below(text: str) -> str:
+    if not is_safe_path(text.rstrip("/")):
+        raise ValueError(f"`{text}` is not a path below the agent's folder")
+    return text.rstrip("/")
+
+
 Words = Annotated[Text, AfterValidator(not_blank)]
+Below = Annotated[Text, AfterValidator(_below)]
+"""A path below the folder of the agent."""
 Share = Annotated[Finite, Field(ge=0, le=1)]
 Loose = dict[str, Any]
 """A mapping that is carried as it stands."""

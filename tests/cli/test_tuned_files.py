@@ -1,0 +1,164 @@
+"""What a tuned agent leaves behind runs where it lies, and scores what the journal says."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kept.core.model import ModelReply, ToolCall
+from kept.locate import read_value
+from kept.testing.server import ModelServer, Seen
+from tests.cli.tasks import kept
+from tests.recipes.coordinate.world import GOOD, POOL, criticise, share
+
+pytestmark = pytest.mark.slow
+
+AGENT = """\
+name: sums  # with a file, a tool and a grader
+model:
+  provider: openai
+  name: gpt-5-mini
+  endpoint: "{url}"
+  api_key: "${{KEY}}"
+instructions:
+  file: ./prompts/system.md
+tools:
+  - type: function
+    name: add
+    description: adds two numbers
+    file: tools/sums.py
+    function: add
+evaluations:
+  metrics:
+    - {{type: code, grader: "graders:close", name: close}}
+  optimizer:
+    loss: {{close: 1.0}}
+    accept_sigma: 0.0
+    repeats: 1
+    split: '1:1:0'
+    axes:
+      numeric:
+        - {{path: model.temperature, range: [0.0, 1.0]}}
+      textual:
+        - {{path: instructions, max_chars: 400}}
+        - {{path: "tools[name=add].description", max_chars: 80}}
+    budget:
+      global: {{max_cycles: 2}}
+      numeric_phase: {{max_trials: 3, patience: 3}}
+      textual_phase: {{max_trials: 4, patience: 4}}
+test_cases_file: cases.yaml
+"""
+HEAD = "---\nversion: 1.2\n---\n"
+OLD = "You add."
+
+
+def answer(seen: Seen) -> ModelReply | str:
+    """The same for the same agent and case, whatever it is drawn for."""
+    schema = json.dumps(seen.body.get("response_format") or {})
+    if "failing_pattern" in schema:
+        return criticise(seen)
+    if "new_text" in schema:
+        about_tool = "adds two numbers" in seen.text
+        line = POOL[int(share("applier", seen.body.get("seed"), seen.text) * len(POOL))]
+        new = f"adds two numbers. {line}"[:80] if about_tool else f"{OLD}\n{line}\n"
+        said = {"edit_type": "insert", "rationale": "r", "new_text": new, "diff_summary": "d"}
+        return json.dumps(said)
+    if not seen.tool_results:
+        a, b = seen.text.split(" + ")
+        return ModelReply(
+            "",
+            finish="tool_calls",
+            tool_calls=(ToolCall("one", "add", json.dumps({"a": int(a), "b": int(b)})),),
+        )
+    temperature = float(seen.body["temperature"])
+    lucky = 0.3 + 0.5 * (GOOD in seen.lines[0].text) + 0.2 * (temperature > 0.5)
+    right = share("case", next(line.text for line in seen.lines if line.role == "user")) < lucky
+    return seen.tool_results[-1] if right else "I do not know"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    with ModelServer(answer) as made:
+        yield made
+
+
+@pytest.fixture
+def tuned(here: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run, and an agent of several files beside it."""
+    monkeypatch.setenv("KEY", "sk-very-secret-key")
+    (here / "prompts").mkdir()
+    (here / "prompts" / "system.md").write_text(f"{HEAD}{OLD}\n")
+    (here / "tools").mkdir()
+    (here / "tools" / "sums.py").write_text(
+        "def add(a: float, b: float) -> float:\n    return a + b\n"
+    )
+    (here / "graders.py").write_text(
+        "def close(ctx):\n    return ctx.agent_response.strip() in (ctx.ground_truth, "
+        "ctx.ground_truth + '.0')\n"
+    )
+    rows = [f"- {{name: sum-{n}, input: '{n} + 1', ground_truth: '{n + 1}'}}" for n in range(20)]
+    (here / "cases.yaml").write_text("\n".join(rows) + "\n")
+    (here / "agent.yaml").write_text(AGENT.format(url=server.v1))
+    called = kept("test", "optimize", "-q")
+    assert called.code == 0, called.stderr
+    (folder,) = (here / "results" / "optimizer").iterdir()
+    return folder
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
+
+
+def measured(path: Path) -> float:
+    """What a fresh process makes of a candidate, on all cases."""
+    env = {"PATH": os.defpath, "HOME": str(path.parent), "KEY": "sk-very-secret-key"}
+    command = [sys.executable, "-m", "kept", "eval", str(path), "-q", "--json"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    report = json.loads(done.stdout)
+    return 1 - report["summary"]["average_scores"]["close"]
+
+
+def test_every_candidate_scores_in_a_fresh_process_what_the_journal_says(tuned: Path):
+    accepted = [row for row in rows_of(tuned) if row["decision"]["accepted"]]
+    touched = {row["axis_target"] for row in accepted}
+    assert {"instructions", "model.temperature"} <= touched, touched
+    for row in accepted:
+        said = (row["train"]["loss"] + row["holdout"]["loss"]) / 2
+        assert measured(tuned / row["candidate_path"]) == pytest.approx(said, abs=1e-6), row
+    best = tuned / "best.yaml"
+    assert best.resolve().name == Path(accepted[-1]["candidate_path"]).name
+
+
+def test_changed_instructions_lie_beside_the_candidates_with_their_head(tuned: Path):
+    texts = sorted((tuned / "instructions").iterdir())
+    changed = next(path for path in texts if GOOD in path.read_text())
+    assert changed.read_text().startswith(HEAD)
+    candidate = (tuned / "best.yaml").read_text()
+    named = read_value("best.yaml", candidate, "instructions.file")
+    assert named == f"../instructions/{changed.name}"
+    assert "# with a file, a tool and a grader" in candidate
+    assert (tuned / "best-instructions.md").read_text() == changed.read_text()
+
+
+def test_the_agent_itself_is_untouched_until_it_is_adopted(tuned: Path, here: Path):
+    assert (here / "prompts" / "system.md").read_text() == f"{HEAD}{OLD}\n"
+    called = kept("adopt", "last", "--yes")
+    assert called.code == 0, called.stderr
+    assert GOOD in (here / "prompts" / "system.md").read_text()
+    assert "${KEY}" in (here / "agent.yaml").read_text()
+
+
+def test_a_tuned_run_can_be_looked_at_like_any_other_and_holds_no_secret(tuned: Path, here: Path):
+    for command in ("show", "report", "diff", "runs"):
+        called = kept(command)
+        assert called.code == 0, called.stderr
+        assert "loss" in called.stdout or command == "diff"
+    for path in here.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            assert b"sk-very-secret-key" not in path.read_bytes(), path

@@ -1,0 +1,79 @@
+"""Whatever stands anywhere in the block `optimizer:`, there is an answer: a plan or problems."""
+
+import copy
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kept.errors import SpecError
+from kept.recipes.coordinate import read_tuning
+from kept.recipes.tuning import Tuning
+from kept.spec.agent.read import read_agent
+from kept.spec.yaml import read_yaml
+from tests.spec.agent.optimizers import write_optimized
+from tests.spec.agent.test_any_value import ODD, places
+
+BLOCK = """\
+loss: {equality: 0.7, near: 0.3}
+penalties: {cost_per_usd: 0.05, latency_per_sec: 0.001}
+test_cases_file: data/test.yaml
+split: "3:5:0"
+holdout_eval_policy: on_train_improve
+min_holdout_cases: 5
+repeats: 4
+gate: race
+race: {preset: fast}
+max_errored_fraction: 0.5
+min_delta: 0.01
+axes:
+  numeric:
+  - {path: model.temperature, range: [0.0, 1.0], type: float, step: 0.1}
+  - {path: "tools[name=books].search_mode", choices: [hybrid, keyword]}
+  - {path: "tools[name=books].semantic_weight", range: [0.1, 0.9]}
+  textual: [{path: instructions.inline, max_chars: 4000}]
+  demos: {path: instructions, max_demos: 2, max_chars: 5000}
+budget:
+  global: {max_cycles: 2, max_minutes: 60, max_usd: 15.0, max_rollouts: 10}
+  numeric_phase: {max_trials: 12, patience: 7}
+seed: 3
+"""
+PATHS: list[object] = [
+    *("a", "tools", "tools[0]", "tools[7].top_k", "model.name.x", "openai", "test_cases[0].input"),
+    *("tools[name=books].database.provider", "tools[type=mcp].env", '"', "[0]", "response_format"),
+    *("evaluations.optimizer.seed", "tools[name=sum_up].parameters.text", "instructions.x.y"),
+]
+
+
+@pytest.mark.slow
+def test_any_value_anywhere_is_taken_or_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-nobody")
+    monkeypatch.setenv("DESK_KEY", "a-value-of-its-own")
+    path = write_optimized(tmp_path, BLOCK)
+    data: Any = read_yaml(path.read_text()).data
+    read_tuning(path, (), Tuning())
+    block = data["evaluations"]["optimizer"]
+    chance = random.Random(11)
+    told = 0
+    for loc in places(block):
+        odd = [chance.choice(ODD), *(chance.sample(PATHS, 3) if loc[-1] == "path" else ())]
+        for value in odd:
+            changed = copy.deepcopy(data)
+            holder = changed["evaluations"]["optimizer"]
+            for part in loc[:-1]:
+                holder = holder[part]
+            holder[loc[-1]] = value
+            # JSON is YAML
+            path.write_text(json.dumps(changed))
+            try:
+                read_tuning(path, (), Tuning())
+            except SpecError as error:
+                told += 1
+                assert all(problem.place for problem in error.problems)
+            if value != "${NOT_SET}":
+                # who only measures does not mind
+                assert len(read_agent(path).cases) == 20
+    assert told > 30
