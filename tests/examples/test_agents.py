@@ -274,3 +274,18 @@ def test_the_router_runs_on_the_embedded_model(tmp_path: Path):
         category = json.loads(one["agent_response"])["category"]
         assert category in ("billing", "technical", "account")
         assert one["passed"] is (category == one["ground_truth"])
+
+
+@pytest.mark.model
+@pytest.mark.usefixtures("smollm2")
+def test_sentiment_can_be_tuned_without_a_key(tmp_path: Path):
+    folder = tmp_path / "sentiment"
+    shutil.copytree(EXAMPLES / "agents" / "sentiment", folder)
+    called = kept("test", "optimize", str(folder / "agent.yaml"), "--dry-run")
+    assert called.code == 0, called.stderr
+    assert "warning" not in called.stderr
+    told = [tuple(line.split("  ", 1)) for line in called.stdout.splitlines()]
+    axes = [value.strip() for name, value in told if name == "axis"]
+    assert axes == ["model.temperature [0.0, 1.5]", "instructions, 400 characters at most"]
+    assert "49 train, 81 holdout, 32 test" in called.stdout
+    assert not (folder / "results").exists()

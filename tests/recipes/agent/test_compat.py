@@ -93,6 +93,6 @@ def test_a_case_of_one_turn_whose_model_hangs_is_given_up_and_the_other_finishes
 def test_every_test_that_the_page_names_exists():
     text = PAGE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \|.*`(tests/[\w/]+\.py)::(test_\w+)` \|$", text, re.MULTILINE)
-    assert {int(number) for number, *_ in rows} == {1, 2, 3, *range(12, 19)}
+    assert {int(number) for number, *_ in rows} == {*range(1, 19)}
     for _, file, name in rows:
         assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), (file, name)
