@@ -252,7 +252,7 @@ def _unhurried(race: Race, spec: RaceSpec, train: int) -> Race:
 
     Where hundreds are proposed, one that a few draws drop by mistake is made up for by the next. A
     phase has a dozen trials, and what it misses is missed for the whole cycle. Figures that a file
-    has stay as they are (docs/decisions/0034).
+    has stay as they are (docs/decisions/0036).
     """
     once = min(race.screen.cases, train)
     usual = enumerate(zip(Screen().steps, FLOORS, strict=True), 1)
