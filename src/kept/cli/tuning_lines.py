@@ -45,9 +45,7 @@ def trial_line(trial: Trial) -> str:
     held = trial.holdout.loss if trial.holdout else None
     hold = "——" if held is None else f"hold {held:.3f}"
     money = f"${trial.usd:.2f}" if trial.usd >= 0.1 or not trial.usd else f"${trial.usd:.3f}"
-    left = (
-        "baseline" if trial.phase == BASELINE else f"[{trial.label}] {_short(trial.axis):<{AXIS}}"
-    )
+    left = BASELINE if trial.phase == BASELINE else f"[{trial.label}] {_short(trial.axis)}"
     train = f"{_train(trial):<41}"
     cost = f"{money}  {trial.seconds:.0f}s"
     note = f"  ({one_line(why, WHY)})" if (why := _why_not(trial)) else ""
