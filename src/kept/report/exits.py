@@ -35,7 +35,12 @@ def exit_reason(run: Run) -> str:
 def phase_exits(run: Run) -> dict[str, str]:
     """Why each phase ended, by its label; the last may have been cut short with the run."""
     rows = cast("list[dict[str, Any]]", run.fact("phases") or [])
-    phases = {row["name"]: Phase(**{**row, "axes": ()}) for row in rows}
+    phases = {
+        row["name"]: Phase(
+            row["name"], row["proposer"], row["max_trials"], row["patience"], row["least"]
+        )
+        for row in rows
+    }
     found: dict[str, str] = {}
     for label in _labels(run.state.closed):
         steps = trials_of(_until(run.state.closed, label), label)
