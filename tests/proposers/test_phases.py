@@ -223,6 +223,7 @@ def test_a_point_of_the_warm_up_is_on_record_without_densities():
         "candidates_evaluated": None,
         "selected_candidate_score": None,
         "axis_marginals": None,
+        "observations": 0,
     }
 
 

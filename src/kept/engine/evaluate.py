@@ -308,8 +308,7 @@ class Evaluator:
             if self._untried:
                 self._tried(outcome.failure)
             if outcome.failure is not None or self._silence.rollouts:
-                others = self._works.values()
-                self._heed(self._silence.after(work, outcome.failure, others))
+                self._heed(self._silence.after(work, outcome.failure, self._works.values()))
 
     def _settle(self, done: Sequence[Work], rows: Sequence[tuple[int, Job, Outcome]]) -> None:
         """Have what was written known, and counted for whoever pays for it."""
