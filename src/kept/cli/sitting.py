@@ -110,8 +110,10 @@ def _report(folder: Path) -> Summary:
     if told.recipe == COORDINATE:
         from kept.cli.tuning_sitting import write_pages
 
-        with suppress(OSError):
+        try:
             write_pages(run)
+        except OSError as error:
+            output.warn(f"cannot write {error.filename}: {error.strerror}")
     run.close()
     return told
 
