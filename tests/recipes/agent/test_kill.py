@@ -1,10 +1,6 @@
 """Kill -9 in the middle of measuring an agent: nothing that was answered is asked again."""
 
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -15,27 +11,13 @@ from kept.store import wire
 from kept.testing.server import ModelServer
 from tests.engine.cutting import calls, rows
 from tests.recipes.agent.world import answer, write_agent
+from tests.recipes.killing import kept, killed_at
 
 pytestmark = pytest.mark.kill
 
 CASES = 100
 """Of two turns and three calls each."""
 WORKERS = 8
-
-
-def kept(folder: Path, *words: str, **more: str) -> "subprocess.Popen[str]":
-    env = {"PATH": os.defpath, "HOME": str(folder), "KEY": "none", **more}
-    command = [sys.executable, "-m", "kept", *words]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, env=env, stdout=pipe, stderr=pipe, text=True)
-
-
-def killed_at(process: "subprocess.Popen[str]", server: ModelServer, count: int) -> None:
-    while process.poll() is None and len(server.answered) < count:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=10)
-    assert process.returncode == -signal.SIGKILL
 
 
 def test_a_killed_run_goes_on_and_asks_nothing_twice(tmp_path: Path):

@@ -2,11 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,6 +24,7 @@ from kept.testing.server import ModelServer
 from tests.engine.cutting import calls, rows
 from tests.recipes.coordinate.world import answer, chance_of, write_agent
 from tests.recipes.cutting import check_every_cut
+from tests.recipes.killing import kept, killed_at
 
 pytestmark = pytest.mark.slow
 
@@ -102,21 +98,6 @@ def test_a_run_cut_anywhere_is_resumed_to_the_same_end(
     phases = [step.turn.phase for step in state.closed]
     assert phases[0] == "baseline"
     assert {"c1/numeric", "c1/textual"} <= set(phases)
-
-
-def kept(folder: Path, *words: str) -> "subprocess.Popen[str]":
-    env = {"PATH": os.defpath, "HOME": str(folder), "KEY": "none"}
-    command = [sys.executable, "-m", "kept", *words]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, env=env, stdout=pipe, stderr=pipe, text=True)
-
-
-def killed_at(process: "subprocess.Popen[str]", server: ModelServer, most: int) -> None:
-    while process.poll() is None and len(server.answered) < most:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    _, err = process.communicate(timeout=10)
-    assert process.returncode == -signal.SIGKILL, err
 
 
 @pytest.mark.kill
