@@ -2,25 +2,24 @@
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 from bench import peer
-from bench.harness import ArmFailed, ratio, say, spread
+from bench.harness import ArmFailed, say, spread
 from bench.peer import holodeck_program, kept_program
 from bench.report import RESULTS, Goal, Report, Table, goals_table, show
 from bench.test_optimize.world import AT_ONCE, Task, run_command
+from bench.test_run.told import KEPT, Found, against, as_json
 from bench.test_run.world import Took, serving
 
 CPU_GOAL = 0.2
 """Of the peer's processor time."""
 
-KEPT, PEER = "kept", "holodeck"
-
-Found = Mapping[str, Sequence[Took]]
+PEER = "holodeck"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +90,6 @@ def main() -> None:
     show(Report("test-optimize", head, tables, raw), folder, holodeck=told)
 
 
-def as_json(found: Mapping[str, Found]) -> dict[str, object]:
-    return {
-        name: {arm: [one._asdict() for one in rows] for arm, rows in took.items()}
-        for name, took in found.items()
-    }
-
-
 def whole_table(found: Mapping[str, Found]) -> Table:
     rows: list[tuple[str, ...]] = []
     for name, took in found.items():
@@ -123,16 +115,6 @@ def whole_table(found: Mapping[str, Found]) -> Table:
         "holodeck's traces to the internet are switched off, for it would wait for them."
     )
     return Table("From start to end", (*head, "kept, of its wall", "of its CPU"), rows, note)
-
-
-def against(took: Found, arm: str) -> tuple[str, str]:
-    if arm == KEPT or KEPT not in took:
-        return "", ""
-    kept, other = took[KEPT], took[arm]
-    return (
-        ratio([one.wall for one in kept], [one.wall for one in other]),
-        ratio([one.cpu for one in kept], [one.cpu for one in other], 3),
-    )
 
 
 def more_table(sizes: Sizes, found: Mapping[str, Found]) -> Table:

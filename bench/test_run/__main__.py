@@ -11,14 +11,13 @@ from bench import peer
 from bench.harness import ArmFailed, ratio, say, spread
 from bench.peer import holodeck_program, kept_program
 from bench.report import RESULTS, Goal, Report, Table, goals_table, show
+from bench.test_run.told import KEPT, Found, against, as_json
 from bench.test_run.world import Command, Task, Took, bare, run_command, serving, testing
 
 BUSY_GOAL = 0.9
 """Share of ideal, with all places taken and a model that takes its time."""
 
-KEPT, BARE, PEER = "kept", "bare aiohttp", "holodeck"
-
-Found = Mapping[str, Sequence[Took]]
+BARE, PEER = "bare aiohttp", "holodeck"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +94,6 @@ def main() -> None:
     show(report, folder, holodeck=" ".join(f"{facts}. Failed: {why}".split()) if why else facts)
 
 
-def as_json(found: Mapping[str, Found]) -> dict[str, object]:
-    return {
-        name: {arm: [one._asdict() for one in rows] for arm, rows in took.items()}
-        for name, took in found.items()
-    }
-
-
 def whole_table(found: Mapping[str, Found]) -> Table:
     rows: list[tuple[str, ...]] = []
     for name, took in found.items():
@@ -122,16 +114,6 @@ def whole_table(found: Mapping[str, Found]) -> Table:
         "traces to the internet are switched off, for it would wait for them at the end."
     )
     return Table("From start to end", head, rows, note)
-
-
-def against(took: Found, arm: str) -> tuple[str, str]:
-    if arm == KEPT:
-        return "", ""
-    kept, other = took[KEPT], took[arm]
-    return (
-        ratio([one.wall for one in kept], [one.wall for one in other]),
-        ratio([one.cpu for one in kept], [one.cpu for one in other], 3),
-    )
 
 
 def case_tables(sizes: Sizes, found: Mapping[str, Found]) -> list[Table]:
