@@ -228,3 +228,23 @@ def test_optimize_of_an_agent_is_the_same_with_the_codes_of_kept(here: Path, ser
     told = json.loads(called.stdout)
     assert told["metric"] == "loss"
     assert results(here).exists()
+
+
+def test_the_stream_of_a_resumed_run_keeps_to_the_grammar(here: Path, server: ModelServer):
+    write_agent(here, server.v1, cases=16, trials=3, more=SIGMA)
+    first = kept("test", "optimize", "--progress", "json", "--max-cycles", "1")
+    folder = results(here)
+    (run,) = (here / ".kept" / "runs").iterdir()
+    lines = (run / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    # as a kill in the third trial leaves it
+    opened = [n for n, line in enumerate(lines) if b'"kind":"step_opened"' in line]
+    (run / "journal.jsonl").write_bytes(b"".join(lines[: opened[3] + 1]))
+    called = kept("test", "optimize", "--resume", "last", "--progress", "json")
+    assert called.code == 0, called.stderr
+    events = [json.loads(line) for line in called.stdout.splitlines()]
+    told = [event["event"] for event in events]
+    assert told[:4] == ["run_started", "baseline", "cycle_started", "phase_started"]
+    assert events[0]["resumed"] is True
+    whole = [json.loads(line) for line in first.stdout.splitlines()]
+    assert events[1]["loss"] == next(e["loss"] for e in whole if e["event"] == "baseline")
+    assert rows(folder)[-1]["trial_id"] == len(rows(folder)) - 1

@@ -77,6 +77,10 @@ class Events(Listener):
             edit_summary=begun.summary or None,
         )
 
+    def taken_up(self, baseline: Trial) -> None:
+        """The baseline again: a reader of this stream has seen no other."""
+        self.trial_done(baseline)
+
     def trial_done(self, trial: Trial) -> None:
         """The row of a trial; of the baseline, its loss."""
         if trial.phase == BASELINE:

@@ -64,6 +64,9 @@ class Listener:
     def run_started(self, run: str, state: State, *, resumed: bool) -> None:
         """A sitting begins."""
 
+    def taken_up(self, baseline: Trial) -> None:
+        """A run goes on whose baseline is known."""
+
     def phase_started(self, begun: PhaseBegun) -> None:
         """A phase begins."""
 
@@ -96,8 +99,7 @@ class Teller(View):
     def begin(self, steps: Iterable[StepRecords]) -> None:
         """Take up the past, silently."""
         for step in steps:
-            if self._trials.hear(step) is not None:
-                self._label = step.opened.turn.phase
+            self._trials.hear(step)
 
     def closed(self, step: StepRecords) -> None:
         """Tell of a trial."""
@@ -119,6 +121,14 @@ class Teller(View):
                 if event.kind in ("run_started", "run_resumed"):
                     resumed = event.kind == "run_resumed"
                     self._listener.run_started(self.run, state, resumed=resumed)
+                    self._taken_up(state)
+
+    def _taken_up(self, state: State) -> None:
+        """Of a run that goes on: the baseline, and the cycle and phase that are under way."""
+        if self._trials.rows:
+            self._listener.taken_up(self._trials.rows[0])
+        if state.open:
+            self._opened(state.open[0].turn.phase)
 
     def _opened(self, label: str) -> None:
         if label == self._label or not cycle_of(label):
