@@ -11,6 +11,8 @@ from kept.settings import cache_home
 VERSION = "0.1.4"
 """Of gepa."""
 OPENAI = "3.49.0"
+AWP = "1.0.56"
+"""Of awp-agents."""
 HOLODECK = "0.7.1"
 HOLODECK_LACKS = ("exceptiongroup", "openai==2.41.0")
 """What holodeck-ai needs and does not ask for, and a version that it works with."""
@@ -26,6 +28,11 @@ def gepa_python() -> str | None:
 def openai_python() -> str | None:
     """The same for the SDK of OpenAI, with aiohttp beside its own way to speak HTTP."""
     return _python("openai", OPENAI, "[aiohttp]")
+
+
+def awp_python() -> str | None:
+    """The same for awp-agents, which has the loop that an agent run is."""
+    return _python("awp-agents", AWP)
 
 
 def _python(package: str, version: str, extra: str = "") -> str | None:

@@ -90,6 +90,7 @@ class Machine:
         self.stub("git", TOOL)
         self.stub("bwrap", TOOL)
         self.stub("npm", TOOL)
+        self.stub("chromium", TOOL)
         self.stub("apt-get", APT)
         self.be_user(1000)
         self.note("pytest-exit", "0")

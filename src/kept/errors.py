@@ -47,6 +47,9 @@ class Problem:
     def __str__(self) -> str:
         path = f" {self.path}:" if self.path else ""
         hint = f" (hint: {self.hint})" if self.hint else ""
+        if self.hint and "\n" in self.hint:
+            # what is meant to be copied must not end in a bracket of ours
+            hint = f"\n\nhint: {self.hint}"
         return f"{self.where}{path} {self.message}{hint}"
 
 

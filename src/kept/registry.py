@@ -1,6 +1,6 @@
 """From a path to a plan: which kind of spec it is, and the recipe for that kind."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -19,6 +19,16 @@ _TASK_KEYS = ("artifacts", "runner", "scorer")
 """A file with any of these means to be a task."""
 
 
+_SKILL_KEYS = ("_base_", "gradient", "train", "optimizer", "evaluation")
+"""A file with any of these, and none of the others, means to be a skill config."""
+
+
+def is_skill(keys: Mapping[str, object]) -> bool:
+    """Whether a spec is a skill config, by its keys."""
+    is_task = any(key in keys for key in _TASK_KEYS)
+    return not is_task and any(key in keys for key in _SKILL_KEYS)
+
+
 def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> Compiled:
     """The plan of a spec, or of the one in a folder.
 
@@ -31,6 +41,10 @@ def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> 
 
     file = find_spec(path)
     keys = cast("dict[str, object]", read_source(file).data)
+    if is_skill(keys):
+        from kept.recipes.skill.compile import compile_skill
+
+        return compile_skill(file, overrides, began)
     if is_agent(keys):
         from kept.recipes.coordinate import compile_coordinate
 
@@ -53,7 +67,7 @@ def compile_sweep(
     force: bool = False,
     strict: bool = False,
 ) -> Compiled:
-    """The plan that measures what a spec names: an agent, or the seed of a task.
+    """The plan that measures what a spec names: an agent, a skill, or the seed of a task.
 
     With `force` the sources of indexes are read again, whatever is known of them. Where it is
     `strict`, one row of a case file that is no case is a problem of the agent.
@@ -63,6 +77,10 @@ def compile_sweep(
         from kept.recipes.agent import compile_agent
 
         return compile_agent(file, wanted, overrides, workers=workers, force=force, strict=strict)
+    if is_skill_spec(file):
+        from kept.recipes.skill.measuring import compile_measure
+
+        return compile_measure(file, wanted, overrides, workers=workers)
     from kept.recipes.sweeping import as_sweep
 
     more = (f"workers={workers}",) if workers else ()
@@ -77,7 +95,15 @@ def is_agent_spec(path: Path) -> bool:
     from kept.spec.agent.agent import is_agent
     from kept.spec.source import read_source
 
-    return is_agent(read_source(find_spec(path)).data)
+    keys = cast("dict[str, object]", read_source(find_spec(path)).data)
+    return is_agent(keys) and not is_skill(keys)
+
+
+def is_skill_spec(path: Path) -> bool:
+    """Whether a path means a skill config."""
+    from kept.spec.source import read_source
+
+    return is_skill(cast("dict[str, object]", read_source(find_spec(path)).data))
 
 
 def find_spec(path: Path) -> Path:
@@ -88,7 +114,9 @@ def find_spec(path: Path) -> Path:
                 return path / name
         raise SetupError(f"{path} is not a task: there is no {TASK} in it")
     if not path.exists():
-        raise SetupError(f"there is no {path}", hint=f"give a {TASK}, or a folder with one in it")
+        raise SetupError(
+            f"there is no {path}", hint=f"give a {TASK} or {AGENT}, or a folder with one"
+        )
     if path.suffix not in (".yaml", ".yml"):
         raise SetupError(f"{path} is not a spec: it is no YAML file", hint=f"give a {TASK}")
     return path

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from kept._version import __version__
 from kept.core.budget import Budget
 from kept.core.event import RunResumed, RunStarted
-from kept.core.plan import COMPARE, EVAL, Plan
+from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL, Plan
 from kept.core.ports import Clock, Sink
 from kept.core.stage import RECORDS
 from kept.core.state import State, advance
@@ -23,7 +23,7 @@ from kept.settings import program
 from kept.store.best import BestFolder
 from kept.store.home import Home
 from kept.store.journal import RunJournal, read_events
-from kept.store.reader import Past, Run, fold_run
+from kept.store.reader import HOME, Past, Run, fold_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ async def start(plan: Plan, home: Home, watch: Watch | None = None) -> Ended:
             recipe=plan.recipe,
             seed=plan.seed.id,
             inputs=inputs,
-            facts=facts_of(plan),
+            facts={**facts_of(plan), HOME: str(home.path.resolve())},
             version=__version__,
             t=now,
         )
@@ -102,10 +102,22 @@ def is_comparison(folder: Path) -> bool:
     return started is not None and started.recipe == COMPARE
 
 
+def is_training(folder: Path) -> bool:
+    """Whether a run trains a skill."""
+    started = _started(folder)
+    return started is not None and started.recipe == SKILL
+
+
 def may_keep(folder: Path) -> bool:
     """Whether a run has a best that it may have found."""
     started = _started(folder)
-    return started is None or started.recipe not in (COMPARE, EVAL)
+    return started is None or started.recipe not in (COMPARE, EVAL, AGENT_RUN)
+
+
+def is_agent(folder: Path) -> bool:
+    """Whether a run is one of an agent that does a task."""
+    started = _started(folder)
+    return started is not None and started.recipe == AGENT_RUN
 
 
 def is_sweep(folder: Path) -> bool:
@@ -189,6 +201,10 @@ def check_budget(state: State, budget: Budget, run: str) -> None:
             )
 
 
+_FLAGS = {"output": "output_dir"}
+"""Options of a command that are called otherwise than what they say is kept as."""
+
+
 def start_command(facts: Mapping[str, object]) -> str:
     """The command line that starts another run of the same spec; empty for a run without one."""
     spec = facts.get("spec")
@@ -202,11 +218,22 @@ def start_command(facts: Mapping[str, object]) -> str:
         for option in ("cases", "passes", "least"):
             words += [f"--{option}", str(compared[option])] if compared[option] else []
         words += ["--plan"] if compared["plan"] else []
+    if facts.get(SKILL):
+        words = [program(), "train", "--config", name, "--cfg-options"]
+        return shlex.join([*words, *cast("list[str]", facts.get("set") or [])])
     if swept := cast("dict[str, Any]", facts.get(EVAL)):
         words = [program(), "eval", name]
-        for option, usual in (("repeats", 1), ("limit", None), ("filter", "")):
-            given = swept["wanted"][option]
+        for option, usual in (("repeats", 1), ("limit", None), ("filter", ""), ("split", "")):
+            given = swept["wanted"].get(option, usual)
             words += [f"--{option}", str(given)] if given != usual else []
+    if tuned := cast("dict[str, Any]", facts.get(COORDINATE)):
+        words = [program(), "test", "optimize", name]
+        for option, given in tuned.items():
+            words += (
+                [f"--{_FLAGS.get(option, option).replace('_', '-')}", str(given)] if given else []
+            )
+    if REFINE in facts:
+        words = [program(), "refine", name]
     # of what was not written down only the names are known
     hidden = [f"{key}=…" for key in cast("list[str]", facts.get("set_again") or [])]
     for given in (*cast("list[str]", facts.get("set") or []), *hidden):

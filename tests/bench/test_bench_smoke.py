@@ -39,6 +39,14 @@ def test_the_start_bench_finds_no_use_of_the_network(tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.sandbox
+@pytest.mark.skipif(not abilities().walls, reason="no walls here")
+def test_the_bench_of_agent_runs_completes_one(tmp_path: Path):
+    shown = run_bench("bench.agent_run", "--no-peer", "--repeats", "1", "--out", str(tmp_path))
+    assert "| complete (completed), 1 deliverable |" in shown
+
+
+@pytest.mark.slow
 def test_the_models_bench_measures_every_arm(tmp_path: Path):
     shown = run_bench("bench.models", "--quick", "--no-openai", "--out", str(tmp_path))
     for arm in ("kept", "kept, streamed", "kept, messages of Anthropic", "bare aiohttp"):

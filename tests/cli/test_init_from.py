@@ -362,6 +362,25 @@ def test_what_a_first_run_may_spend_is_limited_where_that_can_be_kept(
     assert "without limit" not in checked.stdout
 
 
+@pytest.mark.parametrize("judge", [False, True])
+def test_prompts_of_a_config_meet_in_a_final_within_the_money_of_a_first_run(
+    here: Path, judge: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    check = "{type: llm-rubric, value: kind}" if judge else "{type: contains, value: a}"
+    rows = "".join(f"  - {{vars: {{x: text {n}}}, assert: [{check}]}}\n" for n in range(40))
+    (here / "promptfooconfig.yaml").write_text(
+        "prompts: ['Say {{x}}', 'Repeat {{x}}', 'Echo {{x}}']\n"
+        "providers: [openai:chat:gpt-4o-mini]\n"
+        "defaultTest: {options: {provider: openai:chat:gpt-4o-mini}}\n"
+        f"tests:\n{rows}"
+    )
+    called = kept("init", "--from", "promptfooconfig.yaml", "mine")
+    assert called.code == 0, called.stderr
+    assert "max_usd: 5" in (here / "mine" / "task.yaml").read_text()
+    assert "holds a final among 2 alternatives" in kept("check", "mine").stdout
+
+
 def test_a_task_has_no_limit_of_money_that_could_not_be_kept(here: Path):
     (here / "cases.csv").write_text("q,label\n" + "a,b\n" * 9)
     strange = kept("init", "--from", "cases.csv", "--model", "openai/nobody-knows-me", "strange")

@@ -106,3 +106,9 @@ def test_placeholders_of_prompts_are_whole_on_a_narrow_terminal(monkeypatch: pyt
         cli(["prompts", "list"])
     for name in ("edit", "judge"):
         assert all(f"{{{{kept.{one}}}}}" in terminal.getvalue() for one in PLACEHOLDERS[name])
+
+
+def test_names_and_what_they_stand_for_never_run_together():
+    told = output.pairs([("attempt 10", "a"), ("iteration 12", "b"), ("best", "c")])
+    assert told.splitlines() == ["attempt 10    a", "iteration 12  b", "best          c"]
+    assert output.pairs([("run", "x"), ("proposals", "y")]) == "run        x\nproposals  y"

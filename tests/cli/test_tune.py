@@ -44,6 +44,19 @@ def optimize(
     return kept("test", "optimize", *words)
 
 
+CYCLE = r"(c(p(s?t)*P)+C)"
+"""One cycle of a stream, in letters."""
+
+
+def in_letters(events: list[dict[str, Any]]) -> str:
+    letters = {
+        "run_started": "r", "baseline": "b", "cycle_started": "c", "phase_started": "p",
+        "trial_started": "s", "trial": "t", "phase_completed": "P", "cycle_completed": "C",
+        "run_completed": "R", "error": "e",
+    }  # fmt: skip
+    return "".join(letters[event["event"]] for event in events)
+
+
 def results(here: Path) -> Path:
     (folder,) = (here / "results" / "optimizer").iterdir()
     return folder
@@ -57,16 +70,29 @@ def test_lines_are_grouped_by_phase_and_show_the_bar(here: Path, server: ModelSe
     called = optimize(here, server)
     assert called.code == 0, called.stderr
     lines = [line for line in called.stderr.splitlines() if not line.startswith("warning")]
-    shapes = [re.sub(r"\d+\.\d+", "0.000", re.sub(r"\d+s$", "0s", line)) for line in lines]
+    shapes = [
+        re.sub(r"\d+\.\d+", "0.000", re.sub(r"  \d+s(?=$|  )", "  0s", line)) for line in lines
+    ]
     assert shapes[1].startswith("baseline") and " train 0.000 ±0.000" in shapes[1]
     assert shapes[2] == f"{'── cycle 1 · numeric phase (fresh TPE study #1) ':─<70}"
     assert re.fullmatch(
         r"\[c1/n 1\] temperature {12}train 0\.000 ±0\.000 \([▼▲=]0\.000 [<>≥] bar 0\.000\) +"
-        r"(——|hold 0\.000) +(accept ✓|noise ✗|hold  ✗) +\$0\.000  0s",
+        r"(——|hold 0\.000) +(accept ✓|noise ✗|hold  ✗) +\$0\.000  0s  "
+        r"\(temperature 0\.000 → 0\.000\)",
         shapes[3],
     ), shapes[3]
     assert f"{'── cycle 1 · textual phase ':─<70}" in lines
     assert any(line.startswith("[c1/t 1] instructions") for line in lines)
+
+
+def test_verbose_lines_show_what_was_tried_and_what_critic_and_applier_said(
+    here: Path, server: ModelServer
+):
+    said = optimize(here, server, "-v", "--max-cycles", "1").stderr
+    assert re.search(r"^    tried: model\.temperature 0\.9 → 0\.\d+$", said, re.MULTILINE)
+    assert "    critic  (0.8): answers are not one of the two words" in said
+    assert re.search(r"^    applier \(insert\): added: ", said, re.MULTILINE)
+    assert re.search(r"^    verdict: ", said, re.MULTILINE)
 
 
 def test_the_answer_says_what_was_gained_and_where_it_lies(here: Path, server: ModelServer):
@@ -82,13 +108,7 @@ def test_json_progress_keeps_to_its_grammar_and_is_all_of_stdout(here: Path, ser
     assert called.code == 0
     events = [json.loads(line) for line in called.stdout.splitlines()]
     assert {event["schema"] for event in events} == {SCHEMA}
-    letters = {
-        "run_started": "r", "baseline": "b", "cycle_started": "c", "phase_started": "p",
-        "trial_started": "s", "trial": "t", "phase_completed": "P", "cycle_completed": "C",
-        "run_completed": "R",
-    }  # fmt: skip
-    said = "".join(letters[event["event"]] for event in events)
-    assert re.fullmatch(r"rb(c(p(s?t)*P)+C)+R", said), said
+    assert re.fullmatch(f"rb{CYCLE}+R", in_letters(events))
     trials = [event for event in events if event["event"] == "trial"]
     written = rows(results(here))[1:]
     for told, row in zip(trials, written, strict=True):
@@ -146,6 +166,9 @@ def test_print_baseline_measures_and_stops(here: Path, server: ModelServer):
     (row,) = rows(results(here))
     assert row["train"]["loss_components"]["equality"] is not None
     assert "train loss" in called.stdout
+    assert re.search(r"equality +0\.\d+ on train, 0\.\d+ on holdout, weight 1", called.stdout)
+    told = json.loads((results(here) / "exit.json").read_text())
+    assert told["exit_reason"] == "baseline"
 
 
 def test_a_dry_run_spends_nothing(here: Path, server: ModelServer):
@@ -155,7 +178,7 @@ def test_a_dry_run_spends_nothing(here: Path, server: ModelServer):
     assert len(server.answered) == before
     assert "model.temperature [0.0, 1.0]" in called.stdout
     assert "max_cycles 1" in called.stdout
-    assert not (here / "results").exists()
+    assert {path.name for path in here.iterdir()} == {"agent.yaml", "cases.yaml"}
 
 
 def test_flags_come_before_the_file(here: Path, server: ModelServer):
@@ -242,9 +265,36 @@ def test_the_stream_of_a_resumed_run_keeps_to_the_grammar(here: Path, server: Mo
     called = kept("test", "optimize", "--resume", "last", "--progress", "json")
     assert called.code == 0, called.stderr
     events = [json.loads(line) for line in called.stdout.splitlines()]
-    told = [event["event"] for event in events]
-    assert told[:4] == ["run_started", "baseline", "cycle_started", "phase_started"]
+    assert re.fullmatch(f"rb{CYCLE}+R", in_letters(events))
     assert events[0]["resumed"] is True
     whole = [json.loads(line) for line in first.stdout.splitlines()]
     assert events[1]["loss"] == next(e["loss"] for e in whole if e["event"] == "baseline")
     assert rows(folder)[-1]["trial_id"] == len(rows(folder)) - 1
+
+
+def test_the_stream_of_a_run_that_tries_nothing_has_no_cycle(here: Path, server: ModelServer):
+    write_agent(here, server.v1, cases=16, trials=2, more=SIGMA)
+    for words in (("--max-cycles", "1"), ("--resume", "last"), ("--print-baseline",)):
+        called = kept("test", "optimize", "--progress", "json", *words)
+        assert called.code == 0, called.stderr
+        events = [json.loads(line) for line in called.stdout.splitlines()]
+        cycles = "{1}" if words == ("--max-cycles", "1") else "{0}"
+        assert re.fullmatch(f"rb{CYCLE}{cycles}R", in_letters(events)), words
+
+
+def test_a_suggested_block_is_one_that_can_be_used(here: Path, server: ModelServer):
+    path = write_agent(here, server.v1, cases=40)
+    whole = path.read_text()
+    start, end = whole.index("evaluations:"), whole.index("test_cases_file:")
+    metrics = "  metrics:\n    - {type: standard, metric: equality, case_insensitive: true}\n"
+    path.write_text(whole[:start] + f"evaluations:\n{metrics}" + whole[end:])
+    refused = kept("test", "optimize", "--dry-run")
+    assert refused.code == 1
+    told = kept("test", "optimize", "--suggest-axes").stdout
+    assert refused.stderr.rstrip().endswith(told.rstrip()), "the error holds the same block"
+    path.write_text(
+        whole[:start] + told.replace("evaluations:\n", f"evaluations:\n{metrics}", 1) + whole[end:]
+    )
+    called = kept("test", "optimize", "--dry-run")
+    assert called.code == 0, called.stderr
+    assert "model.temperature" in called.stdout

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,6 +56,9 @@ test_cases_file: cases.yaml
 """
 HEAD = "---\nversion: 1.2\n---\n"
 OLD = "You add."
+SET = "gpt-5-nano"
+"""A model that is named on a command line alone."""
+NUMBERS = re.compile(r"(\d+) \+ (\d+)")
 
 
 def answer(seen: Seen) -> ModelReply | str:
@@ -69,15 +73,16 @@ def answer(seen: Seen) -> ModelReply | str:
         said = {"edit_type": "insert", "rationale": "r", "new_text": new, "diff_summary": "d"}
         return json.dumps(said)
     if not seen.tool_results:
-        a, b = seen.text.split(" + ")
+        a, b = NUMBERS.findall(seen.text)[0]
         return ModelReply(
             "",
             finish="tool_calls",
             tool_calls=(ToolCall("one", "add", json.dumps({"a": int(a), "b": int(b)})),),
         )
     temperature = float(seen.body["temperature"])
-    lucky = 0.3 + 0.5 * (GOOD in seen.lines[0].text) + 0.2 * (temperature > 0.5)
-    right = share("case", next(line.text for line in seen.lines if line.role == "user")) < lucky
+    lucky = 0.3 + 0.4 * (GOOD in seen.lines[0].text) + 0.2 * (temperature > 0.5)
+    lucky += 0.1 * (seen.model == SET)
+    right = share("case", *NUMBERS.findall(seen.text)[0]) < lucky
     return seen.tool_results[-1] if right else "I do not know"
 
 
@@ -91,23 +96,47 @@ def server() -> Iterator[ModelServer]:
 def tuned(here: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a run, and an agent of several files beside it."""
     monkeypatch.setenv("KEY", "sk-very-secret-key")
-    (here / "prompts").mkdir()
-    (here / "prompts" / "system.md").write_text(f"{HEAD}{OLD}\n")
-    (here / "tools").mkdir()
-    (here / "tools" / "sums.py").write_text(
+    write_parts(here, here)
+    (here / "agent.yaml").write_text(AGENT.format(url=server.v1))
+    return tune(here)
+
+
+@pytest.fixture
+def tuned_apart(here: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same of an agent with files outside of its folder, and with some of it set besides."""
+    monkeypatch.setenv("KEY", "sk-very-secret-key")
+    own, shared = here / "agents" / "sums", here / "shared"
+    write_parts(own, shared)
+    (shared / "note.txt").write_text("numbers are whole\n")
+    text = (shared / "cases.yaml").read_text()
+    attached = "files: [{path: ../../shared/note.txt, type: text}], "
+    (shared / "cases.yaml").write_text(text.replace("ground_truth", f"{attached}ground_truth"))
+    text = AGENT.format(url=server.v1).replace("tools/sums.py", "../../shared/tools/sums.py")
+    (own / "agent.yaml").write_text(text.replace("cases.yaml", "../../shared/cases.yaml"))
+    return tune(own, "--set", f"model.name={SET}", "--set", "execution={llm_timeout: 33}")
+
+
+def write_parts(own: Path, shared: Path) -> None:
+    """What an agent is made of: its own, and what it may share with others."""
+    for folder in (own / "prompts", shared / "tools"):
+        folder.mkdir(parents=True)
+    (own / "prompts" / "system.md").write_text(f"{HEAD}{OLD}\n")
+    (shared / "tools" / "sums.py").write_text(
         "def add(a: float, b: float) -> float:\n    return a + b\n"
     )
-    (here / "graders.py").write_text(
+    (own / "graders.py").write_text(
         "def close(ctx):\n    return ctx.agent_response.strip() in (ctx.ground_truth, "
         "ctx.ground_truth + '.0')\n"
     )
     rows = [f"- {{name: sum-{n}, input: '{n} + 1', ground_truth: '{n + 1}'}}" for n in range(20)]
-    (here / "cases.yaml").write_text("\n".join(rows) + "\n")
-    (here / "agent.yaml").write_text(AGENT.format(url=server.v1))
-    called = kept("test", "optimize", "-q")
+    (shared / "cases.yaml").write_text("\n".join(rows) + "\n")
+
+
+def tune(folder: Path, *words: str) -> Path:
+    called = kept("test", "optimize", str(folder / "agent.yaml"), "-q", *words)
     assert called.code == 0, called.stderr
-    (folder,) = (here / "results" / "optimizer").iterdir()
-    return folder
+    (made,) = (folder / "results" / "optimizer").iterdir()
+    return made
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -124,7 +153,11 @@ def measured(path: Path) -> float:
     return 1 - report["summary"]["average_scores"]["close"]
 
 
-def test_every_candidate_scores_in_a_fresh_process_what_the_journal_says(tuned: Path):
+@pytest.mark.parametrize("name", ["tuned", "tuned_apart"])
+def test_every_candidate_scores_in_a_fresh_process_what_the_journal_says(
+    name: str, request: pytest.FixtureRequest
+):
+    tuned: Path = request.getfixturevalue(name)
     accepted = [row for row in rows_of(tuned) if row["decision"]["accepted"]]
     touched = {row["axis_target"] for row in accepted}
     assert {"instructions", "model.temperature"} <= touched, touched
@@ -133,6 +166,16 @@ def test_every_candidate_scores_in_a_fresh_process_what_the_journal_says(tuned: 
         assert measured(tuned / row["candidate_path"]) == pytest.approx(said, abs=1e-6), row
     best = tuned / "best.yaml"
     assert best.resolve().name == Path(accepted[-1]["candidate_path"]).name
+
+
+def test_a_candidate_holds_what_was_set_besides_and_leads_to_files_outside(tuned_apart: Path):
+    text = (tuned_apart / "best.yaml").read_text()
+    assert read_value("best.yaml", text, "model.name") == SET
+    assert read_value("best.yaml", text, "execution.llm_timeout") == 33
+    assert "# with a file, a tool and a grader" in text and "${KEY}" in text
+    candidates = (tuned_apart / "best.yaml").resolve().parent
+    tool = read_value("best.yaml", text, "tools[0].file")
+    assert (candidates / str(tool)).read_text().startswith("def add")
 
 
 def test_changed_instructions_lie_beside_the_candidates_with_their_head(tuned: Path):

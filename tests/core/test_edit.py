@@ -8,6 +8,8 @@ from kept.core.edit import (
     Applied,
     Delete,
     Edit,
+    EditReport,
+    Fill,
     InsertAfter,
     Replace,
     SetValue,
@@ -301,3 +303,33 @@ def test_only_a_newline_ends_a_line_of_a_diff(odd: str):
 )
 def test_changed_lines_are_those_removed_plus_those_added(before: str, after: str, lines: int):
     assert changed_lines(Candidate({"a": before}), Candidate({"a": after})) == lines
+
+
+MARKS = Region("<!-- A -->", "<!-- /A -->")
+FILLABLE = Rules({"s": Artifact("s", (MARKS, Region("<!-- B -->", "<!-- /B -->")))})
+
+
+def filled(text: str, new: str, begin: str = MARKS.begin, end: str = MARKS.end) -> EditReport:
+    return apply_edits(Candidate({"s": text}), (Fill("s", begin, end, new),), FILLABLE).reports[0]
+
+
+def test_a_region_is_filled_where_it_stands_and_made_where_it_is_not():
+    made = apply_edits(Candidate({"s": "body\n"}), (Fill("s", *_marks(), "one"),), FILLABLE)
+    assert made.candidate["s"] == "body\n\n<!-- A -->\none\n<!-- /A -->\n"
+    again = apply_edits(made.candidate, (Fill("s", *_marks(), "two"),), FILLABLE)
+    assert again.candidate["s"] == "body\n\n<!-- A -->\ntwo\n<!-- /A -->\n"
+    assert invert(again.candidate, again.reports) == made.candidate
+
+
+def _marks() -> tuple[str, str]:
+    return MARKS.begin, MARKS.end
+
+
+def test_no_other_edit_may_touch_a_region_and_filling_one_may_not_touch_another():
+    text = "body\n<!-- A -->\nkeep\n<!-- /A -->\n"
+    touching = apply_edits(Candidate({"s": text}), (Replace("s", "keep", "lose"),), FILLABLE)
+    assert touching.reports[0].fate == "protected"
+    assert filled(text, "<!-- B -->x<!-- /B -->").fate == "protected"
+    assert filled(text, "<!-- /A -->").fate == "outside scope"
+    assert filled(text + text, "new").fate == "ambiguous"
+    assert filled("body\n<!-- A -->\nopen", "new").fate == "ambiguous"

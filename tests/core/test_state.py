@@ -277,6 +277,44 @@ def test_simplifications_are_counted_on_a_line_of_their_own():
     assert state.ledger.tenure == 2
 
 
+def alone(step: int) -> StepOpened:
+    return replace(opened(step), turn=Turn("a", alone=True))
+
+
+def raced(step: int, verdict: Verdict = DISCARD, *purposes: Purpose) -> list[Event]:
+    """A step whose candidate was looked at for these purposes, before the next began."""
+    looked = [evaluated("new", 0.5, purpose) for purpose in purposes]
+    return [alone(step), proposed(step), closed(step, verdict, "new", "seed", *looked)]
+
+
+def test_only_what_was_looked_at_on_deciding_cases_has_used_its_level():
+    events = [started(), *raced(0, DISCARD, "screen", "decide")]
+    assert fold(events).ledger.tests == 1
+    dropped = [event for step in range(1, 6) for event in raced(step, DISCARD, "screen")]
+    assert fold([*events, *dropped]).ledger.tests == 1, "a screen reads no deciding case"
+    kept = fold([*events, *dropped, *raced(6, KEEP, "screen", "decide")])
+    assert (kept.ledger.tests, kept.ledger.keeps) == (2, (2,))
+
+
+def test_a_level_is_not_given_back_when_a_later_step_has_the_next_one():
+    events = [started(), alone(0), alone(1), proposed(0)]
+    dropped = closed(0, DISCARD, "new", "seed", evaluated("new", 0.5, "screen"))
+    state = fold([*events, dropped])
+    assert state.ledger.tests == 2
+    assert state.open[0].ledger.tests == 1, "the second, and nobody else has that"
+
+
+def test_a_step_that_was_given_up_keeps_its_level_where_its_race_may_have_looked():
+    """It closes without a candidate and without tallies, whatever was read before."""
+    unpaid = closed(0, Verdict("skip", "given up: all used", "unaffordable"))
+    assert unpaid.candidate is None and not unpaid.evaluations
+    more = RunResumed(facts={"budget": 2}, version="0", t=9.0)
+    state = fold([started(), alone(0), proposed(0), unpaid, more, alone(1)])
+    assert state.open[0].ledger.tests == 1, "the first level is not used twice"
+    unasked = fold([started(), alone(0), unpaid, more, alone(1)])
+    assert unasked.open[0].ledger.tests == 0, "without a proposal there was nothing to race"
+
+
 def test_that_repeats_differ_is_told_to_every_open_step_at_once():
     differs = Verdict("discard", "not better", numbers={"varies": 1.0})
     events = [started(), opened(0), opened(1), opened(2), proposed(0)]

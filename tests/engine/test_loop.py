@@ -13,7 +13,7 @@ from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Case
 from kept.core.edit import Append, Edit, Replace, Write
-from kept.core.event import Event, RunStopped, StepClosed, StepOpened
+from kept.core.event import Event, Proposed, RunStopped, StepClosed, StepOpened
 from kept.core.plan import Plan
 from kept.core.proposal import Ask, Brief, Proposal
 from kept.core.protect import Region
@@ -537,6 +537,20 @@ def test_a_polite_request_lets_what_is_in_flight_finish(after: int, width: int):
     assert run(second, journal.reopened()).settled() == run(plan()).settled()
     assert isinstance(second.runner, ScriptedEvaluator)
     assert not {record.job for record in journal.rollouts} & set(second.runner.log)
+
+
+def test_a_proposer_that_heeds_a_request_to_stop_has_not_failed():
+    journal, sink = MemoryJournal(), Interrupting(after=0)
+
+    async def heeding(brief: Brief) -> str:
+        assert sink.loop is not None
+        sink.loop.interrupt()
+        raise asyncio.CancelledError
+
+    state = interrupted(plan_of(FunctionProposer(heeding), evaluator()), journal, sink)
+    assert state.stopped is not None and state.stopped.kind == "interrupted"
+    assert not any(isinstance(event, Proposed) for event in journal.events)
+    assert state.open and not state.closed, "the next sitting goes on with it"
 
 
 def test_insisting_cancels_what_hangs():

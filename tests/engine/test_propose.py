@@ -8,7 +8,7 @@ import pytest
 
 from kept.core.budget import Budget, StopReason
 from kept.core.edit import Append
-from kept.core.event import Proposed, RunStopped
+from kept.core.event import Proposed, RunStopped, StepClosed, StepOpened
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Proposer, Scope
@@ -20,6 +20,7 @@ from kept.core.proposal import (
     ProposerFailed,
     ProposerReply,
     Skip,
+    Turn,
     derive_seed,
 )
 from kept.core.rollout import Failure, Job, Pair, Purpose, Usage
@@ -168,6 +169,61 @@ def test_asking_for_what_a_proposer_may_not_see_stops_the_run(case: str, purpose
     last = journal.events[-1]
     assert isinstance(last, RunStopped)
     assert last.reason == StopReason("error", caught.value.message)
+
+
+def push(brief: Brief) -> ProposerReply:
+    return Proposal((Append("text", "better, surely\n"),), ungated=True)
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """A schedule whose turns may not race, as those of a run that pools near misses."""
+
+    takes: bool = False
+
+    def next(self, state: State) -> Turn | StopReason:
+        return Turn("push", races=False, takes=self.takes)
+
+    def last(self, state: State) -> Turn | None:
+        return None
+
+
+def test_a_proposer_cannot_have_its_text_taken_because_its_turn_does_not_race():
+    journal = MemoryJournal()
+    plan = replace(plan_of(FunctionProposer(push)), schedule=Quiet())
+    with pytest.raises(RunError, match="`push` wants its text taken without a com") as caught:
+        run(plan, journal)
+    assert caught.value.hint is not None
+    assert not any(isinstance(event, Proposed | StepClosed) for event in journal.events)
+    # the step is open and has no reply: who mends the proposer can go on
+
+    def mended(brief: Brief) -> ProposerReply:
+        return Skip("mended")
+
+    state = run(replace(plan, proposers=(FunctionProposer(mended, name="push"),)), journal)
+    assert verdicts(state) == [("skip", "nothing proposed")]
+
+
+def test_what_a_turn_takes_is_kept_without_a_rollout():
+    plan = replace(plan_of(FunctionProposer(push)), schedule=Quiet(takes=True))
+    state = run(plan)
+    assert verdicts(state) == [("keep", "taken")]
+    assert state.incumbent != state.seed and log_of(plan) == []
+
+
+def test_a_reply_of_an_older_journal_that_no_turn_takes_is_compared():
+    """There the turn did not say so; whoever wrote it, the gate decides."""
+    written, old = MemoryJournal(), MemoryJournal()
+    plan = replace(plan_of(FunctionProposer(push)), schedule=Quiet(takes=True))
+    run(plan, written)
+    old.save(plan.seed)
+    for event in written.events:
+        if isinstance(event, StepOpened):
+            old.append(replace(event, turn=Turn("push", races=False)))
+        elif not isinstance(event, StepClosed | RunStopped):
+            old.append(event)
+    state = run(plan, old)
+    assert state.closed[0].verdict.code != "taken" and log_of(plan)
 
 
 def test_an_exception_in_a_proposer_is_a_crash_with_its_message():

@@ -123,3 +123,29 @@ def test_a_client_s_reply_is_settled_over_http(provider: str):
         assert isinstance(reply, ModelReply)
         assert reply.text == '{"label": "bad"}'
         assert "does not satisfy the schema" in server.log[1].text
+
+
+def asked(replies: list[str], rounds: int, wants: str = "") -> tuple[ModelReply | Failure, int]:
+    scripted = ScriptedModel(replies)
+    scope = JournalScope(MemoryJournal(), "here")
+
+    def check(value: dict[str, str]) -> str:
+        return "" if value.get("why") == wants else f"`why` is not {wants}"
+
+    found = ask(scope, scripted, ASKED, rounds=rounds, check=check if wants else None)
+    return asyncio.run(found), scripted.calls
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 4])
+def test_a_reply_is_asked_for_no_oftener_than_allowed(rounds: int):
+    found, calls = asked(["nothing"] * 5, rounds)
+    assert isinstance(found, Failure) and found.kind == "parse" and calls == rounds
+    assert found.usage.calls == rounds, "all of them were paid for"
+
+
+def test_what_no_schema_can_say_is_checked_and_asked_again():
+    wrong, right = ('{"label": "good", "why": "%s"}' % why for why in ("no", "yes"))  # noqa: UP031
+    found, calls = asked([wrong, wrong, right], 3, "yes")
+    assert isinstance(found, ModelReply) and json.loads(found.text)["why"] == "yes" and calls == 3
+    found, calls = asked([wrong, wrong, right], 2, "yes")
+    assert isinstance(found, Failure) and "`why` is not yes" in found.message and calls == 2

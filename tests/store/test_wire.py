@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kept.core.event import SCHEMA, RunStarted, StepClosed
+from kept.core.event import SCHEMA, RunStarted, StepClosed, StepOpened
 from kept.errors import JournalError
 from kept.store import wire
 from kept.testing.suites.journal import OUTCOMES, SAMPLES, job
@@ -63,6 +63,14 @@ def test_a_closed_step_from_before_it_said_why_it_was_given_up_is_read():
     back = wire.decode_event(json.dumps(said).encode())
     assert isinstance(back, StepClosed)
     assert back.given_up is None
+
+
+def test_a_turn_from_before_it_said_what_it_takes_takes_nothing():
+    said = json.loads(changed("step_opened"))
+    said["turn"].pop("takes", None)
+    back = wire.decode_event(json.dumps(said).encode())
+    assert isinstance(back, StepOpened)
+    assert not back.turn.takes
 
 
 def test_a_field_of_a_later_version_is_no_error():

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from kept.adopt.write import replace_all
 from kept.core.edit import changed_paths
+from kept.core.plan import SKILL
 from kept.errors import SetupError
 from kept.store.reader import Run
 
@@ -51,9 +53,15 @@ def adoption_of(run: Run) -> Adoption:
     """What adopting a run's best would do to its source."""
     source = run.state.fact("source")
     if not source:
+        started = run.state.started
+        trained = started is not None and started.recipe == SKILL
+        why = (
+            "trained a skill without `env.skill_init`, so there is no file to change"
+            if trained
+            else "was not started from a spec, so it has no source to change"
+        )
         raise SetupError(
-            f"run {run.id} was not started from a spec, so it has no source to change",
-            hint=f"the files of its best are in {run.folder / 'best'}",
+            f"run {run.id} {why}", hint=f"the files of its best are in {run.folder / 'best'}"
         )
     folder = Path(source)
     if not folder.is_dir():
@@ -64,13 +72,21 @@ def adoption_of(run: Run) -> Adoption:
             f"run {run.id} was started in {folder}, and its folder was copied since",
             hint=f"`cd {folder}` to adopt it there; here, its best is in {run.folder / 'best'}",
         )
-    changed = changed_paths(seed, best)
-    before = {path: _bytes(seed.texts.get(path)) for path in {*seed.texts, *changed}}
-    after = {path: _bytes(best[path]) or b"" for path in changed}
+    paths = changed_paths(seed, best)
+    names = _names(run)
+    changed = tuple(names.get(path, path) for path in paths)
+    texts = {names.get(path, path): text for path, text in seed.texts.items()}
+    before = {path: _bytes(texts.get(path)) for path in {*texts, *changed}}
+    after = {names.get(path, path): _bytes(best[path]) or b"" for path in paths}
     now = {path: _read(folder / path) for path in before}
     allowed = {path: (before[path], after.get(path, before[path])) for path in before}
     drifted = tuple(sorted(path for path, data in now.items() if data not in allowed[path]))
     return Adoption(folder, before, after, drifted, tuple(p for p in changed if now[p] != after[p]))
+
+
+def _names(run: Run) -> Mapping[str, str]:
+    """What an artifact is called in its source, where a run has another name for it."""
+    return cast("Mapping[str, str]", run.fact("names") or {})
 
 
 def _is_copied(run: Run, folder: Path) -> bool:

@@ -40,11 +40,15 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     scores is looked at by importing it.
     """
     from kept.cli import output
-    from kept.cli.texts import pairs
+    from kept.cli.output import pairs
     from kept.recipes.outline import outline
-    from kept.registry import compile_spec, find_spec, is_agent_spec
+    from kept.registry import compile_spec, find_spec, is_agent_spec, is_skill_spec
 
-    if is_agent_spec(spec):
+    if is_skill_spec(spec):
+        from kept.cli.train import outline_told
+
+        told, rows = outline_told(compile_spec(spec, settings))
+    elif is_agent_spec(spec):
         told, rows = _agent_told(spec, settings)
     else:
         told = outline(compile_spec(spec, settings))
@@ -255,7 +259,7 @@ def _likely(told: dict[str, Any]) -> Iterator[str]:
 
     likely = told["likely"]
     useless, kept = (
-        _about(one["rollouts"]) + (f" (${one['usd']:,.2f})" if one["usd"] else "")
+        about(one["rollouts"]) + (f" (${one['usd']:,.2f})" if one["usd"] else "")
         for one in (likely["useless"], likely["kept"])
     )
     if useless == kept:
@@ -273,7 +277,7 @@ def _likely(told: dict[str, Any]) -> Iterator[str]:
     yield f"taken for granted: {'; '.join(assumed)}"
 
 
-def _about(rollouts: int) -> str:
+def about(rollouts: int) -> str:
     """A forecast by its first two figures: it knows no more."""
     size = 10 ** max(0, len(str(rollouts)) - 2)
     shown = round(rollouts / size) * size

@@ -27,6 +27,9 @@ COMMANDS = {
         ),
         Entry("Improve", "init", "init", "Write a small task that runs at once, to be changed"),
         Entry("Improve", "loop", "optimize", "Improve the artifacts of a task.yaml"),
+        Entry("Improve", "train", "train", "Train a skill on cases, and keep what is better"),
+        Entry("Improve", "agent", "agent", "Have a task done by a manager and its workers"),
+        Entry("Improve", "refine", "refine", "Run a finished task again, and keep what is better"),
         Entry("Improve", "resume", "resume", "Go on with a run that stopped"),
         Entry("Improve", "adopt", "adopt", "Change the source files to the best of a run"),
         Entry(
@@ -53,6 +56,13 @@ COMMANDS = {
         Entry("Look", "show", "show", "Show what a run did, step by step"),
         Entry("Look", "diff", "diff", "Show the change from seed to best"),
         Entry("Look", "report", "report", "Print the report of a run"),
+        Entry("Look", "view", "view", "Look at runs in a browser, live and after"),
+        Entry(
+            "Manage",
+            "experiment",
+            "experiment",
+            "Keep tasks together that go on from one another",
+        ),
         Entry("Manage", "models", "models", "Manage the models that run on this machine"),
         Entry("Manage", "prompts", "prompts", "Look at what models are told, and copy it out"),
         Entry(

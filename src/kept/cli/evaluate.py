@@ -11,6 +11,8 @@ from kept.cli.command import Command
 from kept.cli.options import json_option, quiet_option, set_option, workers_option
 
 if TYPE_CHECKING:
+    from kept.cli.sitting import How
+    from kept.recipes.sweeping import Wanted
     from kept.report.test_report import Format
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -74,23 +76,86 @@ def sweep_options(function: F) -> F:
 @click.command(
     "eval",
     cls=Command,
+    context_settings={"ignore_unknown_options": True},
     examples=(
         "kept eval agent.yaml",
         "kept eval agent.yaml --filter 'refund-*' --repeats 3 -v",
         "kept eval agent.yaml -o report.xml",
+        "kept eval --config skill.yaml --skill SKILL.md --split val",
     ),
 )
-@click.argument("spec", type=click.Path(path_type=Path))
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SPEC [--KEY VALUE]...")
+@click.option("--config", metavar="FILE", help="A skill config, in place of SPEC.")
+@click.option("--skill", metavar="PATH", help="The skill to measure: a file, or its folder.")
+@click.option(
+    "--split", default="", metavar="NAME", help="Cases of a skill: test, val, train, all."
+)
 @sweep_options
-def evaluate(spec: Path, **options: Any) -> int:  # noqa: ANN401 # those of `sweep_options`
+def evaluate(
+    words: tuple[str, ...],
+    config: str | None,
+    skill: str | None,
+    split: str,
+    **options: Any,  # noqa: ANN401 # those of `sweep_options`
+) -> int:
     """Measure what SPEC names on all its cases, and change nothing.
 
-    SPEC is an agent.yaml or a task.yaml. The result is a run: `kept show` has every case of it, and
-    `kept diff RUN RUN` says what changed between two. Exits with 0 where all cases pass, 1 where
-    some fail, 2 where SPEC is wrong, 3 where some could not be run and 4 where some could not be
-    measured.
+    SPEC is an agent.yaml, a task.yaml or a skill config. The result is a run: `kept show` has every
+    case of it, and `kept diff RUN RUN` says what changed between two. Exits with 0 where all cases
+    pass, 1 where some fail, 2 where SPEC is wrong, 3 where some could not be run and 4 where some
+    could not be measured. Of a skill, cases that fail are no failure. Every key of a skill config
+    is a flag, as in --split_mode ratio, and so is --cfg-options.
     """
-    return sweep(spec, Options(**options))
+    given = Options(**options)
+    asked = _skill_asked(words, config)
+    if asked is not None:
+        return measure_skill(*asked, skill=skill, split=split, given=given)
+    _refuse_words(words[1:], skill, split)
+    if not words:
+        raise click.UsageError("Missing argument 'SPEC'.")
+    return sweep(Path(words[0]), given)
+
+
+def _skill_asked(words: tuple[str, ...], config: str | None) -> tuple[Path, tuple[str, ...]] | None:
+    """The skill config that is meant, and the words that belong to it; None for other specs."""
+    from kept.registry import is_skill_spec
+    from kept.spec.skill.inherit import find_config
+
+    if config is not None:
+        return find_config(config), words
+    if not words or words[0].startswith("-"):
+        return None
+    path = Path(words[0])
+    if path.is_file() and path.suffix in (".yaml", ".yml") and is_skill_spec(path):
+        return path, words[1:]
+    return None
+
+
+def _refuse_words(words: tuple[str, ...], skill: str | None, split: str) -> None:
+    """What only a skill config takes."""
+    for word in words:
+        if word.startswith("-"):
+            raise click.NoSuchOption(word.partition("=")[0])
+        raise click.UsageError(f"Got unexpected extra argument ({word})")
+    for name, value in (("--skill", skill), ("--split", split)):
+        if value:
+            raise click.UsageError(f"{name} is for a skill config")
+
+
+def measure_skill(
+    path: Path, words: tuple[str, ...], *, skill: str | None, split: str, given: "Options"
+) -> int:
+    """Measure the skill of a config, and tell what came of it."""
+    from kept.cli.compiling import told_warnings
+    from kept.cli.sitting import start_run
+    from kept.recipes.skill.measuring import compile_measure
+    from kept.spec.skill.names import overrides_of
+    from kept.store.home import Home
+
+    overrides = [*overrides_of(words), *given.settings]
+    overrides += [f"env.skill_init={skill}"] if skill else []
+    made = compile_measure(path, given.wanted(split), overrides, workers=given.workers)
+    return start_run(told_warnings(made), Home.find(Path.cwd()), given.how())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,26 +175,39 @@ class Options:
     as_json: bool
     quiet: bool
 
+    def wanted(self, split: str = "") -> "Wanted":
+        """Which cases, and how often."""
+        from kept.recipes.sweeping import Wanted
+
+        return Wanted(
+            repeats=self.repeats,
+            limit=self.limit,
+            filter=self.filter_,
+            timeout=self.timeout,
+            split=split,
+        )
+
+    def how(self) -> "How":
+        """How it is told."""
+        from kept.cli.sitting import How
+
+        return How(
+            json=self.as_json,
+            quiet=self.quiet,
+            verbose=self.verbose,
+            write=self.write,
+            form=self.form,
+        )
+
 
 def sweep(spec: Path, given: Options) -> int:
     """Measure, and tell what came of it."""
     from kept.cli.compiling import told_warnings
-    from kept.cli.sitting import How, start_run
-    from kept.recipes.sweeping import Wanted
+    from kept.cli.sitting import start_run
     from kept.registry import compile_sweep, find_spec
     from kept.store.home import Home
 
-    wanted = Wanted(
-        repeats=given.repeats, limit=given.limit, filter=given.filter_, timeout=given.timeout
-    )
     made = compile_sweep(
-        spec, wanted, given.settings, workers=given.workers, force=given.force_ingest
+        spec, given.wanted(), given.settings, workers=given.workers, force=given.force_ingest
     )
-    how = How(
-        json=given.as_json,
-        quiet=given.quiet,
-        verbose=given.verbose,
-        write=given.write,
-        form=given.form,
-    )
-    return start_run(told_warnings(made), Home.find(find_spec(spec).parent), how)
+    return start_run(told_warnings(made), Home.find(find_spec(spec).parent), given.how())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kept.cli import output
 from kept.cli.names import command_for, path_from_here
-from kept.cli.texts import pairs
+from kept.cli.output import pairs
 from kept.core.words import count, one_line
 from kept.report.test_report import Format, document, exit_code, totals, written
 from kept.report.tested import Status, Sweep, Tested, sweep_of

@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -102,6 +102,14 @@ def table(
         lines.append("  ".join(cells).rstrip())
     lines[0] = style(lines[0], dim=True)
     return "\n".join(lines)
+
+
+def pairs(rows: Iterable[tuple[str, str]]) -> str:
+    """Names and what they stand for, in two columns."""
+    rows = list(rows)
+    longest = max((len(name) for name, _ in rows), default=0)
+    width = 11 if longest < 11 else longest + 2
+    return "\n".join(f"{name:<{width}}{text}".rstrip() for name, text in rows)
 
 
 def is_narrow() -> bool:

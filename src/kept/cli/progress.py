@@ -14,13 +14,12 @@ from kept.cli.output import cut_middle
 from kept.core.event import Event, RunResumed, RunStarted, StepClosed
 from kept.core.exchange import PASSED
 from kept.core.grow import Log
-from kept.core.plan import EVAL, WHY_NOT_RACE
+from kept.core.plan import AGENT_RUN, EVAL, WHY_NOT_RACE
 from kept.core.proposal import ClosedStep
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.core.words import one_line
-from kept.report.tested import tested
 from kept.settings import dumb_terminal
 
 WHY_WIDTH = 60
@@ -175,6 +174,8 @@ def opening_line(event: RunStarted | RunResumed, state: State) -> str:
     if state.fact(EVAL):
         swept = cast("dict[str, object]", started.facts[EVAL])
         return f"run {started.run_id} {verb}: {swept['name']}, {swept['asked']} rollouts"
+    if started.recipe == AGENT_RUN:
+        return f"run {started.run_id} {verb}: {one_line(state.fact('description'), REASON_WIDTH)}"
     aim = f"{state.fact('direction')} {state.fact('metric')}"
     why = started.facts.get(WHY_NOT_RACE)
     gate = f"{state.fact('gate')}" + (f" (not race: {why})" if why else "")
@@ -202,6 +203,9 @@ def _longest(state: State) -> int:
 
 def case_line(job: Job, outcome: Outcome, state: State) -> str:
     """`failed   refund-over-limit  1.2 s  equality 0.00: …`."""
+    # at use: only a run that measures needs it, and with it comes all of the report
+    from kept.report.tested import tested
+
     told = tested(job, outcome, (), graded=state.fact("metric") == PASSED)
     name = told.case if not told.repeat else f"{told.case} #{told.repeat + 1}"
     scores = "  ".join(f"{n} {v:.4g}" for n, v in told.metrics.items() if n != PASSED)

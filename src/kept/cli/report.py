@@ -1,20 +1,26 @@
 """`kept report [RUN]`."""
 
+from pathlib import Path
+
 import click
 
 from kept.cli.command import Command
 from kept.cli.options import json_option, run_argument
 
 
-@click.command(cls=Command, examples=("kept report", "kept report last --json"))
+@click.command(
+    cls=Command, examples=("kept report", "kept report last --json", "kept report last --html")
+)
 @run_argument
 @json_option
-def report(run: str, as_json: bool) -> None:
+@click.option("--html", is_flag=True, help="Write the run's page to report.html, one file.")
+def report(run: str, as_json: bool, html: bool) -> None:
     """Print the report of a run.
 
     What was asked, what came of it, each kept change with its evidence, what was refused and why,
     what it took, and what the figures do not show. Written anew to report.md in the run's folder.
-    RUN is an id, the start or end of one, a folder, or `last`.
+    With --html, the page that `kept view` shows of it as one file, which opens anywhere. RUN is an
+    id, the start or end of one, a folder, or `last`.
     """
     from kept.cli import output
     from kept.cli.looking import open_run
@@ -23,6 +29,10 @@ def report(run: str, as_json: bool) -> None:
     from kept.report import markdown, write_report
 
     past = open_run(run)
+    if html:
+        past.close()
+        _write_page(past.folder)
+        return
     try:
         text = write_report(past)
     except OSError as error:
@@ -35,3 +45,19 @@ def report(run: str, as_json: bool) -> None:
     else:
         output.answer(output.visible(text).removesuffix("\n"))
     past.close()
+
+
+def _write_page(folder: Path) -> None:
+    """The page beside the report, and where it is."""
+    from kept.cli import output
+    from kept.cli.names import path_from_here
+    from kept.cli.view import pages
+    from kept.errors import SetupError
+
+    path = folder / "report.html"
+    text = pages().export(folder)
+    try:
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise SetupError(f"cannot write {path}: {error.strerror}") from error
+    output.answer(path_from_here(path))

@@ -1,7 +1,7 @@
 """`kept resume RUN`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -44,13 +44,22 @@ def resume(
     """
     from kept.cli.looking import open_run
     from kept.cli.sitting import How, resume_run
+    from kept.core.plan import AGENT_RUN, REFINE
 
     settings += (f"workers={workers}",) if workers else ()
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     past = open_run(run)
+    if (started := past.state.started) is not None and started.recipe == AGENT_RUN:
+        from kept.cli.agent_sitting import HowAgent, resume_agent
+
+        return resume_agent(past, settings, HowAgent(json=as_json, quiet=quiet))
+    if started is not None and started.recipe == REFINE:
+        from kept.cli.refine_sitting import resume_refine
+
+        return resume_refine(past, as_json=as_json, quiet=quiet)
     spec, before = _spec_of(past)
     past.close()
-    _check_again(past, settings)
+    check_again(past, settings)
     plan = _plan(past, spec, (*before, *settings))
     return resume_run(plan, past.folder, how)
 
@@ -58,20 +67,31 @@ def resume(
 def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
     """What the run was, compiled again."""
     from kept.cli.compiling import compiled, told_warnings
-    from kept.core.plan import COMPARE, COORDINATE, EVAL
+    from kept.core.plan import COMPARE, COORDINATE, EVAL, SKILL
 
     started = run.state.started
     if started is not None and started.recipe == EVAL:
         from kept.recipes.sweeping import Wanted
         from kept.registry import compile_sweep
 
-        return told_warnings(compile_sweep(spec, Wanted.of(started.facts[EVAL]), settings))
+        wanted, told = Wanted.of(started.facts[EVAL]), cast("dict[str, Any]", started.facts[EVAL])
+        if told.get("kind") == "skill":
+            from kept.recipes.skill.measuring import compile_measure
+
+            folder = Path(str(started.facts["folder"]))
+            return told_warnings(compile_measure(spec, wanted, settings, folder=folder))
+        return told_warnings(compile_sweep(spec, wanted, settings))
     if started is not None and started.recipe == COORDINATE:
         from kept.recipes.coordinate import compile_coordinate
         from kept.recipes.tuning import Tuning
 
-        tuning, began = Tuning.of(started.facts[COORDINATE]), run.state.fact("gate")
+        tuning, began = Tuning.of(started.facts[COORDINATE], run.moved), run.state.fact("gate")
         return told_warnings(compile_coordinate(spec, settings, began, tuning=tuning))
+    if started is not None and started.recipe == SKILL:
+        from kept.recipes.skill.compile import compile_skill
+
+        folder, began = Path(str(started.facts["folder"])), run.state.fact("gate")
+        return told_warnings(compile_skill(spec, settings, began, folder=folder))
     if started is None or started.recipe != COMPARE:
         return compiled(spec, settings, run.state.fact("gate"))
     from kept.recipes.compare import Asked, compile_comparison
@@ -79,7 +99,7 @@ def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
     return told_warnings(compile_comparison(Asked.of(started.facts), settings))
 
 
-def _check_again(run: "Run", settings: tuple[str, ...]) -> None:
+def check_again(run: "Run", settings: tuple[str, ...]) -> None:
     """Ask for what the run was given and did not write down."""
     from kept.errors import SetupError
 
@@ -105,12 +125,12 @@ def _spec_of(run: "Run") -> tuple[Path, tuple[str, ...]]:
 
     started = run.state.started
     assert started is not None, "a run that can be read has started"
-    spec = run.state.fact("spec")
-    if not spec:
+    spec = run.path_of("spec")
+    if spec is None:
         raise SetupError(
             f"run {run.id} was started from Python, and only that program knows what it evaluates",
             hint=f'call {_function(started.recipe)}(..., resume="{run.id}") there',
         )
     given = started.facts.get("set")
     items = cast("list[object]", given) if isinstance(given, list) else []
-    return Path(spec), tuple(str(item) for item in items)
+    return spec, tuple(str(item) for item in items)

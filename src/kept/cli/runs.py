@@ -42,7 +42,7 @@ def runs(limit: int, as_json: bool) -> None:
     rows = RunIndex(home).rows() if home.folders() else []
     if as_json:
         document = [
-            {k: v for k, v in asdict(row).items() if k != "size"}
+            {k: v for k, v in asdict(row).items() if k not in ("size", "spark")}
             | {"comparison": _document(home.runs / row.id) if row.recipe == COMPARE else None}
             for row in rows[:limit]
         ]
@@ -91,9 +91,23 @@ def _totals(folder: Path) -> str:
     return totals(sweep) if sweep is not None else ""
 
 
+def _ending(folder: Path) -> tuple[str, str]:
+    """How an agent run ended, and what its task was."""
+    from kept.agents.loss import run_loss
+    from kept.core.words import one_line
+    from kept.recipes.agent_reading import agent_run_of
+    from kept.store.reader import Run
+
+    with Run(folder) as run:
+        record = agent_run_of(run)
+    if record is None:
+        return "", ""
+    return f"{record.status}, loss {run_loss(record).total:.4f}", one_line(record.task, 60)
+
+
 def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
     from kept.cli.names import path_from_here
-    from kept.core.plan import COMPARE, EVAL
+    from kept.core.plan import AGENT_RUN, COMPARE, EVAL
     from kept.report.words import number
 
     compared = row.recipe == COMPARE
@@ -107,4 +121,6 @@ def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
     kept = "comparison" if compared else f"{row.keeps} of {row.proposals}"
     if row.recipe == EVAL:
         kept, result = EVAL, _totals(folder)
+    if row.recipe == AGENT_RUN:
+        kept, (result, spec) = "agent", _ending(folder)
     return (row.id, row.status, kept, result, spec)

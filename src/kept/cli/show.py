@@ -10,6 +10,7 @@ from kept.cli.options import json_option, run_argument, step_option
 
 if TYPE_CHECKING:
     from kept.report.tested import Sweep
+    from kept.store.reader import Run
 
 
 @click.command(
@@ -58,11 +59,15 @@ def _show_run(name: str, as_json: bool) -> None:
     from kept.cli import output
     from kept.cli.looking import open_run
     from kept.cli.texts import run_text
+    from kept.recipes.agent_reading import is_agent_run
     from kept.report import headline, summary
     from kept.report.document import step_row
     from kept.report.tested import sweep_of
 
     past = open_run(name)
+    if is_agent_run(past):
+        _show_agent_run(past, as_json)
+        return
     sweep = sweep_of(past)
     told = summary(past)
     past.close()
@@ -73,6 +78,22 @@ def _show_run(name: str, as_json: bool) -> None:
         output.document({**headline(told), "closed": rows, "open": list(told.open)})
     else:
         output.answer(run_text(told))
+
+
+def _show_agent_run(run: "Run", as_json: bool) -> None:
+    from kept.agents.document import agent_run_json, agent_run_text
+    from kept.cli import output
+    from kept.errors import SetupError
+    from kept.recipes.agent_reading import agent_run_of
+
+    record = agent_run_of(run)
+    run.close()
+    if record is None:
+        raise SetupError(f"run {run.id} ended before its first turn")
+    if as_json:
+        output.document({"folder": str(run.folder.resolve()), **agent_run_json(record)})
+    else:
+        output.answer(output.visible(agent_run_text(record)))
 
 
 def _show_sweep(sweep: "Sweep", folder: Path, as_json: bool) -> None:
@@ -93,10 +114,16 @@ def _show_case(name: str, case: str, as_json: bool) -> None:
     from kept.errors import SetupError
     from kept.report.test_report import document
     from kept.report.tested import sweep_of
-    from kept.runs import is_sweep
+    from kept.runs import is_sweep, is_training
 
-    past = open_run(name, is_sweep)
+    past = open_run(name, lambda folder: is_sweep(folder) or is_training(folder))
+    if is_training(past.folder):
+        _show_rollouts(past, case, as_json)
+        return
     sweep = sweep_of(past)
+    if sweep is not None and sweep.kind:
+        _show_rollouts(past, case, as_json)
+        return
     past.close()
     if sweep is None:
         message = f"run {past.id} has steps, and its cases are shown with them"
@@ -111,6 +138,24 @@ def _show_case(name: str, case: str, as_json: bool) -> None:
         output.document([results[at] for at in rows])
     else:
         output.answer("\n\n".join(case_text(sweep.cases[at]) for at in rows))
+
+
+def _show_rollouts(run: "Run", case: str, as_json: bool) -> None:
+    """Every rollout of a case, in a run that trained on it."""
+    from kept.cli import output
+    from kept.cli.texts import rollouts_text
+    from kept.errors import SetupError
+    from kept.report.case import case_json, case_rollouts, some_cases
+
+    with run:
+        rows = case_rollouts(run, case)
+        if not rows:
+            some = ", ".join(some_cases(run))
+            raise SetupError(f"run {run.id} has no case `{case}`", hint=f"there is {some} …")
+    if as_json:
+        output.document(case_json(rows))
+    else:
+        output.answer(rollouts_text(rows))
 
 
 def _show_step(name: str, step: int, traces: bool, save: Path | None, as_json: bool) -> None:

@@ -1,8 +1,9 @@
 """The body that commands which run something share: run, report, answer, exit code."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+import gc
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -13,10 +14,11 @@ from kept.cli.evaluated import tell_evaluated
 from kept.cli.fail import CUT_SHORT, INTERRUPTED, NO_GAIN, CutShortError
 from kept.cli.log import show_log
 from kept.cli.names import command_for, path_from_here
+from kept.cli.output import pairs
 from kept.cli.progress import Progress, standard_progress
-from kept.cli.texts import facts, pairs, title
+from kept.cli.texts import facts, title
 from kept.core.objective import unusable
-from kept.core.plan import COORDINATE, EVAL, Plan
+from kept.core.plan import COORDINATE, EVAL, SKILL, Plan
 from kept.engine.stopping import no_bounds
 from kept.errors import KeptError
 from kept.report import Summary, headline, summary, write_report
@@ -61,7 +63,7 @@ def _sit(
     progress = standard_progress(quiet=how.quiet)
     watch = Watch((progress,), signals=True, on_signal=progress.on_signal)
     try:
-        with progress:
+        with progress, _settled():
             ended = asyncio.run(go(watch))
     except Exception as error:
         started = progress.state.started
@@ -82,6 +84,19 @@ def _sit(
     else:
         output.answer(answer_text(told))
     return _end(told, progress, how)
+
+
+@contextmanager
+def _settled() -> Generator[None]:
+    """Have what was made before a run, modules above all, not looked through for garbage in it.
+
+    That takes 30 ms or more each time, during which no reply is read and no request is sent.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _evaluated(told: Summary, how: How) -> int:
@@ -150,9 +165,19 @@ def _end(told: Summary, progress: Progress, how: How) -> int:
         done = "not done" if unanswered else "nothing more to do"
         output.note(f"{done}: {told.stopped.message}")
         if kind in LIMITS:
-            more = command_for("resume", told.folder, [f"budget.{LIMITS[kind]}=N"])
-            output.note(f"hint: `{more}` raises the limit")
+            output.note(f"hint: {_more(told, kind)}")
     return NO_GAIN if how.fail_if_no_gain and not told.gained else 0
+
+
+def _more(told: Summary, kind: str) -> str:
+    """How to get more out of a run that came to a limit; each recipe has its own."""
+    if kind == "iterations" and told.recipe == SKILL:
+        # what a step may change depends on how many there are in all
+        best = path_from_here(told.folder / "best")
+        start = f", which `--skill_init {best}` starts from its best" if told.improved else ""
+        return f"more epochs are another training{start}"
+    more = command_for("resume", told.folder, [f"budget.{LIMITS[kind]}=N"])
+    return f"`{more}` raises the limit"
 
 
 def _ways_on(told: Summary, go_on: str) -> tuple[str, ...]:

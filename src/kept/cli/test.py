@@ -8,6 +8,7 @@ import click
 from kept.cli.command import Command, Commands
 from kept.cli.evaluate import Options, sweep, sweep_options
 from kept.cli.tune import tune
+from kept.cli.view import view
 
 
 class RunByDefault(Commands):
@@ -50,3 +51,12 @@ def run(agent: Path, parallel_test_cases: int | None, **options: Any) -> int:  #
 
 
 test.add_command(tune)
+test.add_command(
+    Command(
+        "view",
+        callback=view.callback,
+        params=view.params,
+        help=view.help,
+        examples=("kept test view", "kept test view last --no-browser"),
+    )
+)

@@ -6,6 +6,8 @@ from itertools import groupby
 from kept.cli import output
 from kept.cli.compared import compared_text
 from kept.cli.names import path_from_here
+from kept.cli.output import pairs
+from kept.core.rollout import TraceItem
 from kept.core.words import count, one_line
 from kept.report.outlook import cannot_tell, doubt_of, go_on
 from kept.report.step import StepDetail, StepRollout
@@ -32,11 +34,6 @@ COLOURS = {"keep": "green", "crash": "red", "skip": "yellow"}
 def title(told: Summary) -> str:
     """The outcome, where colours show in green when there is one."""
     return output.style(headline_words(told), bold=True, fg="green" if told.gained else None)
-
-
-def pairs(rows: Iterable[tuple[str, str]]) -> str:
-    """Names and what they stand for, in two columns."""
-    return "\n".join(f"{name:<11}{text}".rstrip() for name, text in rows)
 
 
 def facts(told: Summary, *, reason: bool = True) -> list[tuple[str, str]]:
@@ -160,6 +157,17 @@ def _time(t: float | None) -> str:
     return clock(t).rpartition(" ")[2] if t is not None else ""
 
 
+def rollouts_text(rollouts: tuple[StepRollout, ...]) -> str:
+    """Rollouts of one case: a line each, and what happened in those whose traces are at hand."""
+    table = output.table(
+        ("of", "for", "case", "repeat", "seconds", "outcome"),
+        [_rollout_cells(rollout) for rollout in rollouts],
+        right=("repeat", "seconds"),
+    )
+    traced = tuple(rollout for rollout in rollouts if rollout.trace)
+    return "\n\n".join([table, *_rollouts(traced, traces=True)])
+
+
 def _rollouts(rollouts: tuple[StepRollout, ...], traces: bool) -> Iterator[str]:
     if rollouts and not traces:
         yield output.table(
@@ -203,14 +211,25 @@ def _rollout_cells(rollout: StepRollout) -> tuple[str, ...]:
 
 def _trace(rollout: StepRollout) -> Iterator[str]:
     failure = rollout.outcome.failure
-    said = [(item.role, item.text) for item in rollout.trace]
+    said = [row for item in rollout.trace for row in _said(item)]
     said += [("finding", finding.text) for finding in rollout.outcome.findings]
     said += [("failure", failure.detail)] if failure and failure.detail else []
     yield from _items(said)
+
+
+def _said(item: TraceItem) -> Iterator[tuple[str, str]]:
+    """One thing that happened: of a step of a simulator or an agent, first what was done."""
+    if item.role == "session":
+        return  # packed, for a probe to go on from
+    done = item.data.get("action") or item.data.get("command")
+    if reasoning := item.data.get("reasoning"):
+        yield "thought", str(reasoning)
+    yield item.role, f"> {done}\n{item.text}" if done else item.text
 
 
 def _items(said: Iterable[tuple[str, str]]) -> Iterator[str]:
     """What happened, each thing with whose doing it is on its first line."""
     for role, text in said:
         for n, line in enumerate(output.visible(text).splitlines()):
-            yield f"  {'' if n else role:<10}{line}".rstrip()
+            name = "" if n else role if len(role) < 10 else f"{role} "
+            yield f"  {name:<10}{line}".rstrip()

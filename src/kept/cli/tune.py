@@ -97,7 +97,9 @@ class Options:
 @click.option("--keep-best-only", is_flag=True, help="At the end, drop candidates but the best.")
 @click.option("--dry-run", is_flag=True, help="Check everything, say what would be done, and stop.")
 @click.option("--print-baseline", is_flag=True, help="Measure the agent as it is, and stop.")
-@click.option("--suggest-axes", is_flag=True, help="Print axes that this agent could have.")
+@click.option(
+    "--suggest-axes", is_flag=True, help="Print a block with axes that this agent could have."
+)
 @click.option(
     "-o",
     "--output-dir",
@@ -142,17 +144,24 @@ def _tune(agent: Path, tuning: "Tuning", how: Options) -> int:
     if how.resume:
         return _resume(tuning, how)
     from kept.cli.compiling import told_warnings
-    from kept.cli.tuning_sitting import check_place, outline_text, sit
+    from kept.cli.tuning_sitting import check_place, sit
     from kept.recipes.coordinate import compile_coordinate
     from kept.registry import find_spec
     from kept.runs import start
     from kept.store.home import Home
 
     file = find_spec(agent)
-    made = compile_coordinate(file, how.settings, tuning=tuning, workers=how.workers)
+    made = compile_coordinate(
+        file, how.settings, tuning=tuning, workers=how.workers, writes=not how.dry_run
+    )
     plan = told_warnings(made)
     if how.dry_run:
-        click.echo(outline_text(plan))
+        from kept.cli.tuning_outline import outline_text
+        from kept.recipes.coordinate import read_tuning
+
+        told = outline_text(plan, read_tuning(file, how.settings, tuning).read)
+        # stdout is for events alone where they are asked for
+        click.echo(told, err=how.progress == "json")
         return 0
     if how.print_baseline:
         plan = _baseline_only(plan)
@@ -162,22 +171,25 @@ def _tune(agent: Path, tuning: "Tuning", how: Options) -> int:
 
 
 def _suggest(agent: Path, how: Options) -> int:
-    from kept.recipes.agent.axes import suggest_axes
     from kept.registry import find_spec
     from kept.spec.agent.read import read_agent
+    from kept.spec.agent.starter import starter_block
 
-    click.echo(suggest_axes(read_agent(find_spec(agent), how.settings)))
+    click.echo(starter_block(read_agent(find_spec(agent), how.settings)))
     return 0
 
 
 def _baseline_only(plan: "Plan") -> "Plan":
     from kept.core.schedule import MEASURE, Turns
+    from kept.report.exits import BASELINE_ONLY
 
-    return replace(plan, schedule=Turns(MEASURE, 1, "baseline"))
+    facts = {**plan.facts, BASELINE_ONLY: True}
+    return replace(plan, schedule=Turns(MEASURE, 1, "baseline"), facts=facts)
 
 
 def _resume(asked: "Tuning", how: Options) -> int:
     from kept.cli.compiling import told_warnings
+    from kept.cli.resume import check_again
     from kept.cli.tuning_sitting import open_tuning, sit, spec_of
     from kept.core.plan import COORDINATE
     from kept.recipes.coordinate import compile_coordinate
@@ -185,8 +197,9 @@ def _resume(asked: "Tuning", how: Options) -> int:
     from kept.runs import resume
 
     run = open_tuning(how.resume or "last")
+    check_again(run, how.settings)
     spec, before = spec_of(run)
-    tuning = Tuning.of(run.fact(COORDINATE)).renewed(asked)
+    tuning = Tuning.of(run.fact(COORDINATE), run.moved).renewed(asked)
     began = run.state.fact("gate")
     run.close()
     settings = (*before, *how.settings)
@@ -198,6 +211,6 @@ def _report_only(how: Options) -> int:
     from kept.cli.tuning_sitting import open_tuning, write_pages
 
     run = open_tuning(how.resume or "last")
-    click.echo(str(write_pages(run)))
+    click.echo(str(write_pages(run)), err=how.progress == "json")
     run.close()
     return 0

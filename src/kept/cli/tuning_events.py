@@ -1,8 +1,10 @@
 """`--progress json`: coordinate descent as one JSON document a line, on stdout and nothing else.
 
 run_started baseline (cycle_started (phase_started (trial_started trial | trial)* phase_completed)+
-cycle_completed)+ run_completed, or error at any point. Cycles count from 0, as in the stream that
-this follows; a trial is the row that stands in trials.jsonl, with the best loss so far.
+cycle_completed)* run_completed, or error at any point, as the last. Every sitting is such a stream
+of its own: one that goes on tells the baseline again, and opens the cycle and phase that it goes on
+in. Cycles count from 0, as in the stream that this follows; a trial is the row that stands in
+trials.jsonl, with the best loss so far.
 """
 
 import json
@@ -14,7 +16,7 @@ from typing import Any, cast
 from kept.core.coordinate import BASELINE
 from kept.core.objective import Objective
 from kept.core.state import State
-from kept.report.exits import exit_reason, made_by, phase_exits, trials_in
+from kept.report.exits import exit_reason, made_by, phase_exits, trials_in, unused_replies
 from kept.store.reader import Run
 from kept.store.tuning.rows import row_of, stamp
 from kept.store.tuning.telling import Begun, CycleDone, Listener, PhaseBegun, PhaseDone
@@ -122,12 +124,14 @@ def tell_completed(events: Events, run: Run, folder: Path) -> None:
     events.tell(
         "run_completed",
         run_id=run.id,
-        baseline_loss=known.baseline.train,
-        best_loss=best.after.train if best and best.number else known.baseline.train,
+        baseline_loss=trials[0].after.train if trials else None,
+        baseline_loss_of_all_draws=known.baseline.train,
+        best_loss=best.after.train if best else None,
         accepted=len(accepted),
         cycles=max((t.cycle for t in trials), default=0),
         exit_reason=exit_reason(run),
         phase_exit_reasons=phase_exits(run),
+        unused_replies=[one._asdict() for one in unused_replies(known)],
         artifacts={
             "best_yaml": str(folder / "best.yaml"),
             "trials_jsonl": str(folder / "trials.jsonl"),

@@ -41,19 +41,24 @@ class Lines(Listener):
 
 
 def trial_line(trial: Trial) -> str:
-    """`[c1/n 2] top_k  train 0.215 ±0.009 (▼0.019 > bar 0.013)  hold 0.243  accept ✓  $1  9s`."""
+    """`[c1/n 2] top_k  train 0.215 ±0.009 (▼0.019 > bar 0.013)  hold 0.243  accept ✓  $1  9s`.
+
+    Behind that, in parentheses, stands why nothing was measured, or which numbers were.
+    """
     held = trial.holdout.loss if trial.holdout else None
     hold = "——" if held is None else f"hold {held:.3f}"
     money = f"${trial.usd:.2f}" if trial.usd >= 0.1 or not trial.usd else f"${trial.usd:.3f}"
     left = BASELINE if trial.phase == BASELINE else f"[{trial.label}] {_short(trial.axis)}"
     train = f"{_train(trial):<41}"
     cost = f"{money}  {trial.seconds:.0f}s"
-    note = f"  ({one_line(why, WHY)})" if (why := _why_not(trial)) else ""
+    note = f"  ({one_line(why, WHY)})" if (why := _note(trial)) else ""
     return f"{left:<{LEFT}} {train} {hold:<11} {_outcome(trial):<8}  {cost}{note}".rstrip()
 
 
-def _why_not(trial: Trial) -> str:
-    """Why nothing was measured; empty where something was."""
+def _note(trial: Trial) -> str:
+    """Why nothing was measured, or the numbers that were; of texts, nothing that fits a line."""
+    if trial.phase == "numeric" and trial.train is not None:
+        return trial.why.replace("model.", "").replace("[name=", "[")
     if trial.phase == BASELINE or trial.train is not None:
         return ""
     return trial.verdict.reason if trial.edits else trial.why
@@ -113,6 +118,8 @@ def rationale_lines(trial: Trial) -> list[str]:
         lines.append(f"            → {critic.get('suggested_change_direction')}")
     if applier:
         lines.append(f"    applier ({applier.get('edit_type')}): {applier.get('rationale')}")
+    if trial.phase == "numeric" and trial.edits:
+        lines.append(f"    tried: {trial.why}")
     lines.append(f"    verdict: {trial.verdict.reason}")
     return [line[:RATIONALE].replace("\n", " ") for line in lines]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -18,19 +18,28 @@ from kept.cli.progress import Progress, standard_progress
 from kept.cli.tune import FATAL, STOPPED, Options
 from kept.cli.tuning_events import Events, tell_completed
 from kept.cli.tuning_lines import Lines
-from kept.core.case import SPLITS
-from kept.core.coordinate import Coordinate
 from kept.core.plan import COORDINATE, Plan
-from kept.core.schedule import Pooling
+from kept.core.rollout import Purpose
 from kept.errors import KeptError, SetupError
-from kept.report.exits import exit_reason, made_by, phase_exits, trials_in
+from kept.report.exits import (
+    BASELINE_ONLY,
+    Split,
+    exit_reason,
+    helper_of,
+    made_by,
+    of_baseline,
+    phase_exits,
+    trials_in,
+    unused_replies,
+)
 from kept.report.tuned import tuning_report
 from kept.report.words import duration
-from kept.runs import Ended, Watch
+from kept.runs import Ended, Watch, start_command
 from kept.scorers.loss import WeightedLoss
 from kept.store.reader import Run
 from kept.store.tuning.folder import BEST, prune, write_exit
 from kept.store.tuning.telling import Listener, Teller
+from kept.store.tuning.trial import Trials
 from kept.store.views import write_whole
 
 Go = Callable[[Plan, Watch], Coroutine[Any, Any, Ended]]
@@ -85,9 +94,27 @@ def _answer(run: Run, listener: Listener, how: Options) -> int:
         output.note(f"interrupted: `{resume}` goes on where it stopped")
         return STOPPED
     if kind == "error" and stopped is not None:
-        output.note(f"error: {stopped.message}\n\nhint: `{resume}` goes on where it stopped")
+        ways = "\n".join(f"hint: {hint}" for hint in _ways_on(run, resume))
+        output.note(f"error: {stopped.message}\n\n{ways}")
         return FATAL
+    for one in unused_replies(trials_in(run)):
+        if 2 * one.times < one.asked:
+            continue  # every model errs now and then; the answer has the count
+        file = path_from_here(Path(helper_of(run, one.who)))
+        output.warn(f"the {one.who}: {one.words}")
+        output.note(f"hint: give it another `model`, or clearer words, in {file}, and run again")
     return 0
+
+
+def _ways_on(run: Run, resume: str) -> tuple[str, ...]:
+    """What to do after an error: an agent that was mended is another baseline, and another run."""
+    started = run.state.started
+    anew = start_command(started.facts) if started else ""
+    mended = f"if it is in the agent.yaml, mend it there, then `{anew}` starts another run"
+    passed = (
+        f"if it was the network or the like and has passed, `{resume}` goes on where it stopped"
+    )
+    return mended, passed
 
 
 def answer_text(run: Run, folder: Path) -> str:
@@ -96,17 +123,27 @@ def answer_text(run: Run, folder: Path) -> str:
     accepted = [t for t in known.rows[1:] if t.accepted]
     best = made_by(known, run.state.best)
     rows: list[tuple[str, str]] = []
-    for name in ("train", "holdout"):
-        old = getattr(known.baseline, name)
-        new = getattr(best.after, name) if best and best.number else old
+    last = best.after if best and best.number else known.baseline
+    splits: tuple[tuple[Split, float | None, float | None], ...] = (
+        ("train", known.baseline.train, last.train),
+        ("holdout", known.baseline.holdout, last.holdout),
+    )
+    for name, old, new in splits:
         if old is not None:
             moved = f" → {new:.4g}" if new is not None and new != old else ""
-            rows.append((f"{name} loss", f"{old:.4g}{moved}"))
+            drawn = of_baseline(known, name)
+            told = f"{old:.4g}{moved}" + (f" ({drawn})" if drawn else "")
+            rows.append((f"{name} loss", told))
     for code, name in (("promoted", "proven"), ("claim", "sealed test")):
         steps = [step for step in run.state.closed if step.verdict.code == code]
         if steps:
             rows.append((name, steps[-1].verdict.reason.removeprefix("proven: ")))
-    rows.append(("trials", f"{max(0, len(known.rows) - 1)}, {len(accepted)} accepted"))
+    if run.fact(BASELINE_ONLY):
+        rows += _metrics(run, known)
+    else:
+        rows.append(("trials", f"{max(0, len(known.rows) - 1)}, {len(accepted)} accepted"))
+    for one in unused_replies(known):
+        rows.append((one.who, one.words))
     if run.state.incumbent != run.state.best:
         rows.append(("leading", "what was kept is not proven for new cases yet"))
     rows.append(("exit", exit_reason(run)))
@@ -120,32 +157,17 @@ def answer_text(run: Run, folder: Path) -> str:
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def outline_text(plan: Plan) -> str:
-    """What a run would do, for `--dry-run`."""
-    told = cast("dict[str, Any]", plan.facts["optimizer"])
-    schedule = plan.schedule.inner if isinstance(plan.schedule, Pooling) else plan.schedule
-    assert isinstance(schedule, Coordinate), "a run that tunes goes phase by phase"
-    splits = ((name, len(plan.cases.of(name))) for name in SPLITS)
-    rows = [
-        ("agent", str(plan.facts["id"])),
-        ("loss", ", ".join(f"{w:g} × {name}" for name, w in told["loss_weights"].items())),
-        ("cases", ", ".join(f"{size} {name}" for name, size in splits)),
-        ("gate", plan.gate.name),
-    ]
-    for axis in told["axes"].get("numeric", ()):
-        values = axis.get("range") or axis.get("choices")
-        rows.append(("axis", f"{axis['path']} {list(values)}"))
-    for axis in told["axes"].get("textual", ()):
-        rows.append(("axis", f"{axis['path']}, {axis['max_chars']} characters at most"))
-    for phase in schedule.phases:
-        limits = f"{phase.max_trials} trials at most, {phase.patience} without a keep end it"
-        limits += f" after the first {phase.least}" if phase.least > phase.patience else ""
-        rows.append((f"{phase.name} phase", limits))
-    rows.append(("cycles", f"{schedule.max_cycles} at most"))
-    limits = {k: v for k, v in told["budget"]["global"].items() if v is not None}
-    rows.append(("budget", ", ".join(f"{k} {v:g}" for k, v in limits.items())))
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+def _metrics(run: Run, known: Trials) -> Iterator[tuple[str, str]]:
+    """Each metric of the loss by itself."""
+    told = cast("dict[str, dict[str, float]]", run.fact("optimizer") or {})
+    splits: tuple[tuple[Purpose, Split], ...] = (("screen", "train"), ("decide", "holdout"))
+    for name, weight in told["loss_weights"].items():
+        means = [
+            f"{swept.metrics[name]:.4g} on {split}"
+            for purpose, split in splits
+            if (swept := known.seed.get(purpose)) and name in swept.metrics
+        ]
+        yield name, f"{', '.join(means) or 'not measured'}, weight {weight:g}"
 
 
 def check_place(plan: Plan) -> None:
@@ -161,29 +183,39 @@ def check_place(plan: Plan) -> None:
 
 def open_tuning(name: str) -> Run:
     """The run that is meant; one that tunes no agent is none."""
-    run = open_run(name, lambda folder: _recipe(folder) == COORDINATE)
+    run = open_run(name, _tunes)
     if run.fact(COORDINATE) is None:
         raise SetupError(f"run {run.id} does not tune an agent", hint="`kept runs` lists all runs")
+    if name == "last" and run.fact(BASELINE_ONLY):
+        raise SetupError(
+            f"there is no run to go on with: {run.id} only measured the baseline",
+            hint="`kept test optimize` starts one",
+        )
     return run
 
 
-def _recipe(folder: Path) -> str:
+def _tunes(folder: Path) -> bool:
+    """Whether a run tunes an agent; one that only measured it is none to go on with."""
     with suppress(KeptError), Run(folder) as run:
         started = run.state.started
-        return started.recipe if started else ""
-    return ""
+        return (
+            started is not None
+            and started.recipe == COORDINATE
+            and not started.facts.get(BASELINE_ONLY)
+        )
+    return False
 
 
 def spec_of(run: Run) -> tuple[Path, tuple[str, ...]]:
     """The agent of a run, and what was set besides."""
     given = run.fact("set")
     items = cast("list[object]", given) if isinstance(given, list) else []
-    return Path(str(run.fact("spec"))), tuple(map(str, items))
+    return run.path_of("spec") or Path(), tuple(map(str, items))
 
 
 def write_pages(run: Run) -> Path:
     """Write report.md and how the run ended; the folder of its files."""
-    folder = Path(str(run.fact("results"))) / ("" if run.fact("named") else run.id)
+    folder = (run.path_of("results") or Path()) / ("" if run.fact("named") else run.id)
     folder.mkdir(parents=True, exist_ok=True)
     page = tuning_report(run, folder)
     write_whole(folder / "report.md", page.encode("utf-8", "surrogateescape"))

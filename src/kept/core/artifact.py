@@ -68,7 +68,8 @@ class Candidate:
         if len(self.texts) != 1:
             names = ", ".join(sorted(self.texts))
             raise ValueError(f"the candidate has {len(self.texts)} texts ({names}): name one")
-        return next(iter(self.texts.values()))
+        (text,) = self.texts.values()
+        return text
 
     def __getitem__(self, path: str) -> str:
         return self.texts[path]

@@ -134,7 +134,7 @@ class Coordinate:
         # where the last phase of this kind ended is where the next goes on
         past = state.turns.get(name, 0)
         settings = {"axis": axes[past % len(axes)]} if axes else {}
-        return Turn(name, at.label, had, settings)
+        return Turn(name, at.label, had, settings, alone=True)
 
 
 def trials_of(closed: Log[ClosedStep], label: str) -> list[ClosedStep]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kept.core.artifact import Candidate, Rules
 from kept.core.differ import changes
+from kept.core.protect import Region
 from kept.core.values import Locator, NoSpan, Value, locate_line_value
 
 
@@ -79,10 +80,24 @@ class SetValue(_Edit):
     op: Literal["set_value"] = "set_value"
 
 
+@dataclass(frozen=True, slots=True)
+class Fill(_Edit):
+    """Make `text` what stands between two markers; they come to the end where they are not there.
+
+    The one edit that a region so marked is not protected from: no reply of a model is read as one.
+    """
+
+    path: str
+    begin: str
+    end: str
+    text: str
+    op: Literal["fill"] = "fill"
+
+
 # A checker needs the closed union to see that a match is complete; the journal needs one class to
 # hang its reader on, which then picks the edit by its `op`.
 if TYPE_CHECKING:
-    Edit = Replace | InsertAfter | Delete | Append | Write | SetValue
+    Edit = Replace | InsertAfter | Delete | Append | Write | SetValue | Fill
 else:
     Edit = _Edit
 
@@ -250,12 +265,10 @@ def _resolve(
             splice = Splice(edit.path, len(before), "", _appended(before, new))
         case Write(text=new):
             splice = Splice(edit.path, 0, before, new, creates=text is None)
-        case SetValue(key=key, value=value):
-            span = locate(edit.path, before, key)
-            if isinstance(span, NoSpan):
-                return EditReport(edit, span.why, span.detail)
-            new = span.render(value)
-            splice = Splice(edit.path, span.start, before[span.start : span.end], new)
+        case Fill():
+            splice = _filled(edit, before)
+        case SetValue():
+            splice = _set(edit, before, locate)
     if isinstance(splice, Splice) and splice.removed == splice.inserted and not splice.creates:
         return EditReport(edit, "no change", "the text already reads so")
     return splice
@@ -269,6 +282,26 @@ def _appended(before: str, text: str) -> str:
     ending = "\r\n" if before[:last].endswith("\r") else "\n"
     glue = "" if last == len(before) - 1 else ending
     return glue + text.replace("\r\n", "\n").replace("\n", ending)
+
+
+def _set(edit: SetValue, before: str, locate: Locator) -> Splice | EditReport:
+    span = locate(edit.path, before, edit.key)
+    if isinstance(span, NoSpan):
+        return EditReport(edit, span.why, span.detail)
+    new = span.render(edit.value)
+    return Splice(edit.path, span.start, before[span.start : span.end], new)
+
+
+def _filled(edit: Fill, before: str) -> Splice | EditReport:
+    if edit.begin in edit.text or edit.end in edit.text:
+        return EditReport(edit, "outside scope", "the text holds the markers of its region")
+    whole = f"{edit.begin}\n{edit.text.strip()}\n{edit.end}"
+    found = Region(edit.begin, edit.end).stretches(before)
+    if not found:
+        return Splice(edit.path, len(before), "", _appended(before, f"\n{whole}\n"))
+    if len(found) > 1 or not found[0].endswith(edit.end):
+        return EditReport(edit, "ambiguous", f"`{edit.begin}` stands more than once, or never ends")
+    return Splice(edit.path, before.find(edit.begin), found[0], whole)
 
 
 def _at_unique(edit: Edit, text: str, target: str, new: str) -> Splice | EditReport:
@@ -294,8 +327,9 @@ def _refused(edit: Edit, splice: Splice, texts: dict[str, str], rules: Rules) ->
     limit = artifact.max_chars
     if limit is not None and len(after) > max(limit, len(before)):
         return EditReport(edit, "over limit", f"{len(after)} characters, {limit} allowed")
+    own = Region(edit.begin, edit.end) if isinstance(edit, Fill) else None
     for stretch in artifact.protected:
-        if stretch.touched(before, after):
+        if stretch != own and stretch.touched(before, after):
             return EditReport(edit, "protected", str(stretch))
     return None
 

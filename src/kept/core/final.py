@@ -5,7 +5,7 @@ is told by the steps of those that are taken up again: the first of them may hea
 and that one is taken up next.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kept.core.pool import Pool
 from kept.core.proposal import ClosedStep
@@ -27,6 +27,13 @@ def finalists(closed: Iterable[ClosedStep], incumbent: str) -> tuple[ClosedStep,
         and step.incumbent == incumbent
         and step.candidate is not None
     )
+
+
+def handed_on(closed: Sequence[ClosedStep], pool: Pool) -> ClosedStep | None:
+    """The step that was told that another won, while that one waits to be taken up."""
+    if not any(miss.alone for miss in pool):
+        return None
+    return next((s for s in reversed(closed) if AHEAD in s.verdict.numbers), None)
 
 
 def settled(

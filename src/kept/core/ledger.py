@@ -25,7 +25,8 @@ class Ledger(NamedTuple):
     """What α was spent on, by closed steps alone."""
 
     tests: int = 0
-    """Steps that were given a level, whether they used it or not: none is given out twice."""
+    """Steps that were given a level; who closes without a test gives it back, if it was the last
+    to be given one. So none is used twice."""
     keeps: tuple[int, ...] = ()
     """Which of them were kept, counted from 1."""
     promotions: int = 0
@@ -69,6 +70,10 @@ class Ledger(NamedTuple):
     def give(self) -> "Ledger":
         """One more test is given its level."""
         return self._replace(tests=self.tests + 1)
+
+    def take_back(self) -> "Ledger":
+        """The last level that was given was not used."""
+        return self._replace(tests=self.tests - 1)
 
     def chose(self) -> "Ledger":
         """One more race that what leads was chosen among."""

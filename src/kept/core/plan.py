@@ -10,6 +10,9 @@ from kept.core.objective import Objective
 from kept.core.ports import Gate, Guard, Journal, Proposer, Runner, Schedule, Scorer, Sink
 from kept.core.values import Locator, locate_line_value
 
+SKILL = "skill"
+"""The recipe that trains a skill, and the fact that tells by which config."""
+
 COMPARE = "compare"
 """The recipe of a comparison, and the fact that tells what was compared."""
 
@@ -19,6 +22,12 @@ COORDINATE = "coordinate"
 WHY_NOT_RACE = "not_race"
 """The fact of a plan that says why another gate decides than most runs have; empty where the task
 names its gate, and where it is the race."""
+
+REFINE = "refine"
+"""The recipe that refines a finished run, and the fact that tells how it was asked."""
+
+AGENT_RUN = "agent run"
+"""The recipe of a run of `kept agent run`, and the fact that tells what was asked."""
 
 EVAL = "eval"
 """The recipe of a run that measures and changes nothing, and the fact that tells what was asked."""

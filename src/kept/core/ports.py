@@ -148,15 +148,20 @@ class Gate(Protocol):
 
 
 @runtime_checkable
-class Proving(Gate, Protocol):
+class Claiming(Gate, Protocol):
+    """A gate that measures at the end what a run has gained, pair by pair."""
+
+    def claim(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """By how much the best (the challenger) beats the seed, on the sealed test."""
+        ...
+
+
+@runtime_checkable
+class Proving(Claiming, Protocol):
     """A gate that keeps what leads apart from what is proven, and compares pair by pair."""
 
     def prove(self, view: View) -> Verdict | tuple[Ask, ...]:
         """Whether what leads (the challenger) is better than the best for cases nobody has seen."""
-        ...
-
-    def claim(self, view: View) -> Verdict | tuple[Ask, ...]:
-        """By how much the best (the challenger) beats the seed, on the sealed test."""
         ...
 
 

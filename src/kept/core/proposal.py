@@ -41,6 +41,10 @@ class Turn:
     """Of the turns, by proposer, where this one was drawn by what each has brought."""
     parent: int | None = None
     """The step of the near miss that is to be built on; None for the incumbent."""
+    alone: bool = False
+    """Whether it is judged before the next begins, which then has a level that it did not use."""
+    takes: bool = False
+    """Whether what is proposed may be taken as it is, without a comparison."""
 
 
 class _Reply:
@@ -69,6 +73,8 @@ class Proposal(_Reply):
     """Of the edits, so many of the first are that near miss's."""
     about: Mapping[str, object] = field(default_factory=dict[str, object])
     """How it came about, for the record: a diagnosis, the densities of a point."""
+    ungated: bool = False
+    """Taken as it is, without a comparison; only in a turn that takes such."""
     kind: Literal["proposal"] = "proposal"
 
 
@@ -79,6 +85,10 @@ class Note(_Reply):
     text: str
     topic: str = ""
     kind: Literal["note"] = "note"
+
+
+USELESS = "of_no_use"
+"""What the record of a step calls the one whose reply could not be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,8 @@ class Ask:
     candidate: str
     pairs: tuple[Pair, ...]
     purpose: Purpose
+    made: Candidate | None = None
+    """The candidate itself, where a proposer made it to look at: for a `probe`, never judged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from kept.core.brought import NOTHING
 from kept.core.budget import Budget, EndMoney, Spend, StopReason, out_of_time
+from kept.core.final import handed_on
 from kept.core.lost import due
 from kept.core.parents import WAITED, choose_parent
 from kept.core.pool import MERGE, ripe
@@ -127,7 +128,8 @@ class Pooling:
             return turn
         builds = self.pools and turn.proposer in self.builders
         parent = choose_parent(state, self.seed, self.waited) if builds else None
-        return replace(turn, races=not self.pools, still=_still(state), parent=parent)
+        races = turn.races and not self.pools
+        return replace(turn, races=races, still=_still(state), parent=parent)
 
     def last(self, state: State) -> Turn | None:
         """The rest of the pool, then the proof, then the claim.
@@ -138,6 +140,9 @@ class Pooling:
         passes = self._passes(state)
         provable = passes is None or passes >= LEAST_PASSES
         proofs = 1 if self.final else MOST_PROOFS
+        if self.final and (before := handed_on(state.closed, state.pool)) is not None:
+            # what it was told to take up is known to the last draw: there is nothing to pay
+            return replace(_turn(MERGE, state, proves=True), passes=before.turn.passes)
         if state.pool and (_leads(state) or state.ledger.promotions < proofs):
             turn = _turn(MERGE, state, proves=not _leads(state))
             if not turn.proves or provable:
@@ -172,6 +177,8 @@ class PaidByCall:
     """Rollouts of both sides in one pass."""
     claims: int
     """Rollouts that are set aside for the claim."""
+    final: tuple[tuple[int, int], ...] = ()
+    """Where the proof is a final: by passes, the rollouts that it comes to."""
 
     def late(self, spend: Spend) -> bool:
         """Whether the pool had better be raced as it is: soon there will be no money for it."""
@@ -184,6 +191,8 @@ class PaidByCall:
         least = self.claim_pass if self.claims else 0
         aside = self.money.aside(self.claims, spend.usd_a_rollout, least) if self.claims else 0.0
         left = self.money.left(spend, aside)
+        if left is not None and self.final:
+            return max((passes for passes, needed in self.final if needed <= left), default=0)
         return None if left is None else max(0, (left - self.look) // self.proof_pass)
 
     def claim_passes(self, spend: Spend) -> int | None:

@@ -291,13 +291,14 @@ def _bars(state: State, event: StepClosed, incumbent: str) -> tuple[str, ...]:
 
 
 def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
-    ledger = state.ledger
-    if "varies" in event.verdict.numbers:
-        ledger = ledger._replace(varies=True)
+    varies = state.ledger.varies or "varies" in event.verdict.numbers
+    ledger = state.ledger._replace(varies=varies)
     if _simplified(event) and isinstance(step.reply, Proposal):
         return ledger.cut(step.ledger.cuts + 1, kept=event.verdict.outcome == "keep")
     if event.verdict.outcome == "keep" and step.turn.races:
         ledger = ledger.keep(step.ledger.tests + 1)
+    elif step.turn.alone and not _tested(step, event) and ledger.tests == step.ledger.tests + 1:
+        ledger = ledger.take_back()  # nobody was given one after it, so that the next may have it
     proving = isinstance(step.reply, Prove) or step.turn.proves
     looked = any(e.purpose == "promote" for e in event.evaluations)
     asked = looked or event.verdict.code == "unaffordable"  # which may have looked before
@@ -305,6 +306,14 @@ def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
         at_once = event.verdict.outcome == "keep"
         ledger = ledger._replace(promotions=ledger.promotions + 1, proven=ledger.proven + at_once)
     return ledger.chose() if "chosen" in event.verdict.numbers else ledger
+
+
+def _tested(step: OpenStep, event: StepClosed) -> bool:
+    """Whether a deciding case may have been looked at: what a screen drops has cost no risk."""
+    if event.verdict.code == "unaffordable":
+        return step.reply is not None  # given up in the middle: no tallies, whatever was read
+    mine = (e for e in event.evaluations if e.candidate == event.candidate)
+    return any(e.purpose in ("decide", "promote") and e.asked for e in mine)
 
 
 def _least(state: State, event: StepClosed, incumbent: str) -> float | None:

@@ -33,6 +33,7 @@ VerdictCode = Literal[
     "unscored",
     "proposer failed",
     "note",
+    "taken",
     "nothing proposed",
     "measured",
     "better",
@@ -65,6 +66,7 @@ NOTHING_NEW: tuple[VerdictCode, ...] = (
 UNMEASURED: tuple[VerdictCode, ...] = (
     *NOTHING_NEW,
     "note",
+    "taken",
     "stale",
     "over limit",
     "guard",

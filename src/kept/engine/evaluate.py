@@ -37,6 +37,9 @@ BREATH = 0.1
 BLOCKS = 4
 """Rollouts in a row that must block before they are done one at a time."""
 
+AT_A_TIME = 4
+"""Workers that begin in one turn, or a quarter more: their calls leave before others are made."""
+
 BATCH = 64
 """Results that are written together at most."""
 
@@ -184,8 +187,8 @@ class Evaluator:
     def _grow(self) -> None:
         self._growing = False
         if self._queue and not self._closed:
-            room = self._most - len(self._workers)
-            for _ in range(min(len(self._queue), room, max(1, len(self._workers)))):
+            there = len(self._workers)
+            for _ in range(min(len(self._queue), self._most - there, max(AT_A_TIME, there // 4))):
                 self._start_worker()
             self._start_workers()
 
@@ -234,8 +237,7 @@ class Evaluator:
         """What a worker is to do; None when there is nothing, or there are workers enough."""
         queue = self._queue
         while not self._closed and len(self._workers) <= (self._most or 1):
-            first = queue.first
-            work = first.pop() if first else queue.take()
+            work = queue.first.pop() if queue.first else queue.take()
             if work is None or not work.away:
                 return work
         return None
@@ -258,10 +260,8 @@ class Evaluator:
         would lose it. Tells whether others should have a turn now.
         """
         work.outcome = outcome
-        done = self._done
-        done.append(work)
-        ended = work.ended
-        blocked = False
+        (done := self._done).append(work)
+        ended, blocked = work.ended, False
         self._slow = slow = ended - work.started >= MOMENT
         if slow:
             blocked = not work.yielded

@@ -22,7 +22,7 @@ from kept.core.edit import (
 from kept.core.grow import Seen
 from kept.core.ledger import Ledger
 from kept.core.plan import Plan
-from kept.core.ports import Measuring, Proving
+from kept.core.ports import Claiming, Measuring, Proving
 from kept.core.proposal import (
     Ask,
     Claim,
@@ -87,7 +87,7 @@ class Judge:
         self._holdout = tuple(case.id for case in plan.cases.holdout)
         self._test = tuple(case.id for case in plan.cases.test)
         # tallies are all that most gates look at
-        self._by_pair = isinstance(plan.gate, Proving | Measuring)
+        self._by_pair = isinstance(plan.gate, Claiming | Measuring)
         self._sums: dict[tuple[str, Purpose, tuple[Pair, ...]], Evaluation] = {}
         self._answers: dict[tuple[str, Purpose, tuple[Pair, ...]], Answers] = {}
         self.attempts: dict[int, list[str]] = {}
@@ -116,9 +116,7 @@ class Judge:
         if isinstance(reply, Measure) and isinstance(gate, Measuring):
             found = await self._talk(step, gate.measure, (ground.seed, ground.seed), ground)
             return Judged(ground.seed, (), *found)
-        if isinstance(reply, Measure) or not isinstance(gate, Proving):
-            raise RunError(f"the gate `{gate.name}` cannot {reply.kind}")
-        if isinstance(reply, Prove):
+        if isinstance(reply, Prove) and isinstance(gate, Proving):
             sides = (ground.incumbent, ground.best)
             # where nothing was kept as better, what leads is simpler, and that is all it is to be
             what = Proposal((), simplifies=not ground.bars)
@@ -126,6 +124,8 @@ class Judge:
             shorter = not not_shorter(*texts)
             found = await self._talk(step, gate.prove, sides, ground, what, shorter=shorter)
             return Judged(ground.incumbent, (), *found)
+        if not (isinstance(reply, Claim) and isinstance(gate, Claiming)):
+            raise RunError(f"the gate `{gate.name}` cannot {reply.kind}")
         found = await self._talk(step, gate.claim, (ground.best, ground.seed), ground)
         return Judged(ground.best, (), *found)
 
@@ -138,6 +138,10 @@ class Judge:
             return Judged(id_, applied.reports, refused)
         self._known.save(applied.candidate)
         self.attempts.setdefault(step, []).append(applied.candidate.id)
+        if proposal.ungated and ground.turn.takes:
+            # what is measured next is measured with it: nothing is known of this text yet
+            taken = Verdict("keep", "taken as it is, and not yet measured", code="taken")
+            return Judged(applied.candidate.id, applied.reports, taken)
         sides = (applied.candidate.id, ground.incumbent)
         found = await self._talk(step, self._plan.gate.decide, sides, ground, proposal)
         return Judged(applied.candidate.id, applied.reports, *found)

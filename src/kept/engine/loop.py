@@ -66,6 +66,7 @@ class Loop:
         self._judge = Judge(plan, self._known, self._evaluator)
         self._proposing = Proposing(plan, journal, self._known, self._evaluator, clock)
         self._proposing.till = self._evaluator.attempts.till
+        self._proposing.stopping = lambda: self.interrupt.asked
         self._tasks: dict[int, asyncio.Task[Judged]] = {}
         self._began = clock.monotonic()
         self._moot: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """From a brief to a reply: calling a proposer, answering what it asks, telling what came of it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -41,6 +41,8 @@ class Proposing:
     ) -> None:
         self.till: Till | None = None
         """Where the money for calls comes from; without it, nothing is asked for."""
+        self.stopping: Callable[[], bool] = bool
+        """Whether somebody asked the run to stop; by itself, nobody has."""
         self._plan = plan
         self._journal = journal
         self._known = known
@@ -135,8 +137,16 @@ class Proposing:
             if any(answer.ask == reply for answer in brief.answers):
                 reply = Failure("harness", "infrastructure", "it asked for the same thing twice")
                 break
+            if reply.made is not None:
+                self._known.save(reply.made)
             await self._evaluator.answer([reply], brief.step)
             brief = replace(brief, answers=(*brief.answers, self._answer(reply)))
+        if isinstance(reply, Proposal) and reply.ungated and not brief.turn.takes:
+            # before it is written: the step stays open for a proposer that was mended
+            raise RunError(
+                f"the proposer `{proposer.name}` wants its text taken without a comparison",
+                hint="leave out `ungated`: in this turn the gate decides what is kept",
+            )
         spend = spend_on(scope.usage)
         if isinstance(reply, Failure):
             if reply.kind == "harness" and reply.tried:
@@ -154,7 +164,8 @@ class Proposing:
             raise
         except asyncio.CancelledError as error:
             me = asyncio.current_task()
-            if me is None or me.cancelling():
+            if me is None or me.cancelling() or self.stopping():
+                # what a stop cut off is nobody's crash: the step stays open for the next sitting
                 raise
             return _crash(error)
         except Exception as error:  # noqa: BLE001 # the port wrapper: a proposer's bug is a value
@@ -171,6 +182,11 @@ class Proposing:
             raise RunError(
                 f"the proposer `{proposer.name}` asked for rollouts it may not see",
                 hint="a proposer may ask for `feedback` and `probe` rollouts of train cases only",
+            )
+        if ask.made is not None and (ask.made.id != ask.candidate or ask.purpose != "probe"):
+            raise RunError(
+                f"the proposer `{proposer.name}` made a candidate of its own for `{ask.purpose}`",
+                hint="what a proposer makes to look at is named by its own id, and for `probe`",
             )
 
     def _answer(self, ask: Ask) -> Answer:

@@ -55,12 +55,24 @@ class Final:
         """The final of so many within so many rollouts; None where they are too few for one."""
         if not 0 < among <= self.most:
             return None
+        whole = replace(self, among=among)
         for most in range(max(self.passes), FEWEST - 1, -1):
-            early = tuple(look for look in self.passes if look <= most // 2)
-            mine = replace(self, passes=(*early, most), among=among)
+            mine = whole.within(most)
             if limit is None or mine.first(cases) + mine.rest(cases) <= limit:
-                return mine if most < max(self.passes) else replace(self, among=among)
+                return mine
         return None
+
+    def within(self, passes: int) -> "Final":
+        """The same with so many passes at most."""
+        if passes >= max(self.passes):
+            return self
+        early = tuple(look for look in self.passes if look <= passes // 2)
+        return replace(self, passes=(*early, passes))
+
+    def costs(self, cases: int) -> tuple[tuple[int, int], ...]:
+        """By passes, the rollouts of all looks after the first, at most."""
+        every = range(FEWEST, max(self.passes) + 1)
+        return tuple((passes, self.within(passes).rest(cases)) for passes in every)
 
     def first(self, cases: int) -> int:
         """Rollouts by which all enter."""
@@ -98,7 +110,9 @@ class Final:
         return Verdict("discard", reason, code="near miss", numbers=numbers)
 
     def settle(self, view: View, level: Level) -> Verdict | tuple[Ask, ...]:
-        """Which of the finalists is promoted, told to one of them."""
+        """Which of the finalists is promoted, told to one of them; in passes that can be paid."""
+        if view.passes is not None and view.passes < max(self.passes):
+            return self.within(max(FEWEST, view.passes)).settle(replace(view, passes=None), level)
         left = view.finalists
         for passes in self.passes:
             pairs = self._pairs(view, passes)

@@ -8,17 +8,18 @@ small to be proven alone is a near miss: several of them are put together and ra
 """
 
 from dataclasses import dataclass, field, replace
-from math import ceil, exp, isfinite, log
+from math import ceil, exp, log
 
 from kept.core.ledger import left, level
 from kept.core.proposal import Ask
 from kept.core.rollout import Purpose
 from kept.core.schedule import MOST_PROOFS
-from kept.core.verdict import Verdict, VerdictCode, View
+from kept.core.verdict import Verdict, View
 from kept.core.words import count
 from kept.gates.baseline import measured
 from kept.gates.bets import evidence, odds
 from kept.gates.case_level import Interval, case_gains, interval, risk_of, sign_test
+from kept.gates.claiming import claimed, interval_figures, not_measured
 from kept.gates.common import forbidden, not_comparable
 from kept.gates.final import Final, Level
 from kept.gates.pairing import (
@@ -277,7 +278,7 @@ class Race:
             if proof.best and refused is not None:
                 # a mean of few draws; later looks know it better
                 if last:
-                    return _not_measured(refused, "not promoted")
+                    return not_measured(refused, "not promoted")
             elif proof.best or last or proof.numbers.get("p", 1.0) > self.doubt:
                 return proof
         raise AssertionError("the last look decides")
@@ -285,13 +286,13 @@ class Race:
     def _proof(self, view: View, risk: float, passes: int) -> Verdict:
         new, old = view.challenger.known["promote"], view.incumbent.known["promote"]
         if verdict := not_comparable(new, old, "best"):
-            return _not_measured(verdict, "not promoted")
+            return not_measured(verdict, "not promoted")
         if view.simplifies and view.objective.scale is not None:
             return self.simplify.proof(view, risk)
         found = case_gains(view, "promote", view.incumbent)
         chance, shown = risk_of(found), interval(found).within(view.objective.scale)
         left_over = self.promote_alpha / 2 ** (view.ledger.promotions + 1)
-        numbers = {**_figures(shown, chance, risk), "passes": float(passes)}
+        numbers = {**interval_figures(shown, chance, risk), "passes": float(passes)}
         numbers |= {"better": 1 - chance, "alpha_promote_left": left_over}
         words = f"{shown} for cases alike, p = {chance:.2g} of {risk:.2g} needed"
         if chance <= risk:
@@ -300,31 +301,7 @@ class Race:
 
     def claim(self, view: View) -> Verdict | tuple[Ask, ...]:
         """By how much the best (here the challenger) beats the seed (the incumbent)."""
-        passes = min(self.claim_passes, view.passes or self.claim_passes)
-        passes = 1 if view.still else passes
-        pairs = draws(view.test, passes * len(view.test), 0)
-        sides = ((view.incumbent, pairs), (view.challenger, pairs))
-        if asks := missing_asks(sides, "test"):
-            return asks
-        new, old = view.challenger.known["test"], view.incumbent.known["test"]
-        if verdict := not_comparable(new, old, "seed"):
-            return _not_measured(verdict, "claim")
-        found = case_gains(view, "test", view.incumbent)
-        shown = interval(found).within(view.objective.scale)
-        words = f"on {count(len(found), 'case')} that nothing was tuned on: {shown}"
-        return Verdict("skip", words, code="claim", numbers=_figures(shown))
-
-
-def _not_measured(verdict: Verdict, code: VerdictCode) -> Verdict:
-    """An outage leaves the question open; what fails by itself is an answer."""
-    return verdict if verdict.code == "indecisive" else replace(verdict, outcome="skip", code=code)
-
-
-def _figures(shown: Interval, chance: float = 0.0, risk: float = 0.0) -> dict[str, float]:
-    figures = {"gain": shown.mean, "low": shown.low, "high": shown.high}
-    figures |= {"p": chance, "alpha_promote": risk} if risk else {}
-    # one case has no interval, and JSON no word for what has no end
-    return {name: value for name, value in figures.items() if isfinite(value)}
+        return claimed(view, self.claim_passes)
 
 
 PRESETS = {

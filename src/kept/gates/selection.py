@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kept.core.proposal import Ask
 from kept.core.verdict import Verdict, View
+from kept.gates.claiming import claimed
 from kept.gates.common import asks_for, forbidden, losses, not_comparable, say_coverage
 
 
@@ -15,6 +16,7 @@ class Selection:
     """Keep what beats the incumbent; move the best only when it beats that too."""
 
     name: str = "selection"
+    claim_passes: int = 1
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
         """Compare one pass of each side over the selection split."""
@@ -44,3 +46,7 @@ class Selection:
         numbers = {} if was is None else {"gain": was - now}
         reason += "; a new best" if new_best else ""
         return say_coverage(Verdict("keep", reason, best=new_best, numbers=numbers), view)
+
+    def claim(self, view: View) -> Verdict | tuple[Ask, ...]:
+        """By how much the best (here the challenger) beats the seed (the incumbent)."""
+        return claimed(view, self.claim_passes)

@@ -4,11 +4,12 @@
 nothing else. `read_value` says what stands there now.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from kept.core.values import NoSpan, Span, Value
 from kept.locate.lines import find_line
-from kept.locate.nodes import Node, Scalar, Unreadable, find, find_room
+from kept.locate.nodes import Node, Scalar, Unreadable, find, find_room, scalars_of
 from kept.locate.path import parse_path
 
 _YAML = (".yaml", ".yml")
@@ -48,6 +49,19 @@ def read_value(path: str, text: str, key: str) -> Value | NoSpan:
         detail = f"`{key}` of {path} is neither a number nor a text, nor true or false"
         return NoSpan("target missing", detail)
     return found.value
+
+
+def with_texts(path: str, text: str, change: Callable[[str], str | None]) -> str:
+    """A text in which other texts stand, wherever `change` has another for one; None leaves it."""
+    try:
+        found = scalars_of(_tree(path.rpartition(".")[2], text))
+    except Unreadable:
+        return text
+    for one in sorted(found, key=lambda scalar: -scalar.start):
+        new = change(one.value) if isinstance(one.value, str) and not one.obstacle else None
+        if new is not None:
+            text = text[: one.start] + one.render(new) + text[one.end :]
+    return text
 
 
 def _find(path: str, text: str, key: str) -> Scalar | NoSpan:

@@ -88,6 +88,23 @@ def find_room(node: Node, parts: tuple[Part, ...]) -> tuple[Room, tuple[str, ...
     return None
 
 
+def scalars_of(root: Node) -> list[Scalar]:
+    """All values of a tree, each once."""
+    found: dict[int, Scalar] = {}
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Scalar):
+            found[node.start] = node
+        elif id(node) not in seen:
+            # a mapping of YAML may hold itself
+            seen.add(id(node))
+            below = node.items if isinstance(node, Items) else [value for _, value in node.entries]
+            waiting.extend(below)
+    return list(found.values())
+
+
 def _step(node: Node, part: Part, here: str) -> Node | NoSpan:
     match part, node:
         case str(), Table():

@@ -11,18 +11,24 @@ from kept.core.rollout import Failure
 from kept.core.words import count
 from kept.models.cache import CachedModel
 from kept.models.pricing import worst_usd
-from kept.models.structured import settle
+from kept.models.structured import ROUNDS, Check, settle
 
 _FIELDS = tuple(one.name for one in fields(ModelRequest))
 
 
 async def ask(
-    scope: Scope, model: Model, request: ModelRequest, repeat: int = 0
+    scope: Scope,
+    model: Model,
+    request: ModelRequest,
+    repeat: int = 0,
+    rounds: int = ROUNDS,
+    check: Check | None = None,
 ) -> ModelReply | Failure:
     """What a model answers; with a schema, JSON that satisfies it or a `Failure`.
 
     Every question is journalled by itself, also one that has to be asked again. `repeat` numbers
-    the draws of one request, for a model whose replies are kept.
+    the draws of one request, for a model whose replies are kept; `rounds` are the questions at most
+    until a reply satisfies its schema and `check`.
     """
 
     async def do(one: ModelRequest) -> ModelReply | Failure:
@@ -39,7 +45,7 @@ async def ask(
         known_by = {"model": model.name, **{name: getattr(one, name) for name in _FIELDS}}
         return await scope.call(known_by, ModelReply, lambda: do(one), worst_usd(model, one))
 
-    return await settle(request, call)
+    return await settle(request, call, rounds, check)
 
 
 async def ask_within(

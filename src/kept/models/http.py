@@ -131,7 +131,10 @@ class _Exchange:
 def _timeout(total: float, silence: float) -> "ClientTimeout":
     from aiohttp import ClientTimeout
 
-    return ClientTimeout(total=total, sock_connect=CONNECT, sock_read=silence)
+    # a silence that may last as long as all of it needs no clock of its own, set with every piece
+    return ClientTimeout(
+        total=total, sock_connect=CONNECT, sock_read=silence if silence < total else None
+    )
 
 
 def _bound(endpoint: Endpoint, size: int) -> None:
@@ -177,11 +180,15 @@ async def _live() -> _Life:
     """
     from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 
+    from kept.models.promptly import REQUEST
+
     loop = asyncio.get_running_loop()
     # how many calls there are at once is for the limiter to say; `trust_env` would look for
     # proxies, and for passwords in ~/.netrc, in a thread for every call; no call leaves a cookie
     # for the next
-    session = ClientSession(connector=TCPConnector(limit=0), cookie_jar=DummyCookieJar())
+    session = ClientSession(
+        connector=TCPConnector(limit=0), cookie_jar=DummyCookieJar(), request_class=REQUEST
+    )
     try:
         yield session
     finally:

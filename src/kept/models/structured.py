@@ -13,9 +13,15 @@ from functools import lru_cache
 from typing import Any
 
 from kept.core.model import Message, ModelReply, ModelRequest
-from kept.core.rollout import Failure
+from kept.core.rollout import Failure, Usage
 
 Call = Callable[[ModelRequest], Awaitable[ModelReply | Failure]]
+
+Check = Callable[[Any], str]
+"""What is wrong with a value that satisfies its schema; empty where nothing is."""
+
+ROUNDS = 2
+"""How often a reply is asked for in all."""
 
 LONGEST = 1_000
 """Characters of what is wrong that a model is told."""
@@ -30,31 +36,41 @@ class Unfit(ValueError):
     """A text that is no JSON of the wanted kind; says why."""
 
 
-async def settle(request: ModelRequest, call: Call) -> ModelReply | Failure:
-    """A reply whose text is JSON that satisfies the request's schema, or why there is none."""
+async def settle(
+    request: ModelRequest, call: Call, rounds: int = ROUNDS, check: Check | None = None
+) -> ModelReply | Failure:
+    """A reply whose text is JSON that satisfies the request's schema, or why there is none.
+
+    It is asked for so many times at most, each time with what was wrong the last time; what no
+    schema can say is looked at by `check`.
+    """
     reply = await call(request)
     if not request.schema or isinstance(reply, Failure) or reply.tool_calls:
         return reply
-    if reply.finish == "refused":
-        return Failure(
-            "refused", "candidate", "the model would not answer", reply.text, reply.usage
-        )
-    cut = reply.finish == "length"
-    try:
-        # what was cut off is not mended: nobody knows how it would have gone on
-        return replace(reply, text=fit(reply.text, request.schema, mend=not cut))
-    except Unfit as error:
-        wrong = str(error)
-    if cut:
-        return _unfit(reply, f"cut off at max_tokens: {wrong}")
-    again = await call(_once_more(request, reply.text, wrong))
-    if isinstance(again, Failure):
-        return having_said(again, reply.text, f"the reply does not satisfy its schema, {wrong}")
-    both = replace(again, usage=reply.usage + again.usage)
-    try:
-        return replace(both, text=fit(again.text, request.schema))
-    except Unfit as error:
-        return _unfit(both, f"asked twice: {error}")
+    usage, asked, wrong = reply.usage, request, ""
+    for left in reversed(range(rounds)):
+        if reply.finish == "refused":
+            return Failure("refused", "candidate", "the model would not answer", reply.text, usage)
+        cut = reply.finish == "length"
+        try:
+            # what was cut off is not mended: nobody knows how it would have gone on
+            text = fit(reply.text, request.schema, mend=not cut)
+            wrong = check(json.loads(text)) if check is not None else ""
+        except Unfit as error:
+            text, wrong = "", str(error)
+        if not wrong:
+            return replace(reply, text=text, usage=usage)
+        if cut:
+            return _unfit(reply, f"cut off at max_tokens: {wrong}", usage)
+        if not left:
+            break
+        asked = _once_more(asked, reply.text, wrong)
+        again = await call(asked)
+        if isinstance(again, Failure):
+            return having_said(again, reply.text, f"the reply does not satisfy its schema, {wrong}")
+        reply, usage = again, usage + again.usage
+    times = "" if rounds == 1 else "asked twice: " if rounds == 2 else f"asked {rounds} times: "
+    return _unfit(reply, f"{times}{wrong}", usage)
 
 
 def having_said(failure: Failure, answer: str, wrong: str) -> Failure:
@@ -133,9 +149,9 @@ def _once_more(request: ModelRequest, text: str, wrong: str) -> ModelRequest:
     return replace(request, messages=(*request.messages, *said))
 
 
-def _unfit(reply: ModelReply, why: str) -> Failure:
+def _unfit(reply: ModelReply, why: str, usage: Usage) -> Failure:
     message = f"the reply does not satisfy its schema, {why}"
-    return Failure("parse", "candidate", message, reply.text, reply.usage)
+    return Failure("parse", "candidate", message, reply.text, usage)
 
 
 @lru_cache(maxsize=64)

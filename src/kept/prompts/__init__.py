@@ -27,7 +27,39 @@ MetricPrompt = Literal[
     "contextual_recall",
     "contextual_relevancy",
 ]
-Name = TaskPrompt | MetricPrompt
+SkillPrompt = Literal[
+    "analyst_error",
+    "analyst_success",
+    "analyst_error_rewrite",
+    "analyst_success_rewrite",
+    "analyst_error_full_rewrite",
+    "analyst_success_full_rewrite",
+    "merge_failure",
+    "merge_success",
+    "merge_final",
+    "ranking",
+    "repair",
+    "rewrite_skill",
+    "lapses_failure",
+    "lapses_success",
+    "consolidate",
+    "slow_update",
+    "meta_skill",
+    "meta_reflect",
+    "deep_probe",
+]
+RunPrompt = Literal[
+    "manager",
+    "worker",
+    "critic",
+    "worker_pitfalls",
+    "manager_planning_preamble",
+    "experiment_context_hint_template",
+    "pattern_library",
+    "tool_description_templates",
+    "critique_rubric",
+]
+Name = TaskPrompt | MetricPrompt | SkillPrompt | RunPrompt
 
 ASKED: tuple[Name, ...] = get_args(TaskPrompt)
 """Prompts of models that a task or an adapter may ask: people may put their own in their place."""
@@ -35,7 +67,13 @@ ASKED: tuple[Name, ...] = get_args(TaskPrompt)
 METRICS: tuple[Name, ...] = get_args(MetricPrompt)
 """Prompts of judges that the metrics of an agent's tests ask."""
 
-NAMES: tuple[Name, ...] = (*ASKED, *METRICS)
+SKILLS: tuple[Name, ...] = get_args(SkillPrompt)
+"""Prompts of the optimizer that trains a skill; environments and people may have others."""
+
+RUN: tuple[RunPrompt, ...] = get_args(RunPrompt)
+"""Prompts of `kept agent run`."""
+
+NAMES: tuple[Name, ...] = (*ASKED, *METRICS, *SKILLS, *RUN)
 
 ABOUT: Mapping[Name, str] = {
     "component": "writes one text anew, for `kept.adapters`",
@@ -57,6 +95,34 @@ ABOUT: Mapping[Name, str] = {
     "contextual_precision": "says whether a passage is useful",
     "contextual_recall": "says whether passages hold what was expected",
     "contextual_relevancy": "says whether a passage's statement is to the point",
+    "analyst_error": "says why rollouts failed, and proposes edits of a skill",
+    "analyst_success": "says why rollouts succeeded, and proposes edits of a skill",
+    "analyst_error_rewrite": "the same of failures, with suggestions",
+    "analyst_success_rewrite": "the same of successes, with suggestions",
+    "analyst_error_full_rewrite": "the same of failures, with a whole skill",
+    "analyst_success_full_rewrite": "the same of successes, with a whole skill",
+    "merge_failure": "puts together what analysts of failures propose",
+    "merge_success": "puts together what analysts of successes propose",
+    "merge_final": "puts both together, failures first",
+    "ranking": "chooses as many changes as a step may keep",
+    "repair": "mends edits that do not apply",
+    "rewrite_skill": "writes a skill anew by suggestions",
+    "lapses_failure": "tells defects of a skill from lapses of its reader",
+    "lapses_success": "notes rules that are easily forgotten",
+    "consolidate": "puts reminders together",
+    "slow_update": "says what an epoch has taught",
+    "meta_skill": "remembers how a skill is improved",
+    "meta_reflect": "looks back on an epoch, and proposes edits",
+    "deep_probe": "has a rollout done again to see more of it",
+    "manager": "plans an agent run, sends workers, ends it",
+    "worker": "does one subtask of an agent run",
+    "critic": "judges what a worker brought back",
+    "worker_pitfalls": "what workers are warned of",
+    "manager_planning_preamble": "what a manager is told before it plans",
+    "experiment_context_hint_template": "what a manager is told of where its task comes from",
+    "pattern_library": "ways of delegating that a manager may take up",
+    "tool_description_templates": "what workers are told of their tools, a section each",
+    "critique_rubric": "what a critic goes by",
 }
 """What a model does that is told so."""
 
@@ -95,6 +161,22 @@ PLACEHOLDERS: Mapping[Name, Mapping[str, str]] = {
     "contextual_precision": {},
     "contextual_recall": {},
     "contextual_relevancy": {},
+    **{name: {} for name in SKILLS},
+    "manager": {
+        "tools": "the tools that workers may have, with commas between",
+        "workers": "how many workers one turn may send",
+    },
+    "worker": {"name": "the worker's name"},
+    "critic": {},
+    "worker_pitfalls": {},
+    "manager_planning_preamble": {},
+    "experiment_context_hint_template": {
+        "inputs": "what the task came with, in words",
+        "parent": "which run it goes on from, in words; empty for none",
+    },
+    "pattern_library": {},
+    "tool_description_templates": {},
+    "critique_rubric": {"categories": "the categories of defects, with commas between"},
 }
 """What may stand in a prompt, and what it holds."""
 

@@ -9,6 +9,7 @@ from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure
 from kept.models.asking import ask
+from kept.models.structured import ROUNDS, Check
 from kept.models.window import tokens_of
 from kept.proposers.fitting import Fitted, Item, fit
 
@@ -22,6 +23,9 @@ class Asked:
     """What every request has in common; its messages are what the model is told beforehand."""
     room: int | None = None
     """Tokens that a request may have; None where that is not known."""
+    rounds: int = ROUNDS
+    """Times that it is asked at most, until a reply satisfies its schema and `check`."""
+    check: Check | None = None
 
 
 class Heard(NamedTuple):
@@ -39,13 +43,17 @@ async def ask_fitted(asked: Asked, items: Sequence[Item], scope: Scope) -> Heard
     fixed += tokens_of(json.dumps(told.schema))
     shown = fit(items, None if asked.room is None else asked.room - fixed)
     request = _showing(told, shown)
-    reply = await ask(scope, asked.model, request)
+    reply = await _ask(asked, request, scope)
     if isinstance(reply, Failure) and reply.kind == "context":
         half = fit(items, shown.tokens // 2)
         if len(half.items) < len(shown.items):
             shown, request = half, _showing(told, half)
-            reply = await ask(scope, asked.model, request)
+            reply = await _ask(asked, request, scope)
     return reply if isinstance(reply, Failure) else Heard(request, reply, shown)
+
+
+async def _ask(asked: Asked, request: ModelRequest, scope: Scope) -> ModelReply | Failure:
+    return await ask(scope, asked.model, request, rounds=asked.rounds, check=asked.check)
 
 
 def once_more(request: ModelRequest, said: str, words: str) -> ModelRequest:

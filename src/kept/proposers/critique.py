@@ -14,7 +14,15 @@ from typing import Any, NamedTuple, cast
 from kept.core.case import Case
 from kept.core.model import ModelReply
 from kept.core.ports import Scope
-from kept.core.proposal import Ask, Brief, ClosedStep, Proposal, ProposerReply, Skip
+from kept.core.proposal import (
+    USELESS,
+    Ask,
+    Brief,
+    ClosedStep,
+    Proposal,
+    ProposerReply,
+    Skip,
+)
 from kept.core.rollout import Failure, Pair
 from kept.core.values import NoSpan
 from kept.core.words import count
@@ -127,7 +135,7 @@ class Critique:
             return _unheard(heard, "critic", about)
         said = cast("dict[str, Any]", json.loads(heard.reply.text))
         if wrong := problem_with(said, DIAGNOSIS):
-            return Skip(f"the critic's reply could not be used, {wrong}", about=about)
+            return _useless(f"the critic's reply could not be used, {wrong}", "critic", about)
         told = {"model": self.critic.model.name, **_only(said, DIAGNOSIS)}
         place = place._replace(about={**about, "critic": told})
         if said["confidence"] < self.min_confidence:
@@ -180,7 +188,10 @@ class Critique:
                 return _unheard(told, "applier", place.about)
             reply, wrong = again, _wrong(brief, place, again)
         if wrong:
-            return Skip(f"the applier's text could not be used, twice: {wrong}", about=place.about)
+            words = f"the applier's text could not be used, twice: {wrong}"
+            if _unfit(place, reply):
+                return _useless(words, "applier", place.about)
+            return Skip(words, about=place.about)  # who has nothing new to say can still write
         return self._proposal(brief, place, reply, diagnosed)
 
     def _proposal(
@@ -239,8 +250,12 @@ def _with_room(asked: Asked, axis: TextAxis) -> Asked:
 def _unheard(failure: Failure, who: str, about: Mapping[str, object]) -> Skip | Failure:
     """A model that answered nothing of use is a step without a proposal; an outage is one."""
     if failure.kind in ("parse", "refused"):
-        return Skip(f"the {who} gave no answer of use: {failure.message}", about=about)
+        return _useless(f"the {who} gave no answer of use: {failure.message}", who, about)
     return replace(failure, blame="infrastructure")
+
+
+def _useless(words: str, who: str, about: Mapping[str, object]) -> Skip:
+    return Skip(words, about={**about, USELESS: who})
 
 
 def _only(said: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, object]:
@@ -313,8 +328,8 @@ def _ended(old: str, new: str) -> str:
     return new.rstrip() + old[len(_body(old)) :]
 
 
-def _wrong(brief: Brief, place: _Place, reply: ModelReply) -> str:
-    """Why a reply of the applier cannot be used; empty where it can."""
+def _unfit(place: _Place, reply: ModelReply) -> str:
+    """Why a reply of the applier holds no text for this axis; empty where it does."""
     said = json.loads(reply.text)
     if problem := problem_with(said, REVISION):
         return problem
@@ -323,13 +338,21 @@ def _wrong(brief: Brief, place: _Place, reply: ModelReply) -> str:
         return "the new text is empty"
     if len(body) > axis.max_chars:
         return f"the new text has {len(body)} characters, {axis.max_chars} allowed"
-    if body.strip() == _body(place.text).strip():
-        return "the new text is the same as the present one"
     if _marks(body) != _marks(_body(place.text)):
         return (
             f"`{LAYOUT.begin}` and `{LAYOUT.end}` mark examples: no more and no fewer than before"
         )
-    edits = axis.edits(brief.incumbent.texts, _ended(place.text, body))
+    return ""
+
+
+def _wrong(brief: Brief, place: _Place, reply: ModelReply) -> str:
+    """Why a reply of the applier cannot be used; empty where it can."""
+    if unfit := _unfit(place, reply):
+        return unfit
+    body = json.loads(reply.text)["new_text"].rstrip()
+    if body.strip() == _body(place.text).strip():
+        return "the new text is the same as the present one"
+    edits = place.axis.edits(brief.incumbent.texts, _ended(place.text, body))
     for step in reversed(brief.closed):
         same = step.proposal is not None and step.proposal.edits == edits
         if same and step.incumbent == brief.incumbent.id and step.verdict.code not in UNTOLD:

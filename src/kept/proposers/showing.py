@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from kept.core.case import IMPLICIT_CASE, Case
-from kept.core.edit import Append, Delete, Edit, InsertAfter, Replace, SetValue, Write
+from kept.core.edit import Append, Delete, Edit, Fill, InsertAfter, Replace, SetValue, Write
 from kept.core.pool import strongest
 from kept.core.proposal import Brief, ClosedStep
 from kept.core.rollout import Pair, TraceItem
@@ -225,6 +225,8 @@ def _edit(edit: Edit) -> str:
             return f"append to {edit.path}:\n{edit.text}"
         case Write():
             return f"write {edit.path}:\n{edit.text}"
+        case Fill():
+            return f"write in {edit.path}, {edit.begin}:\n{edit.text}"
         case SetValue():
             return f"set {edit.key} in {edit.path} to {edit.value}"
 

@@ -50,8 +50,10 @@ from kept.spec.agent.optimizer import (
 )
 from kept.spec.agent.read import ReadAgent, read_agent
 from kept.spec.agent.texts import clean
+from kept.spec.agent.variables import shown_settings
 from kept.spec.load import said
 from kept.spec.race import RaceSpec
+from kept.spec.source import set_by
 from kept.store.home import Home
 from kept.store.tuning.folder import Tuned, TuningFolder
 
@@ -103,14 +105,18 @@ def compile_coordinate(
     *,
     tuning: Tuning | None = None,
     workers: int | None = None,
+    writes: bool = True,
 ) -> Compiled:
-    """The plan of an agent that is to be tuned; raises `SpecError` with all that is wrong."""
+    """The plan of an agent that is to be tuned; raises `SpecError` with all that is wrong.
+
+    Critic and applier are put into the project, unless nothing is to be written.
+    """
     tuning = tuning or Tuning()
     of = read_tuning(path, overrides, tuning)
     read, spec, axes, cases = of.read, of.spec, of.axes, of.cases
     weighed = [name for name, weight in spec.loss.items() if weight]
     plan = plan_of(read, Wanted(), overrides, needed=weighed)
-    critics = _critics(of)
+    critics = _critics(of, writes)
     _check_helpers(of, critics)
     at_once = workers or read.agent.spec.execution.parallel_test_cases or WORKERS
     models = [llm.config(read.place.folder) for _, llm in models_of(read)]
@@ -131,7 +137,7 @@ def compile_coordinate(
         workers=at_once,
         random_seed=spec.seed,
         priced=not all(map(is_free, models)),
-        facts={**plan.facts, **_facts(of, tuning)},
+        facts={**plan.facts, **_facts(of, tuning), "helpers": _helpers(critics)},
     )
     gate = _gate(of, plan, began)
     # a run that decides by another rule is another run; how long it may go on is no part of it
@@ -178,11 +184,22 @@ def _facts(of: ReadTuning, tuning: Tuning) -> dict[str, object]:
     }
 
 
-def _critics(of: ReadTuning) -> Critics | None:
+def _critics(of: ReadTuning, writes: bool) -> Critics | None:
     """Critic and applier, where there are texts for them."""
     if not of.axes.textual:
         return None
-    return read_critics(of.read, Home.find(of.read.place.folder).path)
+    home = Home.find(of.read.place.folder)
+    if writes:
+        home.make()
+    return read_critics(of.read, home.path, writes=writes)
+
+
+def _helpers(critics: Critics | None) -> dict[str, dict[str, str]]:
+    both = {} if critics is None else {"critic": critics.critic, "applier": critics.applier}
+    return {
+        name: {"model": one.asked.model.name, "agent_path": str(one.path)}
+        for name, one in both.items()
+    }
 
 
 def _proposers(of: ReadTuning, critics: Critics | None) -> Iterator[Proposer]:
@@ -303,11 +320,6 @@ def _tuned(of: ReadTuning, plan: Plan, critics: Critics | None, tuning: Tuning) 
     read, cases = of.read, of.cases
     folder = read.place.folder
     file = read.agent.spec.instructions.file
-    both = {} if critics is None else {"critic": critics.critic, "applier": critics.applier}
-    agents = {
-        name: {"model": one.asked.model.name, "agent_path": str(one.path)}
-        for name, one in both.items()
-    }
     header: dict[str, Any] = {
         "baseline_sha256": hashlib.sha256(read.place.path.read_bytes()).hexdigest(),
         "seed": of.spec.seed,
@@ -315,7 +327,7 @@ def _tuned(of: ReadTuning, plan: Plan, critics: Critics | None, tuning: Tuning) 
         "train_cases_count": len(cases.train),
         "holdout_cases_count": len(cases.holdout),
         "test_cases_count": len(cases.test),
-        "subagents": agents,
+        "subagents": _helpers(critics),
     }
     return Tuned(
         agent=folder / read.place.path.name,
@@ -324,5 +336,6 @@ def _tuned(of: ReadTuning, plan: Plan, critics: Critics | None, tuning: Tuning) 
         instructions=clean(file) if file else "",
         weights=of.spec.loss,
         objective=plan.objective,
+        settings=tuple(map(set_by, shown_settings(read.place.overrides))),
         header=header,
     )

@@ -7,11 +7,13 @@ from kept.core.forecast import Forecast, forecast
 from kept.core.plan import WHY_NOT_RACE, Plan
 from kept.core.schedule import OF_THE_RUN
 from kept.core.words import count
+from kept.envs.chatting import ChatRunner
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
 from kept.proposers.model import ModelProposer
 from kept.proposers.variants import Variants
 from kept.recipes import Compiled
+from kept.recipes.likely import usual_call
 from kept.recipes.scheduling import schedule_name
 from kept.runners.model import ModelRunner
 
@@ -96,7 +98,7 @@ def _likely(plan: Plan, most: Forecast) -> dict[str, Any] | None:
     """What most runs come to; of money what the runner's calls cost, where that can be told."""
     if most.likely is None:
         return None
-    each = plan.worst_usd or _usual_call(plan)
+    each = plan.worst_usd or usual_call(plan)
     found: dict[str, Any] = {"usd_a_rollout": each}
     for name, rollouts in most.likely._asdict().items():
         usd = None if each is None else rollouts * each
@@ -106,19 +108,9 @@ def _likely(plan: Plan, most: Forecast) -> dict[str, Any] | None:
     return found
 
 
-def _usual_call(plan: Plan) -> float | None:
-    """The mean over cases of what a call about the seed costs, with a reply of middling length."""
-    if not isinstance(plan.runner, ModelRunner):
-        return None
-    cases = (*plan.cases.train, *plan.cases.holdout, *plan.cases.test)
-    found = [plan.runner.usual_usd(plan.seed, case) for case in cases]
-    known = [usd for usd in found if usd is not None]
-    return sum(known) / len(known) if known else None
-
-
 def _seed_call(plan: Plan) -> float | None:
     """The most that the runner's model is paid for a call about the seed; None where not known."""
-    if not isinstance(plan.runner, ModelRunner):
+    if not isinstance(plan.runner, ModelRunner | ChatRunner):
         return None
     cases = (*plan.cases.train, *plan.cases.holdout, *plan.cases.test)
     found = [plan.runner.worst_usd(plan.seed, case) for case in cases]

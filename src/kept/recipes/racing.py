@@ -8,6 +8,7 @@ from typing import NamedTuple
 from kept.core.bandit import Bandit
 from kept.core.budget import END_PART, MOST_END, EndMoney, rollouts_within
 from kept.core.coordinate import Coordinate
+from kept.core.epochs import Epochs
 from kept.core.plan import Plan
 from kept.core.ports import Building, Gate
 from kept.core.schedule import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
@@ -20,17 +21,24 @@ from kept.gates.repeats import Repeats
 from kept.proposers.measured import MEASURED
 from kept.proposers.merge import Merge
 from kept.proposers.variants import Variants
+from kept.recipes.likely import paid_for_runs_alone, usual_call
 from kept.recipes.repeating import gate_without_cases
 from kept.spec.race import RaceSpec
 
 FEWEST = 8
 """Deciding cases without which nothing could be proven for others."""
 
+DEARER, JUDGED = 2, 8
+"""How many times what a call usually costs a rollout may turn out to cost, and a final can be paid;
+the same where judges are paid as well, of whom nobody says what they are asked."""
+
 LAST_RACE = 14
 """Passes over the deciding cases, of both sides, that are kept for a last race of the pool."""
 
 LAST_PART = 0.1
 """Share of a rollout budget that they may be at most."""
+
+_RACED = RoundRobin | Bandit | Coordinate | Epochs
 
 
 def race_of(spec: RaceSpec) -> Race:
@@ -88,7 +96,7 @@ def raced_ties(plan: Plan) -> None:
 def with_race(plan: Plan) -> Plan:
     """The plan, racing if its gate is the race; else as it was."""
     gate, schedule = plan.gate, plan.schedule
-    if not isinstance(gate, Race) or not isinstance(schedule, RoundRobin | Bandit | Coordinate):
+    if not isinstance(gate, Race) or not isinstance(schedule, _RACED):
         return plan
     gate = _with_final(_simplifying(_fitted(gate, plan), plan), plan)
     final = gate.final.among > 0
@@ -99,7 +107,7 @@ def with_race(plan: Plan) -> Plan:
         )
     cases, limit = plan.cases, _limit(plan)
     # a phase must know what came of each of its trials before the next: nothing waits in a pool
-    pools = bool(cases.train) and not isinstance(schedule, Coordinate)
+    pools = bool(cases.train) and not isinstance(schedule, Coordinate | Epochs)
     late = None
     if limit is not None:
         last_race = min(2 * LAST_RACE * len(cases.holdout), int(limit * LAST_PART))
@@ -134,6 +142,8 @@ def _builders(plan: Plan) -> frozenset[str]:
 def _least(gate: Race, plan: Plan) -> tuple[int, int]:
     """Rollouts of the smallest end there is, and of its claim."""
     claim = 2 * len(plan.cases.test)
+    if gate.final.among:
+        return gate.final.within(LEAST_PASSES).rest(_contested(plan)) + claim, claim
     return _look(gate, plan) + 2 * LEAST_PASSES * len(plan.cases.holdout) + claim, claim
 
 
@@ -148,6 +158,7 @@ def _paid_by_call(gate: Race, plan: Plan) -> PaidByCall | None:
         proof_pass=2 * len(plan.cases.holdout),
         claim_pass=2 * max(1, len(plan.cases.test)),
         claims=_claims(gate, plan),
+        final=gate.final.costs(_contested(plan)) if gate.final.among else (),
     )
 
 
@@ -167,13 +178,21 @@ def _with_final(gate: Race, plan: Plan) -> Race:
     """
     if plan.objective.tie_breakers:
         return gate
-    among, limit = _alternatives(plan), _limit(plan)
-    if _paid_by_call(gate, plan) is not None:
-        return gate
-    if limit is not None:
-        limit -= _claims(gate, plan)
-    final = gate.final.fitted(among, len(plan.cases.train) + len(plan.cases.holdout), limit)
+    limits = [] if (most := _limit(plan)) is None else [most]
+    if plan.budget.max_usd is not None and _paid_by_call(gate, plan) is not None:
+        each = usual_call(plan)
+        if each is None:
+            return gate
+        dearer = DEARER if paid_for_runs_alone(plan) else JUDGED
+        limits += [int(plan.budget.max_usd / (dearer * each))] if each else []
+    limit = min(limits) - _claims(gate, plan) if limits else None
+    final = gate.final.fitted(_alternatives(plan), _contested(plan), limit)
     return gate if final is None else replace(gate, final=final)
+
+
+def _contested(plan: Plan) -> int:
+    """Cases of a final: all but the sealed ones."""
+    return len(plan.cases.train) + len(plan.cases.holdout)
 
 
 def _alternatives(plan: Plan) -> int:
@@ -191,8 +210,7 @@ def _alternatives(plan: Plan) -> int:
 def _reserve(gate: Race, plan: Plan) -> int:
     """Rollouts of both sides for the proof and the claim, and for a look at what is proven."""
     if gate.final.among:
-        cases = len(plan.cases.train) + len(plan.cases.holdout)
-        return gate.final.rest(cases) + _claims(gate, plan)
+        return gate.final.rest(_contested(plan)) + _claims(gate, plan)
     proof = 2 * max(gate.promote_passes) * len(plan.cases.holdout)
     return _look(gate, plan) + proof + _claims(gate, plan)
 

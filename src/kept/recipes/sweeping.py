@@ -26,6 +26,8 @@ class Wanted:
     """Seconds for one case of an agent; None leaves it to the agent."""
     filter: str = ""
     """Only cases whose name has this in it, or fits it where it is a pattern with `*` or `?`."""
+    split: str = ""
+    """Of a skill config: which cases are meant; empty for those that nobody has seen."""
 
     @classmethod
     def of(cls, fact: object) -> "Wanted":

@@ -1,7 +1,8 @@
 """What a command line says of a run that tunes an agent, instead of the file."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 from kept.errors import SetupError
@@ -29,9 +30,11 @@ class Tuning:
     """Where its files go; a folder."""
 
     @classmethod
-    def of(cls, fact: object) -> "Tuning":
-        """As a run was asked, from the fact that it began with."""
-        return cls(**cast("Mapping[str, Any]", fact))
+    def of(cls, fact: object, moved: Callable[[Path], Path]) -> "Tuning":
+        """As a run was asked, from the fact that it began with; paths may have `moved` since."""
+        asked = cls(**cast("Mapping[str, Any]", fact))
+        place = asked.output
+        return asked if place is None else replace(asked, output=str(moved(Path(place))))
 
     def renewed(self, asked: "Tuning") -> "Tuning":
         """As a run was asked, with limits that its resume sets anew; all else is refused."""

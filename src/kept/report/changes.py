@@ -11,8 +11,13 @@ def step_diff(run: Run, closed: StepClosed) -> str:
     """The change a step proposed to its incumbent; empty when there was none."""
     if closed.candidate is None:
         return ""
+    return diff(*sides_of(run, closed))
+
+
+def sides_of(run: Run, closed: StepClosed) -> tuple[Candidate, Candidate]:
+    """What a step was judged against, and its candidate, which it must have."""
     incumbent = run.candidate(closed.incumbent)
-    return diff(incumbent, _candidate(run, closed, incumbent))
+    return incumbent, _candidate(run, closed, incumbent)
 
 
 def best_diff(run: Run) -> str:

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kept.core.event import StepClosed
+from kept.core.plan import AGENT_RUN
 from kept.report.caveats import caveats
 from kept.report.changes import step_diff
 from kept.report.failures import failures
@@ -50,6 +51,10 @@ def headline(told: Summary) -> dict[str, Any]:
 
 def as_json(run: Run) -> dict[str, Any]:
     """Everything that the page tells."""
+    if run.state.started is not None and run.state.started.recipe == AGENT_RUN:
+        from kept.report.agent_run import agent_run_document
+
+        return {"schema": SCHEMA, "run": run.id, **agent_run_document(run)}
     if (sweep := sweep_of(run)) is not None:
         return {"schema": SCHEMA, "run": run.id, "status": run.status, **sweep_document(sweep)}
     told = summary(run)

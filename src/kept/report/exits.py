@@ -1,14 +1,24 @@
 """How a run that tunes an agent ended, and each of its phases, in the words of its source."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
 
 from kept.core.coordinate import Phase, end_of, phase_of, trials_of
 from kept.core.grow import Log
-from kept.core.proposal import ClosedStep
+from kept.core.proposal import USELESS, ClosedStep
+from kept.core.words import count, one_line
 from kept.store.reader import Run
 from kept.store.tuning.trial import Trial, Trials
 from kept.store.views import Records
+
+Split = Literal["train", "holdout"]
+
+BASELINE_ONLY = "baseline_only"
+"""The fact of a run that measures the agent as it is, and stops."""
+
+LONGEST = 240
+"""Characters of what was wrong with a reply."""
 
 _STOPS = {
     "minutes": "max_minutes",
@@ -27,6 +37,8 @@ def exit_reason(run: Run) -> str:
     stopped = run.state.stopped
     if stopped is None:
         return "running"
+    if run.fact(BASELINE_ONLY) and not stopped.resumable:
+        return "baseline"
     if stopped.kind == "converged":
         return "perfect" if stopped.message.startswith("the loss is") else "dry_cycle"
     return _STOPS[stopped.kind]
@@ -71,3 +83,50 @@ def trials_in(run: Run) -> Trials:
 def made_by(trials: Trials, candidate: str) -> Trial | None:
     """The accepted trial that made a candidate; None where none did."""
     return next((t for t in trials.rows if t.accepted and t.candidate == candidate), None)
+
+
+def of_baseline(trials: Trials, split: Split) -> str:
+    """Which draws of the seed a figure is of, where trial 0 shows another; else nothing."""
+    first = trials.rows[0] if trials.rows else None
+    began = first and (first.train if split == "train" else first.holdout)
+    known = trials.seed.get("screen" if split == "train" else "decide")
+    if began is None or known is None or began.loss is None or began.asked == known.asked:
+        return ""
+    return f"of the baseline {known.asked:,} draws, {began.loss:.4g} in the first {began.asked:,}"
+
+
+class Unused(NamedTuple):
+    """Replies of the critic, or of the applier, that could not be used."""
+
+    who: str
+    times: int
+    asked: int
+    last: str
+    """What was wrong with the last of them."""
+
+    @property
+    def words(self) -> str:
+        """How often, and why."""
+        replies = count(self.asked, "reply", "replies")
+        return f"{self.times} of {replies} could not be used, the last: {self.last}"
+
+
+def unused_replies(trials: Trials) -> list[Unused]:
+    """Whose replies were of no use, how often, and why the last was."""
+    textual = [trial for trial in trials.rows if trial.phase == "textual" and trial.about]
+    found: list[Unused] = []
+    for who in ("critic", "applier"):
+        useless = [trial for trial in textual if trial.about.get(USELESS) == who]
+        heard = [trial for trial in textual if who in trial.about]
+        if useless:
+            asked = len({trial.number for trial in (*useless, *heard)})
+            last = one_line(useless[-1].why, LONGEST)
+            found.append(Unused(who, len(useless), asked, last))
+    return found
+
+
+def helper_of(run: Run, who: str) -> str:
+    """The file of the critic or the applier; empty where nothing says."""
+    told = cast("dict[str, dict[str, str]]", run.fact("helpers") or {})
+    path = told.get(who, {}).get("agent_path", "")
+    return str(run.moved(Path(path))) if path else ""

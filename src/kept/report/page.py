@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from kept.core.event import StepClosed
+from kept.core.plan import AGENT_RUN
 from kept.core.words import count, one_line
 from kept.report.caveats import caveats
 from kept.report.changes import best_diff, step_diff
@@ -40,6 +41,11 @@ MAX_DIFF_LINES = 400
 
 def markdown(run: Run) -> str:
     """The whole report."""
+    if run.state.started is not None and run.state.started.recipe == AGENT_RUN:
+        # at use: few runs are one, and it takes longer to import than the rest
+        from kept.report.agent_run import agent_run_report
+
+        return agent_run_report(run)
     if (sweep := sweep_of(run)) is not None:
         return written(sweep, "markdown")
     told = summary(run)

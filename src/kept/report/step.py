@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from kept.core.edit import Edit, SetValue
-from kept.core.event import Proposed
 from kept.core.proposal import (
     Claim,
     Measure,
@@ -20,12 +19,13 @@ from kept.core.proposal import (
 )
 from kept.core.rollout import Job, TraceItem
 from kept.core.score import Outcome
-from kept.core.stage import Stage, stages_of
+from kept.core.stage import Stage, StepRecords, stages_of
 from kept.report.changes import step_diff
 from kept.report.document import step_row
-from kept.report.summary import StepLine, objective_of, step_lines
+from kept.report.summary import StepLine, line_of, objective_from
+from kept.store.glance import OpenNow
 from kept.store.reader import Run
-from kept.store.views import Records
+from kept.store.steps import answered_step, opened_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,31 +81,35 @@ class StepDetail:
 
 
 def step_detail(run: Run, step: int, *, traces: bool = False) -> StepDetail:
-    """A step that the run has, in full."""
-    for opened in run.state.open:
+    """A step that the run has, in full; without reading any other."""
+    for opened in run.glance.open:
         if opened.step == step:
-            return _open_detail(run, step, opened.turn, traces)
+            return _open_detail(run, opened, traces)
     closed = run.closed(step)
-    row = next(row for row in step_lines(run) if row.step == step)
-    turn = next(past.turn for past in run.state.closed if past.step == step)
+    row = run.steps[step]
+    opened, answered = opened_step(run.folder, row), answered_step(run.folder, row)
+    turn = opened.turn if opened else Turn(row.proposer, row.phase)
+    reply = answered.reply if answered else None
+    started = run.glance.begun
+    objective = objective_from(started)
+    records = StepRecords(started, opened, answered, closed) if opened else None
     return StepDetail(
         step,
         turn,
         closed.incumbent,
-        row,
-        _words(_reply(run, step)),
+        line_of(row, objective, reply),
+        _words(reply),
         tuple(EditFate(r.edit, r.fate, r.detail) for r in closed.reports),
         step_diff(run, closed),
         tuple(_rollouts(run, step, (closed.candidate, closed.incumbent), traces)),
         _proposing(run, step) if traces else (),
-        _stages(run, step),
+        stages_of(records, objective) if records else (),
         prompt=_prompt(run, turn),
     )
 
 
 def _prompt(run: Run, turn: Turn) -> str:
-    started = run.state.started
-    own = started.facts.get("prompts") if started else None
+    own = run.glance.begun.facts.get("prompts")
     return cast("dict[str, str]", own).get(turn.proposer, "") if own else ""
 
 
@@ -115,36 +119,22 @@ def _proposing(run: Run, step: int) -> tuple[TraceItem, ...]:
     return tuple(item for _, rollout in ran for item in rollout.trace)
 
 
-def _stages(run: Run, step: int) -> tuple[Stage, ...]:
-    records = Records()
-    heard = (records.hear(event) for event in run.events)
-    return next(stages_of(r, objective_of(run.state)) for r in heard if r and r.closed.step == step)
-
-
-def _open_detail(run: Run, step: int, turn: Turn, traces: bool) -> StepDetail:
-    opened = next(s for s in run.state.open if s.step == step)
+def _open_detail(run: Run, opened: OpenNow, traces: bool) -> StepDetail:
     reply = opened.reply
     edits = reply.edits if isinstance(reply, Proposal) else ()
-    rollouts = _rollouts(run, step, (None, opened.incumbent), traces)
+    rollouts = _rollouts(run, opened.step, (None, opened.incumbent), traces, opened.rollouts_at)
     return StepDetail(
-        step,
-        turn,
+        opened.step,
+        opened.turn,
         opened.incumbent,
         None,
         _words(reply),
         tuple(EditFate(edit, "", "") for edit in edits),
         "",
         tuple(rollouts),
-        _proposing(run, step) if traces else (),
-        prompt=_prompt(run, turn),
+        _proposing(run, opened.step) if traces else (),
+        prompt=_prompt(run, opened.turn),
     )
-
-
-def _reply(run: Run, step: int) -> Reply | None:
-    for event in run.events:
-        if isinstance(event, Proposed) and event.step == step:
-            return event.reply
-    return None
 
 
 def _words(reply: Reply | None) -> str:
@@ -168,16 +158,16 @@ def _words(reply: Reply | None) -> str:
 
 
 def _rollouts(
-    run: Run, step: int, sides: tuple[str | None, str], traces: bool
+    run: Run, step: int, sides: tuple[str | None, str], traces: bool, start: int | None = None
 ) -> Iterator[StepRollout]:
+    """Those that a step asked for; of an open one those behind `start`."""
     names = {sides[1]: "incumbent", sides[0]: "challenger"}
-    closed = any(past.step == step for past in run.state.closed)
-    for number, job, outcome in run.rollouts(step if closed else None):
-        if number == step:
-            # an open step has no candidate on record yet: what is not the incumbent is its own
-            side = names.get(job.candidate_id, "other" if closed else "challenger")
-            trace = run.trace(outcome.trace) if traces and outcome.trace else ()
-            yield StepRollout(job, side, outcome, trace)
+    found = run.rollouts(step) if start is None else run.rollouts_from(start, step)
+    for _, job, outcome in found:
+        # an open step has no candidate on record yet: what is not the incumbent is its own
+        side = names.get(job.candidate_id, "other" if start is None else "challenger")
+        trace = run.trace(outcome.trace) if traces and outcome.trace else ()
+        yield StepRollout(job, side, outcome, trace)
 
 
 def step_json(detail: StepDetail) -> dict[str, Any]:
@@ -194,11 +184,12 @@ def step_json(detail: StepDetail) -> dict[str, Any]:
         "proposing": [asdict(item) for item in detail.proposing],
         "diff": detail.diff,
         "stages": {stage.name: {"t": stage.t, "what": stage.what} for stage in detail.stages},
-        "rollouts": [_rollout_json(rollout) for rollout in detail.rollouts],
+        "rollouts": [rollout_json(rollout) for rollout in detail.rollouts],
     }
 
 
-def _rollout_json(rollout: StepRollout) -> dict[str, Any]:
+def rollout_json(rollout: StepRollout) -> dict[str, Any]:
+    """A rollout, as a document."""
     job, outcome = rollout.job, rollout.outcome
     return {
         "candidate": job.candidate_id,

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import cast
 
 from kept.core.budget import Spend, StopReason
+from kept.core.event import RunStarted
 from kept.core.objective import Constraint, Objective, Operator
-from kept.core.proposal import ClosedStep
+from kept.core.proposal import ClosedStep, Proposal, Reply
 from kept.core.state import State
 from kept.core.verdict import IDLE, UNMEASURED, Verdict, VerdictCode, VerdictKind, word_for
 from kept.report.comparison import Comparison, comparison_of
@@ -18,6 +19,7 @@ from kept.report.turns import Turns, turns_of
 from kept.store.index import values
 from kept.store.reader import Run
 from kept.store.spent import spend_of
+from kept.store.steps import StepRow
 from kept.store.unmeasured import Unmeasured, unmeasured
 
 
@@ -245,13 +247,38 @@ def _row(step: ClosedStep, objective: Objective, words: str) -> StepLine:
     )
 
 
+def line_of(row: StepRow, objective: Objective, reply: Reply | None) -> StepLine:
+    """One closed step, from its row of the index and what was proposed."""
+    loss = None if row.outcome == "crash" else row.measured
+    return StepLine(
+        step=row.step,
+        phase=row.phase,
+        proposer=row.proposer,
+        outcome=cast("VerdictKind", row.outcome),
+        code=cast("VerdictCode", row.code),
+        reason=row.reason,
+        why=reply.why if isinstance(reply, Proposal) else "",
+        value=None if loss is None else objective.value(loss),
+        numbers=row.numbers,
+        incumbent=row.incumbent,
+        candidate=row.candidate,
+        best=row.best,
+    )
+
+
 def objective_of(state: State) -> Objective:
     """What the run improves, as far as its facts tell."""
-    minimize = state.fact("direction") == "minimize"
-    given = state.started.facts.get("constraints") if state.started else None
+    return objective_from(state.started)
+
+
+def objective_from(started: RunStarted | None) -> Objective:
+    """What a run improves, as far as the record of its start tells."""
+    facts: Mapping[str, object] = started.facts if started else {}
+    minimize = facts.get("direction") == "minimize"
+    given = facts.get("constraints")
     rows = cast("list[dict[str, object]]", given) if isinstance(given, list) else []
     return Objective(
-        state.fact("metric") or "score",
+        str(facts.get("metric") or "score"),
         "minimize" if minimize else "maximize",
         constraints=tuple(
             Constraint(

@@ -110,6 +110,8 @@ class Sweep:
     version: str
     agent: Mapping[str, object]
     """What a reader wants to know of what was measured."""
+    kind: str = ""
+    """What was measured, where to fail some cases is no failure of the command: a skill."""
 
     def count(self, status: Status) -> int:
         """Cases that ended so."""
@@ -159,6 +161,7 @@ def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
         elapsed=run.state.elapsed,
         version=started.version,
         agent=cast("Mapping[str, object]", told.get("agent") or {}),
+        kind=str(told.get("kind") or ""),
     )
 
 

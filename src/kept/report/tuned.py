@@ -8,7 +8,15 @@ from typing import Any, cast
 from kept.core.coordinate import BASELINE
 from kept.core.words import count, one_line
 from kept.report.changes import best_diff
-from kept.report.exits import exit_reason, made_by, phase_exits, trials_in
+from kept.report.exits import (
+    Split,
+    exit_reason,
+    made_by,
+    of_baseline,
+    phase_exits,
+    trials_in,
+    unused_replies,
+)
 from kept.report.summary import Summary, summary
 from kept.report.words import duration
 from kept.store.reader import Run
@@ -27,7 +35,7 @@ def tuning_report(run: Run, folder: Path) -> str:
         _section("Summary", _summary(run, told, known, best)),
         _section("Trajectory", _trajectory(trials)),
         _section("What paid", _attribution(trials)),
-        _section("Metrics, baseline to best", _metrics(trials, best)),
+        _section("Metrics, baseline to best", _metrics(known, best)),
         _section("The change", _change(run)),
         _section("Why texts changed", _rationales(trials)),
         _section("How to adopt", _adopt(run, folder, best)),
@@ -48,12 +56,18 @@ def _summary(run: Run, told: Summary, known: Trials, best: Trial | None) -> Iter
         steps = [step for step in run.state.closed if step.verdict.code == code]
         if steps:
             yield f"* {name}: {steps[-1].verdict.reason.removeprefix('proven: ')}"
-    drawn = ", by the draws that decided" if told.gate == "race" else ""
-    yield f"* train loss {_change_of(first.train, last.train)}{drawn}"
-    yield f"* holdout loss {_change_of(first.holdout, last.holdout)}{drawn}"
+    splits: tuple[tuple[Split, float | None, float | None], ...] = (
+        ("train", first.train, last.train),
+        ("holdout", first.holdout, last.holdout),
+    )
+    for split, before, after in splits:
+        drawn = of_baseline(known, split)
+        yield f"* {split} loss {_change_of(before, after)}" + (f"; {drawn}" if drawn else "")
     tried = [t for t in known.rows if t.phase != BASELINE]
     accepted = sum(t.accepted for t in tried)
     yield f"* {count(len(tried), 'trial')}, {accepted} accepted; gate `{told.gate}`" + _sweeps(run)
+    for one in unused_replies(known):
+        yield f"* {one.who}: {one.words}"
     if run.state.incumbent != run.state.best:
         leading = made_by(known, run.state.incumbent)
         number = f" (trial {leading.number})" if leading else ""
@@ -134,21 +148,23 @@ def _attribution(trials: Sequence[Trial]) -> Iterator[str]:
         )
 
 
-def _metrics(trials: Sequence[Trial], best: Trial | None) -> Iterator[str]:
-    if not trials or best is None:
+def _metrics(known: Trials, best: Trial | None) -> Iterator[str]:
+    """Of the baseline by all that was drawn of it, as in the summary."""
+    if not known.rows or best is None:
         return
-    first = trials[0]
+    train, holdout = known.seed.get("screen"), known.seed.get("decide")
+    after = (best.train, best.holdout) if best.number else (train, holdout)
     yield "| split | metric | baseline | best |"
     yield "|---|---|---|---|"
     for name, old, new in (
-        ("train", first.train, best.train),
-        ("holdout", first.holdout, best.holdout),
+        ("train", train, after[0]),
+        ("holdout", holdout, after[1]),
     ):
         if old is None or new is None:
             continue
         for metric, value in old.metrics.items():
-            after = new.metrics.get(metric)
-            shown = "—" if after is None else f"{after:.4g}"
+            found = new.metrics.get(metric)
+            shown = "—" if found is None else f"{found:.4g}"
             yield f"| {name} | {metric} | {value:.4g} | {shown} |"
 
 
@@ -177,7 +193,7 @@ def _adopt(run: Run, folder: Path, best: Trial | None) -> Iterator[str]:
     if best is None or best.number == 0:
         yield "There is nothing to adopt: the baseline is still the best."
         return
-    agent = Path(str(run.fact("spec")))
+    agent = run.path_of("spec") or Path()
     yield f"`kept adopt {run.id}` changes the agent's own files to the best. By hand:"
     yield ""
     yield "```sh"

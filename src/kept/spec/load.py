@@ -41,8 +41,13 @@ _BOUNDS: Mapping[str, Callable[[Any], str]] = {
 
 def validate(source: Source, model: type[M], loc: Loc = ()) -> M | None:
     """The model that a source spells, or one part of it; None, and reports, when it spells none."""
+    return validate_given(source, model, said(source, loc), loc)
+
+
+def validate_given(source: Source, model: type[M], given: object, loc: Loc) -> M | None:
+    """The model that some of what a source has at a place spells; else as `validate`."""
     try:
-        return model.model_validate(said(source, loc))
+        return model.model_validate(given)
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             _report(source, fault, model, loc)
@@ -92,7 +97,7 @@ def _report(source: Source, fault: ErrorDetails, model: type[BaseModel], below: 
         source.report(loc, "missing")
     elif kind == "extra_forbidden":
         source.report(
-            loc, "unknown key", _advice(str(loc[-1]), locate(model, fault["loc"][:-1]).keys)
+            loc, "unknown key", advice(str(loc[-1]), locate(model, fault["loc"][:-1]).keys)
         )
     elif kind.startswith("union_tag"):
         _report_tag(source, Place(loc, place.models), given, ctx)
@@ -125,7 +130,8 @@ def _report_tag(source: Source, place: Place, given: object, ctx: Mapping[str, A
     source.report((*place.loc, key), message, _meant(said, known))
 
 
-def _advice(key: str, known: list[str]) -> str:
+def advice(key: str, known: list[str]) -> str:
+    """What may be meant by a key that is unknown, or which there are."""
     return _meant(key, known) or f"known keys: {', '.join(known)}"
 
 

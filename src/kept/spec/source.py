@@ -131,17 +131,27 @@ def kind_of(value: object) -> str:
             return f"`{value}`"
 
 
+def set_by(override: str) -> tuple[Loc, object]:
+    """Where a `KEY=VALUE` puts which value; raises `YamlFault` where that is no YAML."""
+    key, _, text = override.partition("=")
+    return _loc_of(key), read_yaml(text).data
+
+
+def _loc_of(key: str) -> Loc:
+    return tuple(int(part) if part.isdigit() else part for part in key.strip().split("."))
+
+
 def _lay_over(source: Source, override: str) -> None:
     """Put the value of one `KEY=VALUE` where its key says."""
     flag = f"--set {override}"
-    key, equals, text = override.partition("=")
-    loc = tuple(int(part) if part.isdigit() else part for part in key.strip().split("."))
+    key, equals, _ = override.partition("=")
+    loc = _loc_of(key)
     if not equals or "" in loc:
         hint = "write it as in --set budget.max_iterations=50"
         source.problems.append(Problem(flag, "", "not KEY=VALUE", hint))
         return
     try:
-        value = read_yaml(text).data
+        _, value = set_by(override)
     except YamlFault as fault:
         message = f"the value is not YAML: {fault.message}"
         source.problems.append(Problem(flag, dotted(loc), message, fault.hint))

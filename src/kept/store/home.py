@@ -36,6 +36,17 @@ class Home:
         """The folder of all runs."""
         return self.path / "runs"
 
+    @classmethod
+    def around(cls, folder: Path) -> "Home":
+        """The home that a run's folder lies in; of one that lies elsewhere, a home of its own."""
+        parent = folder.resolve().parent
+        return cls(parent.parent) if parent.name == "runs" else _Loose(folder.resolve())
+
+    @property
+    def index(self) -> Path | None:
+        """Where the list of runs is kept, to be quick; None where nothing is to be written."""
+        return self.path / "index.db"
+
     def obstacle(self) -> str | None:
         """Why no run could be written here, in words that follow its path; makes nothing."""
         path = self.path.absolute()
@@ -48,7 +59,7 @@ class Home:
 
     def new_run(self, inputs: Mapping[str, str], now: float) -> Path:
         """A fresh folder, named by the time and a hash of what the run depends on."""
-        self._make()
+        self.make()
         digest = hashlib.sha256(repr(sorted(inputs.items())).encode()).hexdigest()[:8]
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
         while True:
@@ -96,7 +107,8 @@ class Home:
             return []
         return sorted(f for f in self.runs.iterdir() if (f / "journal.jsonl").is_file())
 
-    def _make(self) -> None:
+    def make(self) -> None:
+        """Make the folder, which git is to leave alone."""
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
             ignore = self.path / ".gitignore"
@@ -111,3 +123,22 @@ def _unwritable(path: Path, error: OSError) -> JournalError:
         f"cannot write to {path}: {error.strerror}",
         hint="make the folder writable, or point KEPT_HOME at one that is",
     )
+
+
+class _Loose(Home):
+    """One run that lies by itself: what else is beside it is nobody's business."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder.parent)
+        self._folder = folder
+
+    @property
+    def runs(self) -> Path:
+        return self._folder.parent
+
+    @property
+    def index(self) -> Path | None:
+        return None
+
+    def folders(self) -> list[Path]:
+        return [self._folder]

@@ -5,18 +5,19 @@ A convenience: whatever it lacks or holds stale is read from the run folders aga
 
 import logging
 import sqlite3
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
+from typing import cast
 
 from kept.core.objective import Objective
 from kept.core.rollout import Purpose
 from kept.core.state import State
 from kept.errors import JournalError
+from kept.store.glance import Glance
 from kept.store.home import Home
 from kept.store.lock import holder
-from kept.store.reader import Run
-from kept.store.spent import spend_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,17 @@ class RunRow:
     seed_value: float | None
     best_value: float | None
     reason: str
+    gain: float | None
+    low: float | None
+    high: float | None
+    """How much better the best is, and where the true gain lies; None where nothing bounds it."""
+    limit: str
+    """Of the budget, what is nearest to its end: `rollouts`, say; empty without any limit."""
+    used: float
+    """The share of it that is used."""
+    elapsed: float
+    spark: str
+    """The incumbent's value by step, few enough to draw, as numbers with blanks between."""
     size: int
     """Of the journal when this was read; a different size now means the row is stale."""
 
@@ -45,6 +57,8 @@ class RunRow:
 log = logging.getLogger("kept")
 
 _COLUMNS = [field.name for field in fields(RunRow)]
+_NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
+"""Quoted: `limit` is a word of SQL."""
 _TABLE = f"runs_{len(_COLUMNS)}"
 """Named by its width, so that a table of an older version is not taken for this one."""
 
@@ -52,8 +66,10 @@ _TABLE = f"runs_{len(_COLUMNS)}"
 class RunIndex:
     """`index.db` of a home."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, glance: Callable[[Path], Glance] | None = None) -> None:
         self._home = home
+        self._glance = glance or _glance
+        """How a run is read; who reads often has what it read before at hand."""
 
     def rows(self) -> list[RunRow]:
         """Every run, newest first, read anew where the folder has changed."""
@@ -64,7 +80,7 @@ class RunIndex:
             row = known.get(folder.name)
             size = (folder / "journal.jsonl").stat().st_size
             if row is None or row.size != size or row.status == "running":
-                row = _read(folder)
+                row = self._read(folder)
                 fresh.append(row)
             rows.append(row)
         if fresh:
@@ -73,25 +89,26 @@ class RunIndex:
 
     def _known(self) -> dict[str, RunRow]:
         """What was read before; nothing where the database is missing or of no use."""
-        path = self._home.path / "index.db"
-        if not path.exists():
+        path = self._home.index
+        if path is None or not path.exists():
             return {}
-        sql = f"SELECT {', '.join(_COLUMNS)} FROM {_TABLE}"
+        sql = f"SELECT {_NAMES} FROM {_TABLE}"
         with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=10)) as database:
             return {row[0]: RunRow(*row) for row in database.execute(sql)}
         return {}
 
     def _remember(self, rows: list[RunRow]) -> None:
         """Spare the next listing the reading; a folder that cannot be written does without."""
-        path = self._home.path / "index.db"
-        columns = ", ".join(_COLUMNS)
+        path = self._home.index
+        if path is None:
+            return
         marks = ", ".join("?" for _ in _COLUMNS)
         try:
             with closing(sqlite3.connect(path, timeout=10)) as database, database:
                 database.execute("PRAGMA journal_mode=WAL")
-                made = f"CREATE TABLE IF NOT EXISTS {_TABLE} ({columns}, PRIMARY KEY (id))"
+                made = f"CREATE TABLE IF NOT EXISTS {_TABLE} ({_NAMES}, PRIMARY KEY (id))"
                 database.execute(made)
-                insert = f"INSERT OR REPLACE INTO {_TABLE} ({columns}) VALUES ({marks})"
+                insert = f"INSERT OR REPLACE INTO {_TABLE} ({_NAMES}) VALUES ({marks})"
                 database.executemany(insert, [astuple(row) for row in rows])
         except sqlite3.OperationalError as error:
             log.debug("index.db is left as it is: %s", error)
@@ -99,6 +116,42 @@ class RunIndex:
             log.warning("%s is damaged (%s) and is made anew", path, error)
             with suppress(OSError):
                 path.unlink()
+
+    def _read(self, folder: Path) -> RunRow:
+        size = (folder / "journal.jsonl").stat().st_size
+        try:
+            told = self._glance(folder)
+            started = told.begun
+        except JournalError as error:
+            status = "running" if holder(folder) is not None else "unreadable"
+            return _unreadable(folder.name, status, str(error.message), size)
+        seed_value, best_value = told.values
+        spend, gain = told.spend, told.gain
+        limit, used = nearest_limit(told)
+        return RunRow(
+            id=folder.name,
+            recipe=started.recipe,
+            spec=told.fact("spec"),
+            status=told.status,
+            started=started.t,
+            steps=len(told.rows),
+            proposals=told.proposals,
+            keeps=told.keeps,
+            rollouts=spend.rollouts,
+            usd=spend.usd,
+            metric=told.fact("metric"),
+            seed_value=seed_value,
+            best_value=best_value,
+            reason=told.stopped.message if told.stopped else "",
+            gain=gain.mean if gain else None,
+            low=gain.low if gain else None,
+            high=gain.high if gain else None,
+            limit=limit,
+            used=used,
+            elapsed=told.elapsed,
+            spark=" ".join(f"{value:.4g}" for value in _staircase(told)),
+            size=size,
+        )
 
 
 def values(state: State) -> tuple[float | None, float | None]:
@@ -123,32 +176,40 @@ def _losses(state: State, id_: str) -> dict[Purpose, float | None]:
     return {e.purpose: e.loss for e in ran}
 
 
-def _read(folder: Path) -> RunRow:
-    size = (folder / "journal.jsonl").stat().st_size
-    try:
-        run = Run(folder)
-        state = run.state
-    except JournalError as error:
-        status = "running" if holder(folder) is not None else "unreadable"
-        reason = str(error.message)
-        return RunRow(folder.name, "", "", status, 0, 0, 0, 0, 0, 0, "", None, None, reason, size)
-    seed_value, best_value = values(state)
-    spend = spend_of(folder, state)
-    run.close()
-    return RunRow(
-        id=folder.name,
-        recipe=state.started.recipe if state.started else "",
-        spec=state.fact("spec"),
-        status=run.status,
-        started=state.started.t if state.started else 0,
-        steps=len(state.closed),
-        proposals=sum(not step.verdict.idle for step in state.closed),
-        keeps=state.keeps,
-        rollouts=spend.rollouts,
-        usd=spend.usd,
-        metric=state.fact("metric"),
-        seed_value=seed_value,
-        best_value=best_value,
-        reason=state.stopped.message if state.stopped else "",
-        size=size,
-    )
+def _glance(folder: Path) -> Glance:
+    return Glance(folder).refresh()
+
+
+def _unreadable(name: str, status: str, reason: str, size: int) -> RunRow:
+    nothing = (0.0, 0, 0, 0, 0, 0.0, "", None, None)
+    return RunRow(name, "", "", status, *nothing, reason, None, None, None, "", 0.0, 0.0, "", size)
+
+
+def nearest_limit(told: Glance) -> tuple[str, float]:
+    """The limit of a run's budget that it is nearest to, and the share of it that is used."""
+    given = told.begun.facts.get("budget")
+    limits = cast("Mapping[str, object]", given if isinstance(given, Mapping) else {})
+    spend = told.spend
+    used = {
+        "max_iterations": len(told.rows),
+        "max_minutes": told.elapsed / 60,
+        "max_usd": spend.usd,
+        "max_rollouts": spend.rollouts,
+    }
+    shares = {
+        name.removeprefix("max_"): used[name] / limit
+        for name, limit in limits.items()
+        if name in used and isinstance(limit, int | float) and limit > 0
+    }
+    return max(shares.items(), key=lambda share: share[1], default=("", 0.0))
+
+
+def _staircase(told: Glance, points: int = 48) -> list[float]:
+    """The value of the incumbent after each step, of a long run every so many."""
+    now, found = told.values[0], list[float]()
+    every = max(1, len(told.rows) // points)
+    for row in told.rows:
+        now = told.value(row.measured) if row.kept and row.measured is not None else now
+        if now is not None and (row.step % every == 0 or row.kept):
+            found.append(now)
+    return found[-2 * points :]

@@ -34,7 +34,7 @@ from kept.store.lock import Lock
 from kept.store.pack import Pack
 from kept.store.scrub import Scrub
 from kept.store.steps import NAME as STEPS
-from kept.store.steps import mend_steps, row_of
+from kept.store.steps import mend_steps
 
 R = TypeVar("R", bound=Priced)
 C = TypeVar("C", bound=Priced | Failure)
@@ -80,7 +80,7 @@ class RunJournal:
     def _open(self, folder: Path) -> None:
         self._spine = Appender(folder / "journal.jsonl")
         self._rollouts = Appender(folder / "rollouts.jsonl")
-        mend_steps(folder)
+        self._row_maker = mend_steps(folder)
         self._steps = Appender(folder / STEPS)
         self._rows: list[bytes] = []
         """Of the index of steps, yet to be written: a reader makes those that it lacks."""
@@ -123,8 +123,9 @@ class RunJournal:
             # those two speak of nothing that the pack does not hold already
             self._pack.flush()
         at = self._spine.write(line)
-        if isinstance(event, StepClosed):
-            self._rows.append(self._clean(wire.encode(row_of(event, at, len(line)))) + b"\n")
+        row = self._row_maker.hear(event, at, len(line))
+        if row is not None:
+            self._rows.append(self._clean(wire.encode(row)) + b"\n")
             if len(self._rows) >= ROWS:
                 self._write_rows()
 
@@ -300,7 +301,8 @@ def _nones(event: Event) -> int:
     if isinstance(event, StepOpened):
         return (event.turn.passes is None) + (event.turn.parent is None)
     if isinstance(event, StepClosed):
-        return (event.candidate is None) + (event.given_up is None)
+        calls = (event.dearest.proposing, event.dearest.rollout)
+        return (event.candidate, event.given_up, *calls).count(None)
     return 0
 
 

@@ -7,10 +7,22 @@ headers.
 
 import hashlib
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from kept.errors import JournalError
+
+CHUNK = 1 << 20
+"""Bytes of an index that are searched at a time."""
+
+
+def _place(lines: Sequence[bytes]) -> tuple[int, int] | None:
+    """Where an entry begins and how long it is, by its line of the index; None of no such line."""
+    parts = lines[0].decode("ascii", "replace").split() if lines else []
+    if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
+        return int(parts[1]), int(parts[2])
+    return None
 
 
 class Pack:
@@ -29,7 +41,7 @@ class Pack:
             self._open_for_writing()
         elif self._path.exists():
             self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            self._read_index()
+            self._skip_index()
 
     def put(self, data: bytes, key: str | None = None) -> str:
         """Add bytes unless they are there; the key they can be had back by."""
@@ -64,7 +76,7 @@ class Pack:
         self.flush()
         if key not in self._at:
             self._walk()
-        place = self._at.get(key)
+        place = self._at.get(key) or self._look_up(key)
         if place is None:
             raise JournalError(f"{self._path} has no entry {key}")
         return os.pread(self._fd, place[1], place[0])
@@ -114,13 +126,39 @@ class Pack:
         end = os.fstat(self._fd).st_size
         if self._index_path.exists():
             for line in self._index_path.read_bytes().splitlines():
-                parts = line.decode("ascii", "replace").split()
-                if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
-                    start, size = int(parts[1]), int(parts[2])
-                    if start + size + 1 <= end:
-                        self._at[parts[0]] = (start, size)
-                        self._size = max(self._size, start + size + 1)
+                place = _place([line])
+                if place is not None and sum(place) + 1 <= end:
+                    self._at[line.partition(b" ")[0].decode("ascii", "replace")] = place
+                    self._size = max(self._size, sum(place) + 1)
         self._walk()
+
+    def _skip_index(self) -> None:
+        """Begin behind what the index holds: a reader looks up what it wants, and has no list."""
+        end = os.fstat(self._fd).st_size
+        if self._index_path.exists():
+            with self._index_path.open("rb") as file:
+                file.seek(max(0, self._index_path.stat().st_size - 1024))
+                last = _place(file.read().splitlines()[-1:])
+            if last is not None and sum(last) + 1 <= end:
+                self._size = sum(last) + 1
+
+    def _look_up(self, key: str) -> tuple[int, int] | None:
+        """The place of an entry by the index file, which is searched and not read in."""
+        if self._writable or not self._index_path.exists():
+            return None
+        needle, rest = f"\n{key} ".encode(), b"\n"
+        with self._index_path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                rest += chunk
+                at = rest.find(needle)
+                if at >= 0:
+                    line = (rest[at + 1 :] + file.read(256)).partition(b"\n")[0]
+                    place = _place([line])
+                    if place is not None and sum(place) + 1 <= os.fstat(self._fd).st_size:
+                        self._at[key] = place
+                    return self._at.get(key)
+                rest = rest[-len(needle) :]
+        return None
 
     def _walk(self) -> None:
         """Find the entries behind the last one known."""

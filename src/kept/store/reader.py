@@ -3,10 +3,12 @@
 Takes no lock and writes nothing, so a run can be looked at while it goes on.
 """
 
-from collections.abc import Iterable, Iterator
+import gc
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kept.core.artifact import Candidate
 from kept.core.event import Event, StepClosed, StepOpened
@@ -15,6 +17,7 @@ from kept.core.score import Outcome
 from kept.core.state import State, advance
 from kept.errors import JournalError
 from kept.store import wire
+from kept.store.glance import Glance
 from kept.store.journal import (
     lines_from,
     load_candidate,
@@ -24,18 +27,24 @@ from kept.store.journal import (
 )
 from kept.store.lock import holder
 from kept.store.pack import Pack
-from kept.store.steps import StepRow, closed_step, read_steps
+from kept.store.steps import StepRow, closed_step
+
+HOME = "home"
+"""The fact that says which `.kept` folder a run began in."""
+
+T = TypeVar("T")
 
 
 class Run:
     """A run as its folder tells it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, glance: Glance | None = None) -> None:
         spine = folder / "journal.jsonl"
         if not spine.is_file():
             raise JournalError(f"{folder} is not a run: it has no journal.jsonl")
         self.folder = folder
         self._pack = Pack(folder, writable=False)
+        self._glance = glance
 
     @cached_property
     def events(self) -> list[Event]:
@@ -54,9 +63,14 @@ class Run:
         return fold_run(self.events).state
 
     @cached_property
+    def glance(self) -> Glance:
+        """What it came to so far; quick even where the run is very long."""
+        return self._glance or Glance(self.folder).refresh()
+
+    @property
     def steps(self) -> list[StepRow]:
         """The closed steps in short; quick even where the run is very long."""
-        return read_steps(self.folder)
+        return self.glance.rows
 
     @property
     def id(self) -> str:
@@ -75,6 +89,26 @@ class Run:
     def fact(self, name: str) -> object:
         """One of the facts that the run started with; None when it is not there."""
         return self.state.started.facts.get(name) if self.state.started else None
+
+    def path_of(self, name: str) -> Path | None:
+        """A path among the facts, where it is now; None when it is not there."""
+        said = self.fact(name)
+        return self.moved(Path(str(said))) if said else None
+
+    def moved(self, path: Path) -> Path:
+        """A path of the project, in the project that the run is in now.
+
+        One that was copied or moved with its runs is another: nothing of it may lead back.
+        """
+        home = self.fact(HOME)
+        now = self.folder.resolve().parent.parent
+        if not isinstance(home, str) or now == Path(home) or now.name != Path(home).name:
+            return path
+        try:
+            there = now.parent / path.relative_to(Path(home).parent)
+        except ValueError:
+            return path  # it was outside, and is where it was
+        return there if there.parent.exists() else path
 
     @property
     def seed(self) -> Candidate:
@@ -95,6 +129,14 @@ class Run:
         if not 0 <= step < len(self.steps):
             raise JournalError(f"run {self.id} has no closed step {step}")
         return closed_step(self.folder, self.steps[step])
+
+    def rollouts_from(self, start: int, step: int) -> Iterator[tuple[int, Job, Outcome]]:
+        """Finished rollouts of a step that is open, which stand behind an offset."""
+        path = self.folder / "rollouts.jsonl"
+        for line in lines_from(path, start):
+            row = read_line(line, path)
+            if isinstance(row, wire.RolloutLine) and row.step == step:
+                yield (row.step, *row.entry())
 
     def rollouts(self, step: int | None = None) -> Iterator[tuple[int, Job, Outcome]]:
         """Finished rollouts, of one step or of all."""
@@ -131,6 +173,15 @@ class Run:
         # a rollout is a list, and every other reply is none
         return None if row.failed or not raw.startswith(b"[") else wire.decode(raw, Rollout)
 
+    def replies(self, scope: str, kind: type[T]) -> Iterator[T]:
+        """Every reply of this kind that was recorded in a scope, oldest first; no failures."""
+        path = self.folder / "rollouts.jsonl"
+        for line in matching_lines(path, [b'"scope":' + wire.encode(scope)]):
+            row = read_line(line, path)
+            if isinstance(row, wire.CallLine) and row.scope == scope and not row.failed:
+                raw = self._pack.get(wire.decode(row.reply, str)) if row.stored else row.reply
+                yield wire.decode(raw, kind)
+
     def close(self) -> None:
         """Let go of the files."""
         self._pack.close()
@@ -154,13 +205,26 @@ def fold_run(events: Iterable[Event]) -> Past:
     """The state, and for every open step the state it was opened in."""
     state = State()
     opened: dict[int, State] = {}
-    for number, event in enumerate(events, 1):
-        try:
-            state = advance(state, event)
-        except ValueError as error:
-            raise JournalError(f"journal.jsonl:{number}: {error}") from error
-        if isinstance(event, StepOpened):
-            opened[event.step] = state
-        elif isinstance(event, StepClosed):
-            del opened[event.step]
+    with _all_of_it_stays():
+        for number, event in enumerate(events, 1):
+            try:
+                state = advance(state, event)
+            except ValueError as error:
+                raise JournalError(f"journal.jsonl:{number}: {error}") from error
+            if isinstance(event, StepOpened):
+                opened[event.step] = state
+            elif isinstance(event, StepClosed):
+                del opened[event.step]
     return Past(state, opened)
+
+
+@contextmanager
+def _all_of_it_stays() -> Generator[None]:
+    """Have nobody look for garbage: what is read is kept, and looking took a fifth of the time."""
+    wanted = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if wanted:
+            gc.enable()

@@ -1,21 +1,45 @@
-"""The index of closed steps: one short row each, and where in the spine the whole record stands.
+"""The index of closed steps: one short row each, and where in the spine the whole records stand.
 
 It lets a reader list a very long run, and open any step of it, without reading the spine. The spine
 is the truth: rows that do not fit it are dropped, and rows that are missing are made from it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import fields
 from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from kept.core.event import StepClosed
+from kept.core.budget import Spend
+from kept.core.event import Event, Proposed, StepClosed, StepOpened
+from kept.core.proposal import Note, Proposal, ProposerFailed, Reply, Skip
+from kept.core.score import Evaluation
+from kept.core.verdict import IDLE
+from kept.core.words import one_line
 from kept.errors import JournalError
 from kept.store import wire
 
 NAME = "steps.idx"
+WHY = 160
+"""Characters of what a proposer said that a row holds."""
 
-_MARK = b'"kind":"step_closed"'
+_MARKS = (b'"kind":"step_closed"', b'"kind":"step_opened"', b'"kind":"proposed"')
+
+
+_SAYS = {"decide": 0, "measure": 1, "promote": 2}
+"""Purposes by how much their draws say of a candidate, the most first."""
+
+
+class Told(NamedTuple):
+    """What a step heard of one candidate for one purpose, in short."""
+
+    purpose: str
+    candidate: str
+    loss: float | None
+    asked: int
+    failed: int
 
 
 class StepRow(msgspec.Struct, array_like=True, frozen=True):
@@ -29,57 +53,254 @@ class StepRow(msgspec.Struct, array_like=True, frozen=True):
     outcome: str
     candidate: str | None
     loss: float | None
+    """Of its candidate on the deciding cases."""
     rollouts: int
     reason: str
+    code: str
+    best: bool
+    incumbent: str
+    """What it was judged against."""
+    proposer: str
+    phase: str
+    why: str
+    """What the proposer said of it, cut to `WHY` characters."""
+    numbers: dict[str, float]
+    """Those of the verdict."""
+    told: tuple[Told, ...]
+    spent: tuple[int | float, ...]
+    """What it used, in the order of the fields of `Spend`."""
+    opened_at: int
+    """Where the record that opened it stands; -1 where there is none."""
+    proposed: tuple[int, int]
+    """Where the proposer's answer stands, and its bytes; no bytes where there is none."""
+    opened: float
+    closed: float
+    """When."""
+    range: tuple[int, int]
+    """Of the rollout file, the bytes that hold its rollouts, among others."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether its candidate became the incumbent."""
+        return self.outcome == "keep"
+
+    @property
+    def judged(self) -> bool:
+        """Whether there was a proposal to judge."""
+        return self.code not in IDLE
+
+    @property
+    def spend(self) -> Spend:
+        """What it used."""
+        return spend_of(self.spent)
+
+    @property
+    def measured(self) -> float | None:
+        """The loss of its candidate by the draws that say most; None where nothing was drawn."""
+        found, rank = None, len(_SAYS)
+        for purpose, candidate, loss, _, _ in self.told:
+            place = _SAYS.get(purpose, len(_SAYS))
+            if candidate == self.candidate and place < rank:
+                found, rank = loss, place
+        return found
 
 
 _rows = msgspec.json.Decoder(StepRow)
+SPENT = tuple(field.name for field in fields(Spend))
+"""What stands where in `StepRow.spent`."""
 
 
-def row_of(event: StepClosed, at: int, size: int) -> StepRow:
-    """The row of a record that stands there."""
-    own = (e for e in event.evaluations if e.candidate == event.candidate)
+def spend_of(spent: Sequence[int | float]) -> Spend:
+    """What was used, from its figures in order."""
+    return Spend(*cast("tuple[Any, ...]", tuple(spent)))
+
+
+class Opened(NamedTuple):
+    """How a step was opened, and where that stands."""
+
+    event: StepOpened
+    at: int
+
+
+class Answered(NamedTuple):
+    """What a proposer answered, and where that stands."""
+
+    event: Proposed
+    at: int
+    size: int
+
+
+class RowMaker:
+    """Makes rows out of the events of a spine, as they come."""
+
+    def __init__(self) -> None:
+        self.opened: dict[int, Opened] = {}
+        """Steps without a verdict."""
+        self.answered: dict[int, Answered] = {}
+        """Of them, those with a proposal."""
+
+    def still(self) -> "RowMaker":
+        """One that knows as much, and hears nothing of what this one is told from now on."""
+        other = RowMaker()
+        other.opened, other.answered = dict(self.opened), dict(self.answered)
+        return other
+
+    def hear(self, event: Event, at: int, size: int) -> StepRow | None:
+        """The row of the step that this event closes, if it closes one."""
+        match event:
+            case StepOpened():
+                self.opened[event.step] = Opened(event, at)
+            case Proposed():
+                self.answered[event.step] = Answered(event, at, size)
+            case StepClosed():
+                opened = self.opened.pop(event.step, None)
+                return _row(event, (at, size), opened, self.answered.pop(event.step, None))
+            case _:
+                pass
+        return None
+
+
+def _row(
+    event: StepClosed, place: tuple[int, int], opened: Opened | None, answered: Answered | None
+) -> StepRow:
+    mine = (e for e in event.evaluations if e.candidate == event.candidate)
+    turn = opened.event.turn if opened else None
     return StepRow(
         event.step,
-        at,
-        size,
+        *place,
         event.verdict.outcome,
         event.candidate,
-        next((e.loss for e in own if e.purpose == "decide"), None),
+        next((e.loss for e in mine if e.purpose == "decide"), None),
         event.spend.rollouts,
         event.verdict.words,
+        event.verdict.code,
+        event.verdict.best,
+        event.incumbent,
+        turn.proposer if turn else "",
+        turn.phase if turn else "",
+        one_line(_why(answered.event.reply), WHY) if answered else "",
+        dict(event.verdict.numbers),
+        tuple(map(_told, event.evaluations)),
+        tuple(getattr(event.spend, name) for name in SPENT),
+        opened.at if opened else -1,
+        (answered.at, answered.size) if answered else (0, 0),
+        opened.event.t if opened else event.t,
+        event.t,
+        event.rollouts,
     )
+
+
+def _told(e: Evaluation) -> Told:
+    return Told(e.purpose, e.candidate, e.loss, e.asked, e.failed)
+
+
+def _why(reply: Reply) -> str:
+    match reply:
+        case Proposal() | Skip():
+            return reply.why
+        case Note():
+            return reply.text
+        case ProposerFailed():
+            return reply.failure.message
+        case _:
+            return ""
+
+
+class StepLog:
+    """The rows of a run that may still be written; each `refresh` reads only what is new."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._spine = folder / "journal.jsonl"
+        self.rows: list[StepRow] = []
+        self.maker = RowMaker()
+        self._end = 0
+        """Of the spine, what was read."""
+
+    @property
+    def end(self) -> int:
+        """Of the spine, where the last record ends that was taken up."""
+        return self._end
+
+    def refresh(self) -> None:
+        """Take up what was written since."""
+        if self._spine.exists() and self._spine.stat().st_size < self._end:
+            self.rows, self.maker, self._end = [], RowMaker(), 0  # another file is there now
+        if not self.rows:
+            self.rows = _trusted(self._folder / NAME, self._spine)
+            # steps open in order: what is open now was opened behind the last that closed
+            self._end = max(0, self.rows[-1].opened_at) if self.rows else 0
+        for event, at, size in _events_from(self._spine, self._end):
+            row = self.maker.hear(event, at, size)
+            if row is not None and row.step == len(self.rows):
+                self.rows.append(row)
+            self._end = at + size
+
+    def still(self) -> "StepLog":
+        """One with the same rows, that no refresh of this one changes."""
+        other = copy(self)
+        other.rows, other.maker = list(self.rows), self.maker.still()
+        return other
 
 
 def read_steps(folder: Path) -> list[StepRow]:
     """The rows of a run, whatever state its index is in."""
-    spine = folder / "journal.jsonl"
-    rows = _trusted(folder / NAME, spine)
-    start = rows[-1].at + rows[-1].size if rows else 0
-    rows.extend(_made_from(spine, start))
-    return rows
+    log = StepLog(folder)
+    log.refresh()
+    return log.rows
 
 
-def mend_steps(folder: Path) -> None:
+def mend_steps(folder: Path) -> RowMaker:
     """Have the index file hold what the spine says; for the writer, before it adds to it."""
     path = folder / NAME
-    rows = b"".join(wire.encode(row) + b"\n" for row in read_steps(folder))
+    log = StepLog(folder)
+    log.refresh()
+    rows = b"".join(wire.encode(row) + b"\n" for row in log.rows)
     if not path.exists() or path.read_bytes() != rows:
         fresh = path.with_suffix(".new")
         fresh.write_bytes(rows)
         fresh.replace(path)
+    return log.maker
 
 
 def closed_step(folder: Path, row: StepRow) -> StepClosed:
     """The whole record of a row."""
-    with (folder / "journal.jsonl").open("rb") as file:
-        file.seek(row.at)
-        event = wire.decode_event(file.read(row.size))
+    event = _read(folder, row.at, row.size)
     if not isinstance(event, StepClosed) or event.step != row.step:
-        raise JournalError(
-            f"the index of {folder} does not fit its journal", hint="delete steps.idx"
-        )
+        raise _unfit(folder)
     return event
+
+
+def answered_step(folder: Path, row: StepRow) -> Proposed | None:
+    """What the proposer of a row answered; None where it never did."""
+    if not row.proposed[1]:
+        return None
+    event = _read(folder, *row.proposed)
+    if not isinstance(event, Proposed) or event.step != row.step:
+        raise _unfit(folder)
+    return event
+
+
+def opened_step(folder: Path, row: StepRow) -> StepOpened | None:
+    """How a row's step was opened; None where that is not on record."""
+    if row.opened_at < 0:
+        return None
+    with (folder / "journal.jsonl").open("rb") as file:
+        file.seek(row.opened_at)
+        event = wire.decode_event(file.readline())
+    if not isinstance(event, StepOpened) or event.step != row.step:
+        raise _unfit(folder)
+    return event
+
+
+def _read(folder: Path, at: int, size: int) -> Event:
+    with (folder / "journal.jsonl").open("rb") as file:
+        file.seek(at)
+        return wire.decode_event(file.read(size))
+
+
+def _unfit(folder: Path) -> JournalError:
+    return JournalError(f"the index of {folder} does not fit its journal", hint="delete steps.idx")
 
 
 def _trusted(index: Path, spine: Path) -> list[StepRow]:
@@ -88,35 +309,37 @@ def _trusted(index: Path, spine: Path) -> list[StepRow]:
         return []
     end = spine.stat().st_size
     rows: list[StepRow] = []
-    for line in index.read_bytes().split(b"\n")[:-1]:
-        try:
-            row = _rows.decode(line)
-        except ValueError:
-            break
-        if row.step != len(rows) or row.at + row.size > end:
-            break
-        rows.append(row)
+    with index.open("rb") as file:
+        for line in file:
+            try:
+                row = _rows.decode(line)
+            except ValueError:
+                break
+            if row.step != len(rows) or row.at + row.size > end or not line.endswith(b"\n"):
+                break
+            rows.append(row)
     if rows:
         # one look at the last of them tells an index of some other journal
         with spine.open("rb") as file:
             file.seek(rows[-1].at)
-            if _MARK not in file.read(rows[-1].size):
+            if _MARKS[0] not in file.read(rows[-1].size):
                 return []
     return rows
 
 
-def _made_from(spine: Path, start: int) -> Iterator[StepRow]:
+def _events_from(spine: Path, start: int) -> Iterator[tuple[Event, int, int]]:
+    """Whole records of steps behind an offset, each with its place."""
     if not spine.exists():
         return
     with spine.open("rb") as file:
         file.seek(start)
         at = start
         for line in file:
-            if _MARK in line and line.endswith(b"\n"):
+            if not line.endswith(b"\n"):
+                return
+            if any(mark in line for mark in _MARKS):
                 try:
-                    event = wire.decode_event(line)
+                    yield wire.decode_event(line), at, len(line)
                 except ValueError:
                     return  # a damaged record is told of by whoever reads the spine itself
-                if isinstance(event, StepClosed):
-                    yield row_of(event, at, len(line))
             at += len(line)

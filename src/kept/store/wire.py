@@ -33,6 +33,7 @@ _EDITS = {
     "insert_after": edits.InsertAfter,
     "delete": edits.Delete,
     "append": edits.Append,
+    "fill": edits.Fill,
     "write": edits.Write,
     "set_value": edits.SetValue,
 }

@@ -16,6 +16,7 @@ from kept.testing.proposer import ScriptedProposer
 from kept.testing.sink import RecordingSink
 from kept.testing.sitting import sit, sitting, small_cases, small_plan
 from kept.testing.suites.embedder import EmbedderSuite
+from kept.testing.suites.environment import EnvironmentSuite
 from kept.testing.suites.gate import GateSuite
 from kept.testing.suites.journal import JournalSuite
 from kept.testing.suites.model import ModelSuite
@@ -30,6 +31,7 @@ from kept.testing.tool import ScriptedTool
 __all__ = [
     "AcceptAll",
     "EmbedderSuite",
+    "EnvironmentSuite",
     "FakeClock",
     "Faults",
     "GateSuite",

@@ -14,10 +14,10 @@ from kept.locate.path import Part, parse_path
 from kept.proposers.space import Choices, Numbers, Point, Space
 from kept.proposers.texts import TextAxis
 from kept.recipes.agent import axes as axing
-from kept.recipes.agent.axes import Axes, suggest_axes
+from kept.recipes.agent.axes import Axes
 from kept.recipes.agent.tunable import Found, look
 from kept.spec.agent.read import ParsedAgent, ReadAgent, parse_agent, read_agent
-from kept.spec.agent.starter import starter_block
+from kept.spec.agent.starter import starter_block, suggest_axes
 from kept.spec.agent.tools import HierarchicalDocumentToolSpec
 from tests.spec.agent.optimizers import agent_with, read_optimizer, write_optimized
 

@@ -19,11 +19,8 @@ from kept.recipes.agent.wording import text_of, texts_of
 from kept.spec.agent.axes import AxesSpec, DemosAxisSpec, NumericAxisSpec, TextualAxisSpec
 from kept.spec.agent.optimizer import BLOCK
 from kept.spec.agent.read import ReadAgent
-from kept.spec.agent.starter import suggest_axes
 from kept.spec.load import said, section
 from kept.spec.source import Source
-
-__all__ = ["Axes", "axes_of", "suggest_axes"]
 
 M = TypeVar("M", bound=BaseModel)
 

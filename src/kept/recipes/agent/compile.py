@@ -38,6 +38,7 @@ from kept.scorers.metrics.measuring import Means
 from kept.spec.agent.llm import LlmSpec
 from kept.spec.agent.metrics import CodeMetricSpec, is_judged
 from kept.spec.agent.read import ParsedAgent, ReadAgent, parse_agent, read_agent
+from kept.spec.agent.variables import hidden_settings, shown_settings
 from kept.spec.yaml import Loc
 
 WORKERS = 8
@@ -113,8 +114,8 @@ def plan_of(
         inputs=depends_on(read),
         facts={
             "spec": str(read.place.path.resolve()),
-            "set": list(overrides),
-            "set_again": [],
+            "set": shown_settings(overrides),
+            "set_again": hidden_settings(overrides),
             "id": spec.name,
             "source": str(folder.resolve()),
         },

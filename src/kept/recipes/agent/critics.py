@@ -82,13 +82,16 @@ class Critics:
         )
 
 
-def read_critics(read: ReadAgent, home: Path) -> Critics:
-    """Both of a project whose Kept folder is `home`; a `SpecError` with all that is wrong."""
+def read_critics(read: ReadAgent, home: Path, *, writes: bool = True) -> Critics:
+    """Both of a project whose Kept folder is `home`; a `SpecError` with all that is wrong.
+
+    Where nothing is to be written, what is not there yet is read where it would come from.
+    """
     found: dict[Part, Helper] = {}
     problems: list[Problem] = []
     for part in _READ:
         try:
-            found[part] = _read(part, read, _place(part, read.place.folder, home))
+            found[part] = _read(part, read, _place(part, read.place.folder, home, writes))
         except SpecError as error:
             problems += error.problems
     if problems:
@@ -125,13 +128,16 @@ def _text(block: object, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _place(part: Part, beside: Path, home: Path) -> Path:
-    """Where the file lies; put there where there is none."""
+def _place(part: Part, beside: Path, home: Path, writes: bool) -> Path:
+    """Where the file lies; put there where there is none, and that may be."""
     theirs = beside / THEIRS / f"{part}.yaml"
     if theirs.is_file():
         return theirs
     path = home / FOLDER / f"{part}.yaml"
-    text = files("kept").joinpath(f"scaffold/optimizer/{part}.yaml").read_text(encoding="utf-8")
+    ours = files("kept").joinpath(f"scaffold/optimizer/{part}.yaml")
+    if not writes:
+        return path if path.is_file() else Path(str(ours))
+    text = ours.read_text(encoding="utf-8")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:

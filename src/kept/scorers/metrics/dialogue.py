@@ -168,7 +168,8 @@ def _means(results: Sequence[Result]) -> dict[str, float]:
     for one in results:
         if one.score is not None:
             scores.setdefault(one.asked.key, []).append(one.score)
-    return {key: fmean(values) for key, values in scores.items()}
+    # most conversations are one exchange, and `fmean` takes as long as the rest of this
+    return {key: row[0] if len(row) == 1 else fmean(row) for key, row in scores.items()}
 
 
 def _passed(used: Sequence[Used], results: Sequence[Result]) -> bool:

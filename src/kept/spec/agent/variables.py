@@ -11,7 +11,7 @@ from typing import Any, cast
 from kept import settings
 from kept.errors import Problem
 from kept.models.config import REFERENCE, expand
-from kept.spec.source import Source
+from kept.spec.source import Source, set_by
 from kept.spec.yaml import Loc, YamlFault, read_yaml
 
 CARRIED = ("deployment", "observability")
@@ -26,6 +26,41 @@ _SECRET = re.compile(
 def may_be_secret(loc: Loc) -> bool:
     """Whether what stands at a place is left for its user to fill in."""
     return any(isinstance(part, str) and _SECRET.fullmatch(part) for part in loc)
+
+
+def shown_settings(overrides: Sequence[str]) -> list[str]:
+    """What was set besides a file and may be written down: no secrets, but the names of some."""
+    return [given for given in overrides if not _hides(given)]
+
+
+def hidden_settings(overrides: Sequence[str]) -> list[str]:
+    """The keys of the others, which a resume must be given again."""
+    return [given.partition("=")[0] for given in overrides if _hides(given)]
+
+
+def _hides(given: str) -> bool:
+    try:
+        loc, value = set_by(given)
+    except YamlFault:
+        return False  # which is told as a problem of its own
+    below = dict(_places(value, loc))
+    return any(may_be_secret(at) and not _is_reference(said) for at, said in below.items())
+
+
+def _places(value: object, loc: Loc) -> Iterator[tuple[Loc, object]]:
+    """Every single value of one, with its place."""
+    if isinstance(value, Mapping):
+        for key, inner in cast("Mapping[str, object]", value).items():
+            yield from _places(inner, (*loc, str(key)))
+    elif isinstance(value, list):
+        for number, inner in enumerate(cast("list[object]", value)):
+            yield from _places(inner, (*loc, number))
+    else:
+        yield loc, value
+
+
+def _is_reference(said: object) -> bool:
+    return said is None or (isinstance(said, str) and REFERENCE.fullmatch(said) is not None)
 
 
 def fill_in(source: Source) -> set[str]:

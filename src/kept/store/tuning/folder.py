@@ -6,12 +6,13 @@ trajectory.csv       the same in short, for plotting
 exit.json            how it ended
 candidates/          iter-NN.yaml of every accepted trial, ready to be run where it lies
 instructions/        files that an accepted trial changed
+cases/               cases whose files lie outside of the agent's folder
 best.yaml            a link to the best of them, and best-instructions.md to its instructions
 """
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from kept.core.artifact import Candidate
 from kept.core.objective import Objective
 from kept.core.ports import Journal
 from kept.core.stage import StepRecords
+from kept.store.tuning.elsewhere import Setting
 from kept.store.tuning.lying import Lying, link_beside
 from kept.store.tuning.rows import candidate_path, csv_of, row_of, stamp
 from kept.store.tuning.trial import Trial, Trials
@@ -42,6 +44,8 @@ class Tuned:
     """The file of its instructions, by the name that candidates have for it; else empty."""
     weights: Mapping[str, float]
     objective: Objective
+    settings: Sequence[Setting] = ()
+    """What a command line laid over the agent.yaml, but for secrets."""
     header: Mapping[str, Any]
     """What `run.json` says besides the run itself."""
 
@@ -57,17 +61,25 @@ class TuningFolder(View):
         super().__init__(journal)
         self._tuned = tuned
         self._trials = Trials()
-        self._lying = Lying(tuned.agent.name, tuned.instructions)
+        self._lying: Lying | None = None
 
     @property
     def folder(self) -> Path:
         """Where it writes."""
         return self._tuned.folder(self.run)
 
+    @property
+    def lying(self) -> Lying:
+        """Gives candidates their files; it needs to know the run."""
+        if self._lying is None:
+            tuned, place = self._tuned, self.folder / "candidates"
+            self._lying = Lying(tuned.agent, tuned.instructions, place, tuned.settings)
+        return self._lying
+
     def begin(self, steps: Iterable[StepRecords]) -> None:
         """Write all of it anew, but for the header, which is written once."""
         self._trials = Trials()
-        self._lying = Lying(self._tuned.agent.name, self._tuned.instructions)
+        self._lying = None
         folder = self.folder
         (folder / "candidates").mkdir(parents=True, exist_ok=True)
         link_beside(self._tuned.agent.parent, folder / "candidates")
@@ -101,7 +113,7 @@ class TuningFolder(View):
         return trial
 
     def _write_candidate(self, number: int, candidate: Candidate) -> None:
-        for name, text in self._lying.files(number, candidate).items():
+        for name, text in self.lying.files(number, candidate).items():
             data = text.encode("utf-8", "surrogateescape")
             path = self.folder / name
             if not path.exists() or path.read_bytes() != data:
@@ -113,7 +125,7 @@ class TuningFolder(View):
         if made is None:
             return  # the seed, before its measurement was accepted
         _link(self.folder / BEST, candidate_path(made.number))
-        text = self._lying.instructions_of(self.journal.load(candidate))
+        text = self.lying.instructions_of(self.journal.load(candidate))
         if text:
             _link(self.folder / BEST_TEXT, text)
         else:

@@ -1,16 +1,18 @@
 """A candidate as files that can be run where they lie.
 
-The agent.yaml is as the run made it, comments and all. Files that the run changed lie in
-`instructions/`, and the agent.yaml says so; all others are found through links beside it.
+The agent.yaml is as the run made it, comments and all, with what was set besides. Files that the
+run changed lie in `instructions/`, and the agent.yaml says so; all others are found through links
+beside it, or by a path that leads to them from there.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kept.core.artifact import Candidate
 from kept.core.values import NoSpan
 from kept.locate import locate, read_value
+from kept.store.tuning.elsewhere import CaseFiles, Setting, led_from, with_settings
 
 FILE = "instructions.file"
 """Where an agent.yaml names the file of its instructions."""
@@ -22,9 +24,16 @@ NOT_LINKED = ("results", "node_modules", "__pycache__")
 class Lying:
     """Gives every changed file a name of its own, once."""
 
-    def __init__(self, agent: str, instructions: str) -> None:
-        self._agent = agent
+    def __init__(
+        self, agent: Path, instructions: str, place: Path, settings: Sequence[Setting] = ()
+    ) -> None:
+        """`place` is where candidates lie."""
+        self._agent = agent.name
+        self._folder = agent.parent
+        self._place = place
         self._instructions = instructions
+        self._settings = settings
+        self._cases = CaseFiles(agent.parent, place)
         self._first: dict[str, str] = {}
         """The texts that the first candidate had."""
         self._names: dict[tuple[str, str], str] = {}
@@ -33,13 +42,18 @@ class Lying:
     def files(self, number: int, candidate: Candidate) -> dict[str, str]:
         """What lies in the folder for a trial, by relative paths."""
         self._first = self._first or dict(candidate.texts)
-        agent, found = candidate.texts[self._agent], dict[str, str]()
+        found = dict[str, str]()
+        agent = with_settings(self._agent, candidate.texts[self._agent], self._settings)
+        cases, keys = self._cases.written(self._agent, agent)
+        agent = led_from(self._agent, agent, self._folder, self._place)
+        for key, name in keys.items():
+            agent = self._set(agent, key, name)
         for path, text in candidate.texts.items():
             if path != self._agent and text != self._first.get(path):
                 name = self._names.setdefault((path, text), self._name(path, number))
                 found[name] = text
                 agent = self._renamed(agent, path, f"../{name}")
-        return found | {f"candidates/iter-{number:02}.yaml": agent}
+        return found | cases | {f"candidates/iter-{number:02}.yaml": agent}
 
     def instructions_of(self, candidate: Candidate) -> str:
         """The file that holds the instructions of a candidate, if the run changed them."""
@@ -53,10 +67,14 @@ class Lying:
             # its name may stand there as `${VAR}`
             own = key == FILE and old == self._instructions
             if own or (isinstance(said, str) and Path(said).as_posix() == old):
-                span = locate(self._agent, text, key)
-                if not isinstance(span, NoSpan):
-                    text = text[: span.start] + span.render(new) + text[span.end :]
+                text = self._set(text, key, new)
         return text
+
+    def _set(self, text: str, key: str, new: str) -> str:
+        span = locate(self._agent, text, key)
+        if isinstance(span, NoSpan):
+            return text
+        return text[: span.start] + span.render(new) + text[span.end :]
 
     def _name(self, path: str, number: int) -> str:
         file = Path(path)

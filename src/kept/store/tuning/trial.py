@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import sqrt
 
 from kept.core.coordinate import BASELINE, cycle_of, phase_of
@@ -102,13 +102,17 @@ class Trials:
     """Makes trials of steps, in their order."""
 
     rows: list[Trial] = field(default_factory=list[Trial])
-    baseline: Best = field(default_factory=Best)
-    """What the seed is known by, from the most that was drawn of it."""
-    _drawn: dict[Purpose, int] = field(default_factory=dict[Purpose, int])
-    """Rollouts that the baseline's figures are of."""
+    seed: dict[Purpose, Swept] = field(default_factory=dict[Purpose, Swept])
+    """What the seed came to by the most that was drawn of it, which trial 0 only began."""
     _made: dict[str, int] = field(default_factory=dict[str, int])
     """The trial that made each incumbent."""
     _best: Best = field(default_factory=Best)
+
+    @property
+    def baseline(self) -> Best:
+        """What the seed is known by, from the most that was drawn of it."""
+        train, holdout = self.seed.get("screen"), self.seed.get("decide")
+        return Best(train and train.loss, holdout and holdout.loss)
 
     def hear(self, step: StepRecords) -> Trial | None:
         """The trial that a step is; None for what is none."""
@@ -158,14 +162,11 @@ class Trials:
     def _learn(self, step: StepRecords) -> None:
         """Have the baseline known as well as it can be: its first sweep is but one of many."""
         for shown in step.closed.evaluations:
-            more = shown.asked > self._drawn.get(shown.purpose, 0)
-            if shown.candidate != step.started.seed or shown.loss is None or not more:
+            if shown.candidate != step.started.seed or shown.loss is None:
                 continue
-            if shown.purpose == "screen":
-                self.baseline = replace(self.baseline, train=shown.loss)
-            elif shown.purpose == "decide":
-                self.baseline = replace(self.baseline, holdout=shown.loss)
-            self._drawn[shown.purpose] = shown.asked
+            swept, known = _swept([shown], shown.purpose), self.seed.get(shown.purpose)
+            if swept is not None and (known is None or swept.asked > known.asked):
+                self.seed[shown.purpose] = swept
 
     def _before(self, step: StepRecords) -> Best:
         """What is known of the incumbent: by this step's own look at it, else by an earlier one."""

@@ -3,9 +3,9 @@
 from kept.core.budget import Spend, StopReason
 from kept.core.event import Proposed, RunStarted, StepClosed, StepOpened
 from kept.core.ports import Schedule
-from kept.core.proposal import Skip, Turn
+from kept.core.proposal import Reply, Skip, Turn
 from kept.core.state import State, advance, fold
-from kept.core.verdict import Verdict
+from kept.core.verdict import Verdict, VerdictCode
 
 
 class ScheduleSuite:
@@ -71,17 +71,18 @@ class ScheduleSuite:
             assert isinstance(turn, StopReason) or turn.proposer != name
 
 
-def take(state: State, turn: Turn) -> State:
-    """The state after one turn in which nothing was proposed."""
+def take(state: State, turn: Turn, reply: Reply | None = None) -> State:
+    """The state after one turn in which nothing was proposed, or that failed in this way."""
     step = state.next_step
+    code: VerdictCode = "nothing proposed" if reply is None else "proposer failed"
     opened = StepOpened(step=step, turn=turn, incumbent=state.incumbent, rollouts_at=0, t=0.0)
-    proposed = Proposed(step=step, reply=Skip("nothing"), t=0.0)
+    proposed = Proposed(step=step, reply=reply or Skip("nothing"), t=0.0)
     closed = StepClosed(
         step=step,
         candidate=None,
         incumbent=state.incumbent,
         reports=(),
-        verdict=Verdict("skip", "nothing", code="nothing proposed"),
+        verdict=Verdict("skip", "nothing", code=code),
         evaluations=(),
         spend=Spend(),
         rollouts=(0, 0),

@@ -1,0 +1,263 @@
+"""What an agent run may still use, on every axis, asked before anything is spent.
+
+What several workers use side by side is shared out before they begin, so that no worker's limits
+depend on how quick another one is, and a resume comes to the same figures. For the same reason time
+inside a branch is the sum of what its replies took, which is written down with them.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from kept.agents.record import BudgetSnapshot, Limits, Phase, Used
+from kept.core.model import Message, ModelReply, ToolOffer
+from kept.core.ports import Priced, Scope
+from kept.core.rollout import FREE, Failure, Usage
+from kept.models.window import REPLY, tokens_of
+
+R = TypeVar("R", bound=Priced)
+
+REASONS: Mapping[str, str] = {
+    "loops": "max_loops",
+    "workers": "max_total_workers",
+    "tokens": "max_total_tokens",
+    "tool_calls": "max_tool_calls",
+    "wall_seconds": "max_wall_time",
+    "depth": "max_depth",
+    "usd": "max_usd",
+}
+"""By axis, the reason of a run that ends because it is used up."""
+
+_PHASES: tuple[tuple[float, Phase], ...] = ((0.6, "ample"), (0.3, "moderate"), (0.1, "low"))
+_REFUSED = "the budget has no room for it: "
+_OVERTIME = "the wall time of the run was used up meanwhile"
+_TIGHT = 64_000
+"""Tokens below which a reply is held short: what was set aside for it must be enough."""
+_HAIR = 1e-9
+"""Sums of cents in floating point must not refuse the last fitting call."""
+
+
+@dataclass(slots=True)
+class Account:
+    """What one branch of a run may use, and what it has used."""
+
+    tokens: int
+    tool_calls: int
+    usd: float | None
+    wall: float
+    """Seconds of the run at which it is over."""
+    elapsed: float
+    """Seconds of the run so far, as this branch counts them."""
+    began: float = 0.0
+    out: str = ""
+    """The axis that refused something; empty while none has."""
+    used: Usage = FREE
+    tools_used: int = 0
+    loops: int = 0
+    """Turns that managers in the place of its worker may take."""
+    workers: int = 0
+    """Workers that those may send."""
+    loops_used: int = 0
+    workers_used: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """What it has waited for."""
+        return self.elapsed - self.began
+
+    @property
+    def longest_reply(self) -> int | None:
+        """Tokens that one reply may have, where so few are left that it must be held short."""
+        left = self.tokens - self.used.tokens_in - self.used.tokens_out
+        return None if left >= _TIGHT else max(1, min(REPLY, left // 4))
+
+    def use_tool(self) -> bool:
+        """Count one use of a tool; whether there was one left."""
+        if self.tools_used >= self.tool_calls:
+            self.out = self.out or "tool_calls"
+            return False
+        self.tools_used += 1
+        return True
+
+    def refusal(self, worst: Usage) -> Failure | None:
+        """Why a call may not be made that can come to so much; None where it may."""
+        if self.elapsed >= self.wall:
+            return self.refused("wall_seconds")
+        left = self.tokens - self.used.tokens_in - self.used.tokens_out
+        if worst.tokens_in > left:
+            return self.refused("tokens", f"up to {worst.tokens_in} more, and {left} are left")
+        if self.usd is not None and self.used.usd + worst.usd > self.usd + _HAIR:
+            money = max(0.0, self.usd - self.used.usd)
+            return self.refused("usd", f"up to ${worst.usd:.4f} more, and ${money:.4f} is left")
+        return None
+
+    def refused(self, axis: str, why: str = "") -> Failure:
+        """That an axis is used up; remembered."""
+        self.out = self.out or axis
+        words = f"{_REFUSED}{REASONS[axis]}"
+        return Failure("limit", "candidate", f"{words} ({why})" if why else words)
+
+    def count(self, answer: Priced | Failure, worst: Usage) -> None:
+        """What a call came to, also where an earlier sitting made it; a failed one the worst.
+
+        A scope takes what a failure used out of it, and a resume must count as this sitting does.
+        """
+        if not isinstance(answer, Failure):
+            self.used += answer.usage
+            self.elapsed += getattr(answer, "seconds", 0.0)
+        elif answer.message == _OVERTIME:
+            self.out, self.elapsed = self.out or "wall_seconds", self.wall
+        else:
+            self.used += worst
+
+
+class Metered:
+    """A scope whose calls are paid from an account; implements `kept.core.ports.Scope`."""
+
+    def __init__(self, scope: Scope, account: Account) -> None:
+        self.account = account
+        self._scope = scope
+
+    async def call(
+        self,
+        request: object,
+        reply: type[R],
+        do: Callable[[], Awaitable[R | Failure]],
+        worst_usd: float | None = None,
+    ) -> R | Failure:
+        """The reply, if there is room for the worst of them."""
+        account = self.account
+        worst = Usage(tokens_in=_worst_tokens(request), usd=worst_usd or 0.0)
+        if reply is not ModelReply:
+            worst = Usage(usd=worst.usd)
+        if (refused := account.refusal(worst)) is not None:
+            return refused
+
+        async def in_time() -> R | Failure:
+            try:
+                async with asyncio.timeout(max(0.01, account.wall - account.elapsed)):
+                    return await do()
+            except TimeoutError:
+                return Failure("timeout", "candidate", _OVERTIME)
+
+        answer = await self._scope.call(request, reply, in_time, worst_usd)
+        account.count(answer, worst)
+        return answer
+
+    def branch(self, name: str) -> "Metered":
+        """A scope below this one, paid from the same account."""
+        return Metered(self._scope.branch(name), self.account)
+
+
+class Ledger:
+    """What a whole run has used of its limits."""
+
+    def __init__(self, limits: Limits, *, elapsed: float = 0.0, depth: int = 1) -> None:
+        self.limits = limits
+        self.loops = self.workers = self.tokens = self.tool_calls = 0
+        self.turns = 0
+        """Of this manager alone; `loops` counts those of managers below it, too."""
+        self.usd = 0.0
+        self.elapsed = elapsed
+        """Seconds since the run began."""
+        self.depth = depth
+        self.usage = FREE
+
+    def open(self, parts: int = 1) -> list[Account]:
+        """What is left, shared out evenly."""
+        limits = self.limits
+        tokens = max(0, limits.tokens - self.tokens) // parts
+        tools = _shares(limits.tool_calls - self.tool_calls, parts)
+        loops = _shares(limits.loops - self.loops, parts)
+        workers = _shares(limits.workers - self.workers, parts)
+        usd = None if limits.usd is None else max(0.0, limits.usd - self.usd) / parts
+        return [
+            Account(
+                tokens=tokens,
+                tool_calls=tools[n],
+                loops=loops[n],
+                workers=workers[n],
+                usd=usd,
+                wall=limits.wall_seconds,
+                elapsed=self.elapsed,
+                began=self.elapsed,
+            )
+            for n in range(parts)
+        ]
+
+    def settle(self, accounts: Sequence[Account], side_by_side: int = 1) -> None:
+        """Count what branches have used that ran so many at a time, in this order."""
+        ends = [self.elapsed] * max(1, side_by_side)
+        for account in accounts:
+            self.usage += account.used
+            self.tokens += account.used.tokens_in + account.used.tokens_out
+            self.usd += account.used.usd
+            self.tool_calls += account.tools_used
+            self.loops += account.loops_used
+            self.workers += account.workers_used
+            first = ends.index(min(ends))
+            ends[first] += account.seconds
+        self.elapsed = max(ends)
+
+    @property
+    def spent(self) -> Used:
+        """On every axis."""
+        return Used(
+            loops=self.loops,
+            workers=self.workers,
+            tokens=self.tokens,
+            tool_calls=self.tool_calls,
+            wall_seconds=round(self.elapsed, 3),
+            depth=self.depth,
+            usd=self.usd,
+        )
+
+    def snapshot(self) -> BudgetSnapshot:
+        """Where the budget stands."""
+        left = self._left()
+        axis = min(left, key=lambda name: left[name])
+        least: Phase = "critical" if left[axis] > 0 else "exhausted"
+        phases: list[Phase] = [name for most, name in _PHASES if left[axis] > most]
+        phase = phases[0] if phases else least
+        return BudgetSnapshot(used=self.spent, remaining=left[axis], scarcest=axis, phase=phase)
+
+    def out(self, *axes: str) -> str:
+        """The first of these axes that has nothing left; empty where all have."""
+        left = self._left()
+        return next((axis for axis in axes if left.get(axis, 1.0) <= 0), "")
+
+    def _left(self) -> dict[str, float]:
+        """Shares that are left, by axis."""
+        most, used = self.limits, self.spent
+        rows: dict[str, tuple[float, float]] = {
+            "loops": (used.loops, most.loops),
+            "workers": (used.workers, most.workers),
+            "tokens": (used.tokens, most.tokens),
+            "tool_calls": (used.tool_calls, most.tool_calls),
+            "wall_seconds": (used.wall_seconds, most.wall_seconds),
+        }
+        if most.usd is not None:
+            rows["usd"] = (used.usd, most.usd)
+        return {name: round(max(0.0, 1 - u / m), 6) if m else 0.0 for name, (u, m) in rows.items()}
+
+
+def _shares(left: int, parts: int) -> list[int]:
+    """Whole numbers as even as can be, the larger ones first."""
+    each, spare = divmod(max(0, left), parts)
+    return [each + (n < spare) for n in range(parts)]
+
+
+def _worst_tokens(request: object) -> int:
+    """Tokens that a request to a model and its reply can come to; 0 for any other request."""
+    if not isinstance(request, Mapping):
+        return 0
+    asked = cast("Mapping[str, Any]", request)
+    messages = cast("Sequence[Message]", asked.get("messages", ()))
+    said = sum(
+        tokens_of(m.text) + sum(tokens_of(c.arguments) for c in m.tool_calls) for m in messages
+    )
+    offers = cast("Sequence[ToolOffer]", asked.get("tools", ()))
+    offered = sum(tokens_of(o.description + json.dumps(dict(o.parameters))) for o in offers)
+    return said + offered + int(asked.get("max_tokens") or REPLY)

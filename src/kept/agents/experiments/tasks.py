@@ -1,0 +1,167 @@
+"""Tasks that go on from others (rule R37), and the best run of a task.
+
+The best is replaced by a run with a strictly lower loss, unless somebody chose it: that choice
+stays until somebody chooses again. Nothing is taken away before its successor is there.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from kept.agents.experiments.folders import Experiment, Task, TaskInput, add_task
+from kept.agents.loss import first_number
+from kept.agents.refine.best import exchange
+from kept.agents.rundir.files import read_object, text_in
+from kept.agents.rundir.places import files_below
+from kept.agents.rundir.read import FinishedRun, read_run
+from kept.errors import SetupError
+from kept.store.files import write_below
+
+TERMINAL = ("complete", "partial")
+MANIFEST = "manifest.json"
+
+Reason = Literal["auto_loss", "user_override"]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a continuation is given of other tasks."""
+
+    primary: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    references: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """By path, which begins with the task it is from."""
+
+
+def create_task(experiment: Experiment, prompt: str, at: str) -> Task:
+    """A task that starts from nothing."""
+    return add_task(experiment, prompt, (), "seed", at)
+
+
+def create_continuation(
+    experiment: Experiment, feedback: str, inputs: Sequence[TaskInput], at: str
+) -> Task:
+    """A task that goes on from others; raises `SetupError` where rule R37 is broken."""
+    if not inputs:
+        raise SetupError(
+            "a continuation needs something to go on from (R37)", hint="name it with --from-task"
+        )
+    resolved: list[TaskInput] = []
+    for one in inputs:
+        source = experiment.task(one.from_task)
+        manifest = read_object(source.best / MANIFEST)
+        if manifest is None or not text_in(manifest.get("winner_run_id")):
+            raise SetupError(
+                f"task {source.task_id} has no finished run to go on from (R37)",
+                hint=f"`kept experiment task set-best {experiment.experiment_id}:"
+                f"{source.task_id} --run RUN_DIR` names one",
+            )
+        held = _held(source)
+        for path in one.paths:
+            if path not in held:
+                names = ", ".join(sorted(held)[:10])
+                raise SetupError(
+                    f"`{path}` is not in the best of task {source.task_id}", hint=f"it has {names}"
+                )
+        resolved.append(TaskInput(from_task=source.task_id, role=one.role, paths=one.paths))
+    return add_task(experiment, feedback, resolved, "continuation", at)
+
+
+def carried(experiment: Experiment, task: Task) -> Carried:
+    """The files that a continuation is given: of each input what was named, else all of it."""
+    found = Carried()
+    for one in task.inputs:
+        held = _held(experiment.task(one.from_task))
+        wanted = {path: held[path] for path in one.paths or held if path in held}
+        if one.role == "primary":
+            found.primary.update(wanted)
+        else:
+            found.references.update({f"{one.from_task}/{path}": d for path, d in wanted.items()})
+    return found
+
+
+def _held(task: Task) -> dict[str, bytes]:
+    files = files_below(task.best)
+    return {path: file.read_bytes() for path, file in files.items() if path != MANIFEST}
+
+
+def set_best(task: Task, run_folder: Path, at: str) -> FinishedRun:
+    """Have somebody's choice be the best of a task."""
+    run = _usable(run_folder)
+    _put(task, run, "user_override", at)
+    return run
+
+
+def set_best_by_loss(task: Task, at: str) -> FinishedRun:
+    """Choose the run of a task with the least loss, also over somebody's earlier choice."""
+    runs = list(runs_of(task))
+    if not runs:
+        raise SetupError(
+            f"task {task.task_id} has no finished run with a deliverable",
+            hint="its best was left as it is",
+        )
+    best = min(runs, key=lambda one: one.loss.total)
+    _put(task, best, "auto_loss", at)
+    return best
+
+
+def offer_best(task: Task, run_folder: Path, at: str) -> bool:
+    """Have a run be the best of its task, if it is better than that; whether it is."""
+    run = _usable(run_folder)
+    manifest = read_object(task.best / MANIFEST)
+    if manifest is not None:
+        loss = first_number(manifest.get("loss"))
+        sticky = manifest.get("reason") == "user_override"
+        if sticky or (loss is not None and run.loss.total >= loss):
+            return False
+    _put(task, run, "auto_loss", at)
+    return True
+
+
+def runs_of(task: Task) -> Iterable[FinishedRun]:
+    """Finished runs below a task that left something: first ones, and those of refinements."""
+    for path in sorted(task.folder.rglob("run_completion.json")):
+        if task.best in path.parents:
+            continue
+        run = read_run(path.parent)
+        if run.status in TERMINAL and run.delivered is not None:
+            yield run
+
+
+def _usable(folder: Path) -> FinishedRun:
+    run = read_run(folder)
+    if run.status not in TERMINAL:
+        raise SetupError(f"run {run.run_id} ended {run.status or 'nowhere'}: it cannot be a best")
+    if run.delivered is None:
+        raise SetupError(f"run {run.run_id} left no deliverable: it cannot be a best")
+    return run
+
+
+def _put(task: Task, run: FinishedRun, reason: Reason, at: str) -> None:
+    assert run.delivered is not None, "who left nothing is not usable"
+    told = {
+        "winner_run_id": run.run_id,
+        "winner_source": str(run.folder),
+        "reason": reason,
+        "loss": round(run.loss.total, 6),
+        "loss_breakdown": run.loss.parts(),
+        "raw_signals": asdict(run.loss.signals),
+        "updated_at": at,
+    }
+    fresh = task.folder / ".BEST.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    # the manifest is what R37 goes by, so a deliverable of that name steps aside
+    files = {
+        ("manifest.deliverable.json" if p == MANIFEST else p): d
+        for p, d in run.delivered.read().items()
+    }
+    text = json.dumps(told, indent=2, ensure_ascii=False)
+    write_below(fresh, {**files, MANIFEST: text.encode() + b"\n"})
+    if not task.best.exists():
+        fresh.rename(task.best)
+    elif not exchange(fresh, task.best):
+        shutil.rmtree(task.best)
+        fresh.rename(task.best)
+    shutil.rmtree(fresh, ignore_errors=True)

@@ -1,0 +1,94 @@
+"""`BEST/` beside a seed run: the best deliverable of all its sessions, and where it is from.
+
+It is replaced in one move, never by something that is not strictly better, and holds copies: who
+edits a file there changes nothing else. A deliverable may itself be called `manifest.json`; then
+that is what lies there, and what Kept has to say stands in `manifest.kept.json`.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kept.agents.loss import first_number
+from kept.agents.rundir.files import read_object
+from kept.errors import RunError
+from kept.store.files import write_below
+
+BEST = "BEST"
+MANIFEST = "manifest.json"
+MANIFEST_ASIDE = "manifest.kept.json"
+FRESH, OLD = f".{BEST}.new", f".{BEST}.old"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """Where the best deliverable is from."""
+
+    best_run_id: str
+    best_loss: float
+    seed_loss: float
+    session_id: str
+    winning_run_dir: str
+    loss_breakdown: Mapping[str, float]
+
+
+def best_loss(seed: Path) -> float | None:
+    """The loss of the best so far; None where there is none."""
+    for name in (MANIFEST_ASIDE, MANIFEST):
+        told = read_object(seed / BEST / name)
+        # a deliverable of that name says nothing about runs
+        if told is not None and "best_run_id" in told:
+            return first_number(told.get("best_loss"))
+    return None
+
+
+def write_best(seed: Path, winner: Winner, files: Mapping[str, bytes]) -> bool:
+    """Have BEST hold these files, if they are better than what it holds; whether they are."""
+    if not files:
+        raise RunError(f"run `{winner.best_run_id}` left no file that BEST could hold")
+    recover(seed)
+    incumbent = best_loss(seed)
+    if incumbent is not None and winner.best_loss >= incumbent:
+        return False
+    fresh = seed / FRESH
+    shutil.rmtree(fresh, ignore_errors=True)  # of a process that was killed while it wrote
+    name = MANIFEST_ASIDE if MANIFEST in files else MANIFEST
+    text = json.dumps(asdict(winner), indent=2, ensure_ascii=False)
+    write_below(fresh, {**files, name: text.encode() + b"\n"})
+    _swap(fresh, seed / BEST)
+    shutil.rmtree(fresh, ignore_errors=True)
+    return True
+
+
+def recover(seed: Path) -> None:
+    """Put back what a kill between two moves left aside, where one move does not do."""
+    if (seed / OLD).is_dir():
+        if not (seed / BEST).exists():
+            (seed / OLD).rename(seed / BEST)
+        shutil.rmtree(seed / OLD, ignore_errors=True)
+
+
+def _swap(fresh: Path, place: Path) -> None:
+    """Put a folder in the place of another in one move, so that a reader finds one or the other."""
+    if not place.exists():
+        fresh.rename(place)
+    elif not exchange(fresh, place):
+        # a file system without such a move; `recover` knows what a kill here leaves
+        old = place.with_name(OLD)
+        place.rename(old)
+        fresh.rename(place)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def exchange(one: Path, two: Path) -> bool:
+    """Have two paths change places in one step; whether that could be done."""
+    # at use: few programs refine
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    move = getattr(library, "renameat2", None)
+    here, flag = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return move is not None and move(here, os.fsencode(one), here, os.fsencode(two), flag) == 0

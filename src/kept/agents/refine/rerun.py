@@ -1,0 +1,183 @@
+"""The proposer of refinement: it runs the task again, with what was found wrong.
+
+It proposes by running, so what a proposal costs is the cost of a whole agent run; all of its calls
+are journalled in the scope of the proposal. What it starts from is the best so far, or the last.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol, cast
+
+from kept.agents.course import Assignment
+from kept.agents.loss import run_loss
+from kept.agents.record import AgentRun
+from kept.agents.refine.brief import brief_text
+from kept.agents.refine.findings import findings_in
+from kept.agents.refine.made import Made, all_made, best_of
+from kept.agents.refine.tiers import ModelPair
+from kept.agents.runner import AgentRunner
+from kept.agents.story import Hearer, Moment, record_of
+from kept.core.artifact import Candidate
+from kept.core.budget import StopReason
+from kept.core.case import Case
+from kept.core.edit import Write
+from kept.core.ports import Clock, Scope
+from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
+from kept.core.refine import RERUN, Tier
+from kept.core.rollout import FREE, Failure, Job, Usage
+from kept.engine.purse import Halt
+
+_ASKED = Job("refine", "task", 0, "feedback")
+_CASE = Case("task")
+_ALIKE = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The id of an iteration's run, written down: a resume must hear the same."""
+
+    run_id: str
+    usage: Usage = FREE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Iterating:
+    """One iteration that is about to run."""
+
+    k: int
+    run_id: str
+    start: Made
+    """What it starts from."""
+    brief: str
+
+
+class Places(Protocol):
+    """Where the files of iterations are put; both may be asked again after a kill."""
+
+    def prepared(self, about: Iterating) -> None:
+        """Called before the first call of an iteration: its input, and what was found wrong."""
+        ...
+
+    def ended(self, about: Iterating, run: AgentRun, files: Mapping[str, bytes]) -> None:
+        """Called when it has ended."""
+        ...
+
+
+RunnerFor = Callable[[ModelPair, Assignment, Mapping[str, bytes], Hearer], AgentRunner]
+"""A runner with these models, for this assignment and these inputs, telling of every moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rerun:
+    """Implements `kept.core.ports.Proposer`."""
+
+    seed: Candidate
+    task: str
+    texts: Mapping[str, str]
+    """The prompt artifacts of the runs."""
+    runner_for: RunnerFor
+    pair_for: Callable[[Tier | None], ModelPair]
+    places: Places
+    clock: Clock
+    from_last: bool = False
+    name: str = RERUN
+    serial: bool = True
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """Run once, from the best so far; what it left is proposed."""
+        made = all_made(self.seed, brief.closed)
+        start = made[-1] if self.from_last else best_of(made)
+        if not start.files:
+            return Skip("there is nothing to start from", ends="no_prior_deliverable")
+        if start.findings.empty:
+            return Skip("nothing is left to refine", ends="empty_gradient_midloop")
+        about = await self._iterating(brief, start, made[-1], scope)
+        self.places.prepared(about)
+        run, files = await self._run(brief, about, scope)
+        self.places.ended(about, run, files)
+        tier = cast("str | None", brief.turn.settings.get("tier"))
+        new = made_by(run, files, tier)
+        if not any(files.values()):
+            return Skip("it left no deliverable", about=new.about())
+        held = brief.incumbent.texts
+        edits = [Write(path, text) for path, text in new.texts().items() if held.get(path) != text]
+        why = f"run {new.run_id} ended {new.status} with a loss of {new.loss:.4f}"
+        return Proposal(tuple(edits), why, about=new.about())
+
+    async def _iterating(self, brief: Brief, start: Made, last: Made, scope: Scope) -> Iterating:
+        k = cast("int", brief.turn.settings["k"])
+
+        async def name() -> Named:
+            t = self.clock.time()
+            digest = hashlib.sha256(f"{self.seed.id} {k} {t}".encode()).hexdigest()[:8]
+            when = datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d_%H-%M-%S")
+            return Named(f"{when}_{digest}")
+
+        named = await scope.branch("name").call({"name": k}, Named, name, 0.0)
+        assert isinstance(named, Named), "to write something down does not fail"
+        return Iterating(
+            k=k,
+            run_id=named.run_id,
+            start=start,
+            brief=brief_text(start.findings, broken_since(start, last)),
+        )
+
+    async def _run(
+        self, brief: Brief, about: Iterating, scope: Scope
+    ) -> tuple[AgentRun, Mapping[str, bytes]]:
+        tier = cast("Tier | None", brief.turn.settings.get("tier"))
+        assignment = Assignment(
+            run_id=about.run_id,
+            task=self.task,
+            brief=about.brief,
+            parent_run_id=about.start.run_id,
+            tags=("refinement", f"iter_{about.k}"),
+        )
+        moments: list[Moment] = []
+        pair = self.pair_for(tier)
+        runner = self.runner_for(pair, assignment, about.start.files, moments.append)
+        texts = Candidate(self.texts)
+        ran = await runner.run(_ASKED, texts, _CASE, scope.branch("run"))
+        if isinstance(ran, Failure):
+            # an improvement that was made before stays, and a resume goes on from here
+            raise Halt(StopReason("error", f"error:{ran.kind}: {ran.message}"))
+        run = record_of(moments)
+        assert run is not None, "a run that has ended has begun"
+        return run, ran.files
+
+
+def made_by(run: AgentRun, files: Mapping[str, bytes], tier: str | None) -> Made:
+    """What a run made, and what is wrong with that."""
+    parts = run_loss(run).parts()
+    return Made(
+        run_id=run.run_id,
+        status=run.status,
+        seconds=run.budget.used.wall_seconds if run.budget else 0.0,
+        parts=parts,
+        findings=findings_in(run, parts["total"]),
+        files=files,
+        tier=tier,
+        manager=run.models.manager,
+        worker=run.models.worker,
+    )
+
+
+def broken_since(start: Made, last: Made) -> tuple[str, ...]:
+    """What the last attempt made worse than what this one starts from; nothing if it is that."""
+    if last.run_id == start.run_id:
+        return ()
+    known = {one.summary[:_ALIKE] for one in start.findings.defects}
+    new = [one for one in last.findings.defects if one.summary[:_ALIKE] not in known]
+    refused = [one for one in last.findings.refusals if one not in start.findings.refusals]
+    worse = [
+        f"{name} part of the loss: {start.parts[name]:.3f} became {value:.3f}"
+        for name, value in last.parts.items()
+        if name != "total" and value > start.parts.get(name, value)
+    ]
+    return (
+        *(f"[{one.severity}] {one.summary}" for one in new),
+        *(f"{one.gate} refused: {one.reason}" for one in refused),
+        *worse,
+    )

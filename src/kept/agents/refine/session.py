@@ -1,0 +1,90 @@
+"""The record of a refinement beside its seed run; there from the start, and true at any moment.
+
+A view: all that it says stands in the journal of the refinement.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kept.store.views import write_whole
+
+SESSIONS = "refinement_sessions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One iteration of a session."""
+
+    k: int
+    run_id: str
+    loss: float | None
+    status: str
+    tier: str | None = None
+    model_manager: str | None = None
+    model_worker: str | None = None
+    loss_breakdown: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A refinement of one seed run."""
+
+    session_id: str
+    seed_run_id: str
+    started_at: str
+    completed_at: str | None = None
+    stop_reason: str | None = None
+    best_iter: int = 0
+    """0 while the seed is the best."""
+    iterations: tuple[Attempt, ...] = ()
+    tier_plan_used: bool | None = None
+    seed_loss: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As the source writes it, and the parts of each loss."""
+        return {
+            "session_id": self.session_id,
+            "seed_run_id": self.seed_run_id,
+            "started_at": self.started_at,
+            "completed_at": self.completed_at,
+            "stop_reason": self.stop_reason,
+            "best_iter": self.best_iter,
+            "iterations": [_row(one) for one in self.iterations],
+            "tier_plan_used": self.tier_plan_used,
+            "seed_loss": self.seed_loss,
+        }
+
+
+def _row(one: Attempt) -> dict[str, Any]:
+    return {
+        "k": one.k,
+        "run_id": one.run_id,
+        "loss": one.loss,
+        "status": one.status,
+        "tier": one.tier,
+        "model_manager": one.model_manager,
+        "model_worker": one.model_worker,
+        "loss_breakdown": dict(one.loss_breakdown),
+    }
+
+
+def session_name(t: float) -> str:
+    """The name of a session that begins at this second."""
+    return datetime.fromtimestamp(t, UTC).strftime("refine_%Y%m%dT%H%M%SZ")
+
+
+def session_stamp(t: float) -> str:
+    """A moment, as a session writes it."""
+    return datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def write_session(seed: Path, session: Session) -> Path:
+    """Write it beside its seed run, whole or not at all; where."""
+    path = seed / SESSIONS / f"{session.session_id}.json"
+    text = json.dumps(session.document(), indent=2, ensure_ascii=False)
+    write_whole(path, text.encode("utf-8", "surrogateescape") + b"\n")
+    return path

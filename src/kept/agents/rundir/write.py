@@ -1,0 +1,323 @@
+"""The folder of a run as its source lays it out, made from our record of the run.
+
+A view, which can be made again at any time. It says what the source forgets to: the evaluation, the
+critique, the models and the limits. FINAL lies where the source writes it and where its refinement
+looks for it. Each refusal stands there once.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kept.agents.loss import run_loss
+from kept.agents.record import (
+    AgentRun,
+    BudgetSnapshot,
+    Critique,
+    Delegation,
+    Iteration,
+    Limits,
+    Used,
+)
+from kept.agents.rundir.places import FINAL
+from kept.core.artifact import is_safe_path
+from kept.store.views import write_whole
+
+Rows = list[dict[str, Any]]
+
+_ODD = re.compile(r"\W+")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the folder of a run lies in its workspace, by a path; empty for the workspace."""
+
+    run: str = ""
+
+    def place(self, path: str) -> str:
+        """A path of the run's folder, below the workspace."""
+        return f"{self.run}/{path}" if self.run else path
+
+
+def write_run(root: Path, run: AgentRun, files: Mapping[str, bytes], layout: Layout) -> None:
+    """Write all of it below a folder; what is there already is written over."""
+    for path, data in run_files(run, files, layout).items():
+        write_whole(root / path, data)
+
+
+def run_files(run: AgentRun, files: Mapping[str, bytes], layout: Layout) -> dict[str, bytes]:
+    """Everything by path below the workspace."""
+    metrics = b"".join(_line(row) for row in _metrics(run))
+    made = {
+        layout.place("run_completion.json"): _json(completion_of(run)),
+        layout.place("run_manifest.json"): _json(_manifest(run)),
+        layout.place("metrics.jsonl"): metrics,
+        f"logs/{run.run_id}/metrics.jsonl": metrics,
+        f"logs/{run.run_id}/events.jsonl": b"".join(_line(row) for row in _events(run)),
+    }
+    if run.evaluation is not None:
+        made[f"data/evaluation/{run.run_id}.json"] = _json(_evaluation_file(run))
+    for iteration in run.iterations:
+        base = layout.place(f"iterations/{iteration.number:03d}")
+        made |= {f"{base}/{name}": _json(value) for name, value in _iteration(iteration)}
+    for path, data in files.items():
+        if is_safe_path(path):
+            made[f"output/{run.run_id}/{path}"] = data
+            if run.status in ("complete", "partial"):
+                made[f"output/{FINAL}/{path}"] = data
+                made[layout.place(f"{FINAL}/{path}")] = data
+    return made
+
+
+def completion_of(run: AgentRun) -> dict[str, Any]:
+    """`run_completion.json`: what the source writes, then what it reads and does not write."""
+    evaluation, critique = run.evaluation, run.critique
+    return {
+        "run_id": run.run_id,
+        "status": run.status,
+        "reason": run.reason,
+        "total_iterations": len(run.iterations),
+        "final_budget": _final_budget(run),
+        "completed": run.status == "complete",
+        "parent_run_id": run.parent_run_id,
+        "tags": list(run.tags),
+        "task": run.task,
+        "induced_tools": [],
+        "confidence": run.confidence,
+        "eval": None if evaluation is None else {"score": evaluation.score},
+        "evaluation": None
+        if evaluation is None
+        else {
+            "score": evaluation.score,
+            "total_score": evaluation.score,
+            "per_metric": dict(evaluation.per_metric),
+            "thresholds": dict(evaluation.thresholds),
+            "action": evaluation.action,
+        },
+        "critique": None if critique is None else _critique("", critique),
+        "models": {"manager": run.models.manager, "worker": run.models.worker},
+        "config_used": _caps(run.limits),
+        "loss_total": run_loss(run).parts()["total"],
+        "loss_breakdown": run_loss(run).parts(),
+        "final_result": dict(run.final_result),
+        "deliverables": [asdict(one) for one in run.deliverables],
+    }
+
+
+def _final_budget(run: AgentRun) -> dict[str, Any]:
+    most = run.limits
+    stands = run.budget or BudgetSnapshot(
+        used=Used(), remaining=1.0, scarcest="loops", phase="ample"
+    )
+    return _stands(stands, most)
+
+
+def _stands(stands: BudgetSnapshot, most: Limits) -> dict[str, Any]:
+    used = stands.used
+    return {
+        "loops": {"used": used.loops, "max": most.loops},
+        "workers": {"spawned": used.workers, "max": most.workers},
+        "tokens": {"consumed": used.tokens, "max": most.tokens},
+        "tool_calls": {"used": used.tool_calls, "max": most.tool_calls},
+        "wall_time": {"elapsed_s": used.wall_seconds, "max_s": most.wall_seconds},
+        "depth": {"used": used.depth, "max": most.depth},
+        "usd": {"spent": used.usd, "max": most.usd},
+        "budget_remaining_pct": round(100 * stands.remaining, 2),
+        "phase": {
+            "current": stands.phase,
+            "phase_remaining_pct": round(100 * stands.remaining, 2),
+        },
+    }
+
+
+def _caps(limits: Limits) -> dict[str, Any]:
+    return {
+        "max_loops": limits.loops,
+        "max_total_workers": limits.workers,
+        "max_total_tokens": limits.tokens,
+        "max_wall_time": limits.wall_seconds,
+        "max_tool_calls": limits.tool_calls,
+        "max_depth": limits.depth,
+        "max_parallel_workers": limits.parallel_workers,
+        "max_workers_per_iteration": limits.workers_per_iteration,
+        "max_rejected_completions": limits.rejected_completions,
+    }
+
+
+def _manifest(run: AgentRun) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "task": run.task,
+        "started": stamp(run.started),
+        "models": {"manager": run.models.manager, "worker": run.models.worker},
+        "budget": _caps(run.limits),
+    }
+
+
+def _iteration(one: Iteration) -> Iterator[tuple[str, dict[str, Any]]]:
+    if one.decision is not None:
+        told = asdict(one.decision)
+        yield (
+            "manager_decision.json",
+            {"iteration": one.number, "decision": told.pop("kind"), **told},
+        )
+    said = [d for d in one.delegations if d.critique is not None]
+    if said:
+        rows = [_critique(d.worker_id, d.critique) for d in said if d.critique is not None]
+        summary: dict[str, Any] = {"patterns": {}, "repair_history": [], "total_repair_tokens": 0}
+        yield "critique.json", {"critiques": rows, "summary": summary}
+    if one.checks:
+        yield (
+            "validation.json",
+            {"iteration": one.number, "checks": [asdict(c) for c in one.checks]},
+        )
+    if one.budget is not None:
+        yield "budget_snapshot.json", asdict(one.budget)
+    for d in one.delegations:
+        base = f"delegations/{_name(d.worker_id)}"
+        yield f"{base}/envelope.json", _envelope(d)
+        yield f"{base}/result.json", _result(d)
+        if d.critique is not None:
+            yield f"{base}/critique.json", _critique(d.worker_id, d.critique)
+
+
+def _name(worker: str) -> str:
+    """The name of a worker, which a model chose, as that of a folder."""
+    return worker if is_safe_path(worker) and "/" not in worker else _ODD.sub("_", worker) or "_"
+
+
+def _result(d: Delegation) -> dict[str, Any]:
+    failed = d.failure and {"kind": d.failure.kind, "message": d.failure.message}
+    result = None if d.result is None else dict(d.result)
+    return {"result": result, "confidence": d.confidence, "failure": failed}
+
+
+def _envelope(d: Delegation) -> dict[str, Any]:
+    return {
+        "worker_id": d.worker_id,
+        "subtask_id": d.subtask_id,
+        "instructions": d.instructions,
+        "tools_allowed": list(d.tools_allowed),
+        "output_contract": {
+            "required_fields": list(d.required_fields),
+            "description": d.output_description,
+        },
+        "temperature": d.temperature,
+    }
+
+
+def _critique(worker: str, one: Critique) -> dict[str, Any]:
+    return {
+        "worker_id": worker,
+        "score": one.score,
+        "defects": [asdict(defect) for defect in one.defects],
+        "prescriptions": list(one.prescriptions),
+        "reusable_patterns": list(one.reusable_patterns),
+        "effort_estimate": one.effort,
+        "summary": one.summary,
+        "critical_count": sum(defect.severity == "critical" for defect in one.defects),
+        "warning_count": sum(defect.severity == "warning" for defect in one.defects),
+    }
+
+
+def _evaluation_file(run: AgentRun) -> dict[str, Any]:
+    told = run.evaluation
+    assert told is not None, "there is a file only where there is an evaluation"
+    return {
+        "run_id": run.run_id,
+        "final_score": told.score,
+        "final_action": told.action,
+        "thresholds": dict(told.thresholds),
+        "per_metric": dict(told.per_metric),
+    }
+
+
+def _metrics(run: AgentRun) -> Rows:
+    rows: Rows = []
+    for one in run.iterations:
+        at = {"ts": stamp(run.started + one.ended), "iteration": one.number}
+        if one.budget is not None:
+            rows.append({**at, "kind": "metric.budget", **_stands(one.budget, run.limits)})
+        rows += [{**at, "kind": "metric.critique", **row} for row in _mean_critique(one)]
+        rows += [
+            {
+                **at,
+                "kind": "metric.gate",
+                "gate": check.check,
+                "verdict": "passed" if check.passed else "rejected",
+                "reason": check.reason[:500],
+            }
+            for check in one.checks
+        ]
+    if run.evaluation is not None:
+        rows.append(
+            {
+                "ts": stamp(run.ended or run.started),
+                "kind": "metric.eval",
+                "iteration": len(run.iterations),
+                "worker_id": "",
+                "score": run.evaluation.score,
+                "action": run.evaluation.action,
+                "metric_scores": dict(run.evaluation.per_metric),
+            }
+        )
+    return rows
+
+
+def _mean_critique(one: Iteration) -> Rows:
+    said = [d.critique for d in one.delegations if d.critique is not None]
+    if not said:
+        return []
+    defects = [defect for critique in said for defect in critique.defects]
+    kinds = sorted({defect.category for defect in defects})
+    return [
+        {
+            "score": sum(critique.score for critique in said) / len(said),
+            "defect_count": len(defects),
+            "pattern_count": sum(len(critique.reusable_patterns) for critique in said),
+            "defects_by_category": {k: sum(d.category == k for d in defects) for k in kinds},
+            "worker_count": len(said),
+        }
+    ]
+
+
+def _events(run: AgentRun) -> Rows:
+    def event(t: float, category: str, msg: str, **fields: object) -> dict[str, Any]:
+        level = "WARNING" if fields.get("triggered") else "INFO"
+        ts = stamp(run.started + t)
+        return {"ts": ts, "level": level, "category": category, "msg": msg, "fields": fields}
+
+    rows = [event(0.0, "run", "started", run_id=run.run_id, parent_run_id=run.parent_run_id)]
+    for one in run.iterations:
+        kind = one.decision.kind if one.decision else "none"
+        rows.append(event(one.began, "manager", f"decision: {kind}", iteration=one.number))
+        for d in one.delegations:
+            ended = d.failure.message if d.failure is not None else "done"
+            msg = f"{d.worker_id}: {ended}"
+            rows.append(event(one.ended, "worker", msg, iteration=one.number, worker=d.worker_id))
+        for check in one.checks:
+            words = "passed" if check.passed else f"refused: {check.reason}"
+            fields = {"gate": check.check, "triggered": not check.passed, "reason": check.reason}
+            msg = f"{check.check} {words}"
+            rows.append(event(one.ended, "gate", msg, iteration=one.number, **fields))
+    if run.ended is not None:
+        rows.append(event(run.ended - run.started, "completion", f"{run.status}: {run.reason}"))
+    return rows
+
+
+def stamp(t: float) -> str:
+    """A moment, as the source writes it."""
+    return datetime.fromtimestamp(t, UTC).isoformat(timespec="milliseconds")
+
+
+def _json(value: object) -> bytes:
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return text.encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    return json.dumps(row, ensure_ascii=True, default=str).encode() + b"\n"

@@ -1,0 +1,179 @@
+"""An agent run as one execution of a `Runner`: the texts of a candidate, on the task of a case.
+
+All that happens inside is journalled in the scope of the execution: what the task came with, every
+call, every moment, and what was delivered. A resume begins again, with an empty workspace, and is
+served from there until the first reply that is missing.
+"""
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from kept.agents.course import Assignment, Course
+from kept.agents.decisions import OUTPUT
+from kept.agents.kit import Kit
+from kept.agents.loop import Loop
+from kept.agents.record import AgentRun, Critique, Deliverable
+from kept.agents.status import COMPLETED, FAILED, status_of
+from kept.agents.stopping import Stop, Stoppable
+from kept.agents.story import Ended, Hearer, Moment, Story, record_of
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.core.ports import Scope
+from kept.core.rollout import FREE, Failure, Job, Rollout, TraceItem, Usage
+from kept.shared_files import SharedFiles
+
+INPUT = "input"
+"""The folder of the workspace that holds what the task came with."""
+
+DELIVERED = "delivered"
+"""The branch of a run's scope that holds what it delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a task came with, as it was read once."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    usage: Usage = FREE
+
+
+AssignmentOf = Callable[[Case], Assignment]
+"""What a case is about, without its files."""
+
+FilesOf = Callable[[Case], Mapping[str, bytes]]
+"""The files of a case, read from where they are; asked once in the life of a run."""
+
+Measures = Callable[[AgentRun], Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRunner:
+    """Implements `kept.core.ports.Runner`."""
+
+    kit: Kit
+    assignment_of: AssignmentOf
+    files_of: FilesOf
+    measures: Measures
+    closes: Callable[[], Awaitable[None]]
+    hear: Hearer | None = None
+    stop: Stop = field(default_factory=Stop)
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Run it once, to whatever end; a `Failure` is one of infrastructure."""
+        scope = Stoppable(scope, self.stop)
+        given = await self._given(case, scope)
+        if isinstance(given, Failure):
+            return given
+        assignment = replace(self.assignment_of(case), inputs=given.files)
+        files = SharedFiles()
+        files.apply({f"{INPUT}/{path}": data for path, data in given.files.items()}, files.stamp())
+        story = Story(scope, self.hear)
+        await story.tell(lambda: Moment(began=self._began(assignment)))
+        texts = {**self.kit.prompts, **candidate.texts}
+        loop = Loop(self.kit, texts, assignment, files, scope)
+        loop.story = story
+        reason = await loop.run()
+        if isinstance(reason, Failure):
+            return reason
+        delivered = await self._deliver(files, scope)
+        if isinstance(delivered, Failure):
+            return delivered
+        await story.tell(lambda: Moment(ended=self._ended(reason, loop, delivered.files)))
+        record = record_of(story.moments)
+        assert record is not None, "a run that has ended has begun"
+        return delivered._replace(
+            output=json.dumps(record.final_result, ensure_ascii=False, default=str),
+            metrics=self.measures(record),
+            trace=_trace(record),
+        )
+
+    async def close(self) -> None:
+        """Let go of scratch folders and the like."""
+        await self.closes()
+
+    async def _given(self, case: Case, scope: Scope) -> Given | Failure:
+        async def read() -> Given | Failure:
+            try:
+                return Given(self.files_of(case))
+            except OSError as error:
+                message = f"cannot read `{error.filename}`: {error.strerror}"
+                return Failure("harness", "infrastructure", message)
+
+        return await scope.branch(INPUT).call({"inputs": case.id}, Given, read, 0.0)
+
+    async def _deliver(self, files: SharedFiles, scope: Scope) -> Rollout | Failure:
+        """What stands in the output folder, written down as what the execution brought back."""
+
+        async def gather() -> Rollout:
+            return Rollout(files=files.below(OUTPUT))
+
+        return await scope.branch(DELIVERED).call({"delivered": True}, Rollout, gather, 0.0)
+
+    def _began(self, assignment: Assignment) -> AgentRun:
+        kit = self.kit
+        return AgentRun(
+            run_id=assignment.run_id,
+            task=assignment.task,
+            models=kit.models,
+            limits=kit.limits,
+            started=kit.clock.time(),
+            inputs=tuple(sorted(assignment.inputs)),
+            parent_run_id=assignment.parent_run_id,
+            tags=assignment.tags,
+        )
+
+    def _ended(self, reason: str, loop: Loop, files: Mapping[str, bytes]) -> Ended:
+        course = loop.course
+        declared = {path for one in course.plan for path in one.required_outputs}
+        deliverables = tuple(
+            Deliverable(
+                path=path,
+                bytes=len(data),
+                sha256=hashlib.sha256(data).hexdigest(),
+                declared=path in declared,
+            )
+            for path, data in files.items()
+        )
+        end = course.end
+        words = end.reason if reason == FAILED and end is not None and end.reason else ""
+        return Ended(
+            status=status_of(reason, delivered=any(files.values())),
+            reason=f"{reason}: {words}" if words else reason,
+            t=self.kit.clock.time(),
+            budget=loop.ledger.snapshot(),
+            deliverables=deliverables,
+            critique=_critique(course),
+            final_result=dict(end.final_result) if end else {},
+            confidence=end.confidence if end and reason == COMPLETED else None,
+            used=loop.ledger.usage,
+        )
+
+
+def _critique(course: Course) -> Critique | None:
+    """Of the whole run: what critics say together of the work that stands; None without any."""
+    said = [one.critique for one in course.standing() if one.critique is not None]
+    if not said:
+        return None
+    return Critique(
+        score=sum(one.score for one in said) / len(said),
+        defects=tuple(defect for one in said for defect in one.defects),
+        prescriptions=tuple(words for one in said for words in one.prescriptions),
+        summary=" ".join(one.summary for one in said if one.summary),
+    )
+
+
+def _trace(record: AgentRun) -> tuple[TraceItem, ...]:
+    """The run in a few lines; its moments have all of it."""
+    turns = [
+        TraceItem("turn", f"{one.number}: {one.decision.kind if one.decision else 'no decision'}")
+        for one in record.iterations
+    ]
+    return (
+        TraceItem("user", record.task),
+        *turns,
+        TraceItem("info", f"{record.status}: {record.reason}"),
+    )

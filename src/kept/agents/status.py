@@ -1,0 +1,30 @@
+"""How a run has ended: the status that belongs to each reason."""
+
+from kept.agents.budget import REASONS
+from kept.agents.record import Status
+
+COMPLETED = "completed"
+FAILED = "manager_failed"
+"""The manager gave up."""
+GARBAGE = "manager_garbage"
+"""The manager wrote nothing that was a decision."""
+STALLED = "stall_detected"
+"""The manager planned and diagnosed, and sent nobody."""
+REJECTED = "max_rejected_completions"
+HOPELESS = "eval_fail"
+
+_FAILED = (FAILED, HOPELESS)
+
+
+def status_of(reason: str, *, delivered: bool) -> Status:
+    """Complete only where everything was checked and something is there."""
+    if reason == COMPLETED:
+        return "complete" if delivered else "partial"
+    if reason in _FAILED or (reason == GARBAGE and not delivered):
+        return "failed"
+    return "partial"
+
+
+def is_limit(reason: str) -> bool:
+    """Whether the budget is what ended a run."""
+    return reason in REASONS.values()

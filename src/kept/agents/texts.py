@@ -1,0 +1,48 @@
+"""What the models of an agent run are told: three prompts, and six texts that can be improved."""
+
+import re
+from collections.abc import Mapping
+
+from kept.prompts import RunPrompt, filled, prompt
+
+ARTIFACTS: tuple[RunPrompt, ...] = (
+    "worker_pitfalls",
+    "manager_planning_preamble",
+    "experiment_context_hint_template",
+    "pattern_library",
+    "tool_description_templates",
+    "critique_rubric",
+)
+"""The texts that a candidate of an agent run is made of."""
+
+ROLES: tuple[RunPrompt, ...] = ("manager", "worker", "critic")
+
+_SECTION = re.compile(
+    r"^##[ \t]+`?([\w.-]+)`?[ \t]*\n(.*?)(?=^##[ \t]|\Z)", re.MULTILINE | re.DOTALL
+)
+
+
+def own_artifacts() -> dict[str, str]:
+    """Kept's own."""
+    return {name: prompt(name) for name in ARTIFACTS}
+
+
+def own_prompts() -> dict[str, str]:
+    """Kept's own."""
+    return {name: prompt(name) for name in ROLES}
+
+
+def tool_texts(text: str) -> dict[str, str]:
+    """What workers are told of each tool, by its name: a section of Markdown each."""
+    found = _SECTION.findall(text)
+    return {name.replace(".", "_"): " ".join(body.split()) for name, body in found if body.strip()}
+
+
+def joined(*parts: str) -> str:
+    """Texts one after another, those that are there."""
+    return "\n\n".join(part.strip() for part in parts if part.strip())
+
+
+def place(text: str, values: Mapping[str, str]) -> str:
+    """A text with what its placeholders hold."""
+    return filled(text, values)

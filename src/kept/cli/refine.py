@@ -1,0 +1,90 @@
+"""`kept refine RUN_DIR`: the deliverable of a finished run, made better."""
+
+from pathlib import Path
+
+import click
+
+from kept.cli.command import Command
+from kept.cli.options import json_option, quiet_option, set_option
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kept refine runs/first",
+        "kept refine runs/first --iterations 5 --from last",
+        "kept refine runs/first --tier-low a/small:a/small --tier-high a/large:a/medium",
+    ),
+)
+@click.argument("run_dir", metavar="RUN_DIR")
+@click.option(
+    "--iterations", type=int, default=3, show_default=True, metavar="N", help="From 1 to 10."
+)
+@click.option("--model", metavar="MODEL", help="Of the manager; by default the seed run's.")
+@click.option("--worker-model", metavar="MODEL", help="Of the workers; by default the seed run's.")
+@click.option("--tier-low", metavar="MANAGER:WORKER", help="Models of the first iterations.")
+@click.option("--tier-mid", metavar="MANAGER:WORKER", help="Models of those between.")
+@click.option("--tier-high", metavar="MANAGER:WORKER", help="Models of the last iterations.")
+@click.option(
+    "--from",
+    "start",
+    type=click.Choice(("best", "last")),
+    default="best",
+    show_default=True,
+    help="Which attempt the next one starts from.",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A YAML file as for `kept agent run`.",
+)
+@set_option
+@json_option
+@quiet_option
+def refine(  # a command has its options
+    run_dir: str,
+    iterations: int,
+    model: str | None,
+    worker_model: str | None,
+    start: str,
+    config: Path | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    **tiers: str | None,
+) -> int:
+    """Run a finished task again, and keep what is better.
+
+    RUN_DIR is the folder of a finished run, or the name of one of ours. What critics, checks and
+    metrics found wrong with it is told to the manager of each iteration, which starts from the best
+    deliverable so far, with half the budget. The best of all sessions is in BEST of the run's
+    folder. Exits with 0 where the loss fell or there is nothing to refine, 1 where it did not, 2
+    where it could not begin, 3 after an error and 130 when interrupted.
+    """
+    from kept.agents.refine.tiers import ModelPair, parse_pair
+    from kept.cli.refine_sitting import new_session, seed_folder, start_refine
+    from kept.recipes.refine import Refinement
+
+    pairs = {
+        name.removeprefix("tier_"): parse_pair(text, f"--{name.replace('_', '-')}")
+        for name, text in tiers.items()
+        if text is not None
+    }
+    none = ModelPair()
+    folder = seed_folder(run_dir)
+    asked = Refinement(
+        run=str(folder),
+        folder=str(Path.cwd()),
+        session=new_session(folder),
+        iterations=iterations,
+        model=model or "",
+        worker_model=worker_model or "",
+        low=pairs.get("low", none),
+        mid=pairs.get("mid", none),
+        high=pairs.get("high", none),
+        from_last=start == "last",
+        config=str(config) if config else None,
+        settings=settings,
+    )
+    return start_refine(asked, as_json=as_json, quiet=quiet)

@@ -1,0 +1,184 @@
+"""One sitting of a refinement: from its first line to what it came to."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from kept.agents.refine.best import BEST, best_loss
+from kept.agents.refine.folder import attempts, stop_name
+from kept.agents.refine.made import made_of
+from kept.agents.refine.session import SESSIONS, Attempt, session_name
+from kept.agents.rundir.write import Layout, write_run
+from kept.agents.stopping import Stop
+from kept.cli import output
+from kept.cli.compiling import told_warnings
+from kept.cli.fail import CUT_SHORT, INTERRUPTED, CutShortError
+from kept.cli.log import show_log
+from kept.cli.names import command_for, path_from_here
+from kept.cli.output import pairs
+from kept.cli.progress import PlainProgress, Progress
+from kept.core.plan import REFINE
+from kept.core.refine import reruns
+from kept.core.state import State
+from kept.recipes.agent_reading import agent_run_of, delivered_by, is_agent_run
+from kept.recipes.agent_run import Watched
+from kept.recipes.refine import Refinement, compile_refine
+from kept.runs import Ended, Watch, is_agent, resume, start
+from kept.store.home import Home
+from kept.store.reader import Run
+
+NO_GAIN = 1
+"""The seed is still the best."""
+
+
+def seed_folder(name: str) -> Path:
+    """The folder of the run that a person means; one of ours is laid out as its source has it."""
+    folder = Path(name)
+    if not (folder.is_dir() and not (folder / "journal.jsonl").exists()):
+        if folder.is_dir() and (folder / "run_completion.json").exists():
+            return folder.resolve()
+        folder = Home.find(Path.cwd()).find_run(name, is_agent) if not folder.is_dir() else folder
+        lay_out(folder)
+    return folder.resolve()
+
+
+def lay_out(folder: Path) -> None:
+    """Write the files of an agent run of ours as its source lays them out."""
+    run = Run(folder)
+    try:
+        record = agent_run_of(run) if is_agent_run(run) else None
+        if record is not None:
+            write_run(folder, record, delivered_by(run), Layout())
+    finally:
+        run.close()
+
+
+def new_session(folder: Path) -> str:
+    """A name that no session of a run has: two may begin in one second."""
+    name = session_name(time.time())
+    taken = {path.stem for path in (folder / SESSIONS).glob("*.json")}
+    numbers = (f"{name}_{n}" for n in range(2, 1000))
+    return name if name not in taken else next(one for one in numbers if one not in taken)
+
+
+def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:
+    """Refine a run in a new folder; the exit code."""
+    home = Home.find(Path(asked.folder))
+    progress, stop = _progress(quiet), Stop()
+    plan = told_warnings(compile_refine(asked, Watched(say=progress.say, stop=stop)))
+    return _sit(lambda watch: start(plan, home, watch), asked, progress, stop, as_json)
+
+
+def resume_refine(run: Run, *, as_json: bool, quiet: bool) -> int:
+    """Go on with a refinement; the exit code."""
+    asked = Refinement.of(run.fact(REFINE))
+    run.close()
+    progress, stop = _progress(quiet), Stop()
+    plan = told_warnings(compile_refine(asked, Watched(say=progress.say, stop=stop)))
+    return _sit(lambda watch: resume(plan, run.folder, watch), asked, progress, stop, as_json)
+
+
+def _progress(quiet: bool) -> Progress:
+    return Progress() if quiet else PlainProgress(sys.stderr)
+
+
+def _sit(
+    go: Callable[[Watch], Coroutine[Any, Any, Ended]],
+    asked: Refinement,
+    progress: Progress,
+    stop: Stop,
+    as_json: bool,
+) -> int:
+    show_log()
+
+    def on_signal() -> None:
+        stop()
+        progress.on_signal()
+
+    try:
+        with progress:
+            ended = asyncio.run(go(Watch((progress,), signals=True, on_signal=on_signal)))
+    except Exception as error:
+        started = progress.state.started
+        if started is None:
+            raise
+        folder = Home.find(Path(asked.folder)).runs / started.run_id
+        raise CutShortError(error, command_for("resume", folder)) from error
+    return _tell(ended, asked, as_json)
+
+
+def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
+    run = Run(ended.folder)
+    try:
+        seed = made_of(run.candidate(run.state.seed).texts)
+    finally:
+        run.close()
+    state = ended.state
+    tried = attempts(reruns(state))
+    stopped = state.stopped
+    reason = stop_name(stopped.kind, stopped.message) if stopped else ""
+    best = min(tried, key=lambda one: one.loss or 0.0, default=None)
+    gained = state.best != state.seed
+    told: dict[str, Any] = {
+        "ok": not (stopped and stopped.kind == "error"),
+        "seed_loss": seed.loss,
+        "seed_loss_breakdown": dict(seed.parts),
+        "best_loss": best.loss if gained and best else seed.loss,
+        "best_iter": best.k if gained and best else 0,
+        "stop_reason": reason,
+        "iterations": [{"k": a.k, "run_id": a.run_id, "loss": a.loss} for a in tried],
+        "best": str(Path(asked.run) / BEST) if best_loss(Path(asked.run)) is not None else None,
+        "session": str(Path(asked.run) / SESSIONS / f"{asked.session}.json"),
+        "folder": str(ended.folder),
+    }
+    if as_json:
+        output.document(told)
+    else:
+        output.answer(_answer(told, seed.parts, tried, asked))
+    return _code(ended.folder, state, gained)
+
+
+def _answer(
+    told: dict[str, Any],
+    parts: Mapping[str, float],
+    tried: list[Attempt],
+    asked: Refinement,
+) -> str:
+    if told["stop_reason"] == "empty_gradient":
+        return "nothing to refine: no defects, no refusals, no metric that falls short"
+    title = (
+        f"better: loss {told['best_loss']:.4f} (iteration {told['best_iter']}), "
+        f"down from {told['seed_loss']:.4f}"
+        if told["best_iter"]
+        else f"no gain: the seed's loss of {told['seed_loss']:.4f} is still the least"
+    )
+    rows = [("seed", _parts(parts))]
+    rows += [(f"attempt {a.k}", f"{_parts(a.loss_breakdown)} ({a.status})") for a in tried]
+    rows.append(("stopped", told["stop_reason"]))
+    if told["best"] is not None:
+        rows.append(("best", path_from_here(told["best"])))
+    rows.append(("session", path_from_here(told["session"])))
+    rows.append(("iterations", path_from_here(asked.root)))
+    return f"{output.style(title, bold=True)}\n\n{pairs(rows)}"
+
+
+def _parts(parts: Mapping[str, float]) -> str:
+    shown = " + ".join(f"{name} {value:.4f}" for name, value in parts.items() if name != "total")
+    return f"{parts['total']:.4f} = {shown}"
+
+
+def _code(folder: Path, state: State, gained: bool) -> int:
+    stopped = state.stopped
+    go_on = command_for("resume", folder)
+    if stopped is not None and stopped.kind == "interrupted":
+        output.note(f"interrupted: `{go_on}` goes on where it stopped")
+        return INTERRUPTED
+    if stopped is not None and stopped.kind == "error":
+        words = stopped.message.removeprefix("error:")
+        output.note(f"error: {words}\n\nhint: `{go_on}` goes on where it stopped")
+        return CUT_SHORT
+    nothing = stopped is not None and stopped.message.startswith("empty_gradient:")
+    return 0 if gained or nothing else NO_GAIN

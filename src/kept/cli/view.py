@@ -1,0 +1,79 @@
+"""`kept view [RUN]`."""
+
+from typing import Any
+
+import click
+
+from kept.cli.command import Command
+
+GROUP = "kept.pages"
+"""The entry point by which the pages are found: this package does not import them."""
+
+
+@click.command(cls=Command, examples=("kept view", "kept view last", "kept view --port 8000"))
+@click.argument("run", required=False)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Listen here; by default on any port that is free.",
+)
+@click.option("--no-browser", is_flag=True, help="Print the link, and open nothing.")
+def view(run: str | None, port: int, no_browser: bool) -> None:
+    """Look at runs in a browser, live and after.
+
+    Serves pages on this machine alone, to whoever has the link that is printed, until interrupted.
+    RUN is an id, the start or end of one, a run's folder, `last`, or the folder of a project;
+    without it, the list of all runs.
+    """
+    import webbrowser
+
+    from kept.cli import output
+    from kept.cli.log import show_log
+
+    show_log()
+    home, path = _place(run)
+    served = pages()
+
+    def opened(link: str) -> None:
+        output.answer(link)
+        output.note("for this browser alone; interrupt to stop")
+        if not no_browser:
+            webbrowser.open(link)
+
+    served.serve(home, path, port, opened)
+
+
+def pages() -> Any:  # noqa: ANN401 # whatever the entry point names; it says itself what it lacks
+    """What makes the pages."""
+    from importlib.metadata import entry_points
+
+    from kept.errors import SetupError
+
+    found = next(iter(entry_points(group=GROUP)), None)
+    if found is None:
+        raise SetupError(
+            "this installation of kept does not say where its pages are",
+            hint="pip install --force-reinstall 'kept[web]'",
+        )
+    return found.load()()
+
+
+def _place(run: str | None) -> tuple[Any, str]:
+    """The home to be served, and the page that is meant."""
+    from pathlib import Path
+    from urllib.parse import quote
+
+    from kept.cli.looking import open_run
+    from kept.store.home import Home
+
+    if run is None:
+        return Home.find(Path.cwd()), "/"
+    folder = Path(run)
+    if folder.is_dir() and not (folder / "journal.jsonl").is_file():
+        return Home(folder) if folder.name == ".kept" else Home.find(folder), "/"
+    past = open_run(run)
+    past.close()
+    found = past.folder.resolve()
+    return Home.around(found), f"/runs/{quote(found.name, safe='')}"

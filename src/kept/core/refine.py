@@ -1,0 +1,191 @@
+"""Refinement of a finished run: who works in which iteration, with how much, and when to stop.
+
+An iteration is a step. All of it is a function of numbers that the journal holds: the losses of the
+iterations so far, the time they took, and what the seed run used.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from kept.core.budget import StopReason
+from kept.core.proposal import ClosedStep, Turn
+from kept.core.state import State
+from kept.core.words import count
+
+RERUN = "rerun"
+"""The proposer that runs the task again with what was found wrong."""
+
+FEWEST, MOST = 1, 10
+"""Iterations of a session."""
+
+PLATEAU = 0.01
+"""A loss that moves by less has not moved."""
+
+SAME = 1e-9
+"""Losses that differ by no more are equal: sums of parts do not come out even."""
+
+STREAK = 2
+"""Iterations in a row that say the same, after which they are believed."""
+
+LONGEST = 2.0
+"""Times the seed's own wall time that all iterations may take."""
+
+LEAST_SECONDS = 60
+
+Tier = Literal["low", "mid", "high"]
+
+
+def clamped(iterations: int) -> int:
+    """As many iterations as a session may have."""
+    return min(MOST, max(FEWEST, iterations))
+
+
+def tier_of(k: int, n: int) -> Tier:
+    """Which models have iteration k of n: the weak ones first, the strong ones last."""
+    if not 1 <= k <= n:
+        raise ValueError(f"there is no iteration {k} of {n}")
+    if n == 1:
+        return "high"
+    if n == 2:
+        return "low" if k == 1 else "high"
+    if k <= math.ceil(n / 3):
+        return "low"
+    return "high" if k >= n - n // 3 + 1 else "mid"
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What one agent run may use at most."""
+
+    loops: int
+    workers: int
+    tokens: int
+    tool_calls: int
+    wall_seconds: int
+    depth: int
+
+
+def halved(seed: Caps, observed_seconds: float) -> Caps:
+    """Half of what the seed run could use; of its time, half of what it did use.
+
+    Depth is a matter of structure and stays. It is the same for every iteration: halves of halves
+    would soon be nothing.
+    """
+    seconds = observed_seconds or seed.wall_seconds
+    return Caps(
+        loops=_half_up(seed.loops),
+        workers=_half_up(seed.workers),
+        tokens=max(1, seed.tokens // 2),
+        tool_calls=_half_up(seed.tool_calls),
+        wall_seconds=max(LEAST_SECONDS, int(seconds * 0.5)),
+        depth=seed.depth,
+    )
+
+
+def _half_up(cap: int) -> int:
+    return max(1, math.ceil(cap / 2))
+
+
+StopName = Literal[
+    "max_iterations",
+    "regression",
+    "plateau",
+    "wall_time_exhausted",
+    "empty_gradient",
+    "empty_gradient_midloop",
+    "no_prior_deliverable",
+]
+
+
+def stop_of(
+    losses: Sequence[float], n: int, seconds: float = 0.0, seed_seconds: float | None = None
+) -> StopName | None:
+    """Why a session of n iterations ends after these losses; None while it goes on.
+
+    Iterations are held against each other and not against the seed. What is equal is neither better
+    nor worse, so it is a plateau. Two moves in a row take three iterations.
+    """
+    moves = [now - before for before, now in pairwise(losses)][-STREAK:]
+    if len(moves) == STREAK:
+        if all(move > SAME for move in moves):
+            return "regression"
+        if all(abs(move) < PLATEAU for move in moves):
+            return "plateau"
+    if len(losses) >= n:
+        return "max_iterations"
+    if seed_seconds and seconds >= LONGEST * seed_seconds:
+        return "wall_time_exhausted"
+    return None
+
+
+def reruns(state: State) -> list[ClosedStep]:
+    """The iterations so far, oldest first; what was only measured is none."""
+    return [step for step in state.closed if step.turn.proposer == RERUN]
+
+
+@dataclass(frozen=True, slots=True)
+class Refining:
+    """Iterations one after the other. Implements `kept.core.ports.Schedule`."""
+
+    iterations: int
+    seed_seconds: float | None = None
+    """Wall time that the seed run took; None where nobody knows."""
+    nothing: bool = False
+    """Whether nothing was found to refine."""
+    deliverable: bool = True
+    """Whether there is anything to start from."""
+    tiers: bool = False
+
+    def next(self, state: State) -> Turn | StopReason:
+        """The next iteration, or why there is none: its message begins with the seed's word."""
+        if not self.deliverable:
+            return _stop("no_prior_deliverable", "there is no deliverable to start from")
+        if self.nothing:
+            return _stop("empty_gradient", "nothing to refine")
+        done = reruns(state)
+        if done and done[-1].skip is not None and done[-1].skip.ends:
+            return _stop(done[-1].skip.ends, done[-1].skip.why)
+        losses = [step.loss for step in done if step.loss is not None]
+        seconds = sum(map(seconds_of, done))
+        name = stop_of(losses, self.iterations, seconds, self.seed_seconds)
+        if name is None and len(done) >= self.iterations:
+            name = "max_iterations"
+        if name is not None:
+            return _stop(name, _WORDS[name].format(n=count(len(done), "iteration")))
+        k = len(done) + len(state.open) + 1
+        settings: dict[str, object] = {"k": k}
+        if self.tiers:
+            settings["tier"] = tier_of(k, self.iterations)
+        return Turn(RERUN, "refine", k - 1, settings)
+
+    def last(self, state: State) -> Turn | None:
+        """Nothing more: the best is what it is."""
+        return None
+
+
+def seconds_of(step: ClosedStep) -> float:
+    """Wall time that an iteration took, by its own account, also where it left nothing."""
+    told_by = step.proposal or step.skip
+    told = told_by.about.get("seconds") if told_by is not None else None
+    return float(told) if isinstance(told, int | float) else 0.0
+
+
+def stop_word(message: str) -> str:
+    """The word of the seed's that a stop began with."""
+    return message.partition(":")[0]
+
+
+_WORDS = {
+    "max_iterations": "{n} done",
+    "regression": "worse than the one before it twice in a row, after {n}",
+    "plateau": "no move by 0.01 twice in a row, after {n}",
+    "wall_time_exhausted": "twice the time of the seed run is used, after {n}",
+}
+
+
+def _stop(name: str, words: str) -> StopReason:
+    kind = "iterations" if name in ("max_iterations", "wall_time_exhausted") else "converged"
+    return StopReason(kind, f"{name}: {words}")

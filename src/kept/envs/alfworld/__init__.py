@@ -1,0 +1,144 @@
+"""ALFWorld: household tasks in a world of text, played step by step in TextWorld.
+
+A case is a game file, `game.tw-pddl`. It is read from folders as ALFWorld has them, or from rows
+with `gamefile`. Each game is played in a process of its own at its own pace; no game waits for
+another. Needs the extra `alfworld`.
+"""
+
+import hashlib
+import importlib.util
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kept.core.case import Case
+from kept.core.rollout import Failure, Rollout
+from kept.core.words import count
+from kept.envs.alfworld.playing import Game, Players
+from kept.envs.contract import Environment, Episode, Graded, Item, Posed
+from kept.envs.fields import Fields, as_items, item, values
+from kept.envs.opened import About
+from kept.envs.reading import SUFFIXES, Row, rows_in
+from kept.envs.skills import initial
+from kept.errors import SetupError
+
+GAME = "game.tw-pddl"
+
+_GOAL = re.compile(r"Your task is to: ([^\"\\\n]+)")
+_SOLVABLE = re.compile(r'"solvable":\s*true')
+_UNPLAYED = ("movable_recep", "Sliced")
+"""Kinds of tasks that ALFWorld itself leaves out of its text games."""
+
+
+@dataclass(frozen=True)
+class AlfWorld(Environment):
+    """One game a case."""
+
+    name = "alfworld"
+    simulates = True
+
+    max_steps: int = 50
+    """Actions of a game, after which it is lost."""
+    games_at_once: int = 8
+    """Processes, of about 115 MB each."""
+    seconds: float = 120.0
+    """For one game to be opened, or one action to be done."""
+    _players: Players = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.max_steps < 1:
+            raise ValueError("`max_steps` is less than 1")
+        if self.games_at_once < 1:
+            raise ValueError("`games_at_once` is less than 1")
+        object.__setattr__(self, "_players", Players(self.games_at_once, self.seconds))
+
+    def needs(self) -> str:
+        """Whether its packages are here."""
+        lacks = [name for name in ("textworld", "alfworld") if not importlib.util.find_spec(name)]
+        return f"{' and '.join(lacks)} not installed; pip install 'kept[alfworld]'" if lacks else ""
+
+    def turns(self) -> int:
+        """One for every action."""
+        return self.max_steps
+
+    def skill(self) -> Mapping[str, str]:
+        """A few lines to begin with."""
+        return initial("alfworld")
+
+    def read(self, path: Path) -> Iterable[Item]:
+        """Games of a folder, however deep; or of rows with `gamefile`, as a written split has."""
+        games = sorted(path.rglob(GAME)) if path.is_dir() else []
+        if path.is_file() and path.name == GAME:
+            games = [path]
+        if games:
+            return [one for game in games if (one := _item(game)) is not None]
+        if path.is_dir() and not any(one.suffix in SUFFIXES for one in path.iterdir()):
+            raise SetupError(f"there is no {GAME} in {path}")
+        fields = Fields()
+        return as_items(fields, self._rows(path, fields))
+
+    def _rows(self, path: Path, fields: Fields) -> Iterator[Item]:
+        for row in rows_in(path):
+            file = fields.text(row, ("gamefile",))
+            if file is None:
+                continue
+            game = row.path.parent / file
+            if not game.is_file():
+                fields.wrong(row, f"there is no game `{file}`")
+                continue
+            yield item(row, _data(game), prefix=_named(row))
+
+    def pose(self, case: Case) -> Posed:
+        """What is known before a game is opened; `begin` has the rest."""
+        return Posed(f"Your task is to: {values(case)['goal']}")
+
+    def begin(self, case: Case) -> Episode:
+        """A game about to be played."""
+        return Game(Path(values(case)["gamefile"]), self.max_steps, self._players)
+
+    def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
+        """Won or lost."""
+        won = rollout.metrics["won"]
+        steps = count(int(rollout.metrics["steps"]), "step")
+        why = "" if won else f"the task is not done after {steps}: {values(case)['goal']}"
+        return Graded(won, won, why, f"{'won' if won else 'lost'} after {steps}")
+
+    def about(self, case: Case) -> About:
+        """The task and its kind; there is no answer to hide."""
+        data = values(case)
+        return About(data["goal"], data["task_type"])
+
+    async def close(self) -> None:
+        """End the processes."""
+        self._players.close()
+
+
+def _item(game: Path) -> Item | None:
+    """A game as a case; None for one that ALFWorld itself would not have played."""
+    trial, task = game.parent.name, game.parent.parent.name
+    if any(word in task for word in _UNPLAYED) or not _SOLVABLE.search(_text(game)):
+        return None
+    return Item(Case(f"{task}/{trial}", _data(game)), f"{game}:1")
+
+
+def _data(game: Path) -> dict[str, object]:
+    text = _text(game)
+    goal = _GOAL.search(text)
+    return {
+        "gamefile": str(game.resolve()),
+        "task_type": game.parent.parent.name.partition("-")[0],
+        "goal": goal[1].strip().rstrip(".") if goal else game.parent.parent.name,
+        "sha256": hashlib.sha256(text.encode()).hexdigest()[:16],
+    }
+
+
+def _text(game: Path) -> str:
+    try:
+        return game.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SetupError(f"cannot read {game}: {error}") from error
+
+
+def _named(row: Row) -> str:
+    return Path(str(row.data["gamefile"])).parent.name

@@ -1,0 +1,191 @@
+"""A chat model as student: it is told the skill, and talks its way through a case.
+
+One question and one answer are the least of it; tools are used and further turns are had as the
+environment wants. What it says that cannot be used is its own failure, and is told with its trace;
+what a provider does not answer is a failure of infrastructure, and no rollout at all.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.core.exchange import failed, said
+from kept.core.model import Message, ModelRequest
+from kept.core.ports import Model, Scope
+from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.core.words import count
+from kept.envs.contract import Environment, Episode, Posed, Turn
+from kept.envs.opened import STEP
+from kept.envs.probing import Probing, probing_of, skill_of
+from kept.envs.rendering import system_prompt
+from kept.models.asking import draw_seed
+from kept.models.conversation import Agent
+from kept.models.pricing import usual_usd, worst_usd
+
+MAX_REPLIES = 30
+"""Replies of a model that wants tools used, before it has to answer."""
+
+
+class ChatRunner:
+    """Talks with a model about every pair."""
+
+    def __init__(
+        self,
+        env: Environment,
+        model: Model,
+        request: ModelRequest | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """`request` is how the model is asked, messages apart; `timeout` is for a whole case."""
+        self._env = env
+        self._model = model
+        self._shape = request or ModelRequest(())
+        self._timeout = timeout
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Have one conversation."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._run(job, candidate, case, scope)
+        except TimeoutError:
+            assert self._timeout is not None
+            message = f"the case was not done within {count(self._timeout, 'second')}"
+            return Failure("timeout", "candidate", message)
+
+    async def close(self) -> None:
+        """Have the environment let go."""
+        await self._env.close()
+
+    def worst_usd(self, candidate: Candidate, case: Case) -> float | None:
+        """The most that a rollout can cost; None where nobody can tell."""
+        return self._priced(worst_usd(self._model, self._first(candidate, case)))
+
+    def usual_usd(self, candidate: Candidate, case: Case) -> float | None:
+        """What a rollout of middling length costs; None where nobody can tell."""
+        return self._priced(usual_usd(self._model, self._first(candidate, case)))
+
+    def _priced(self, once: float | None) -> float | None:
+        # later turns are longer, by how much nobody knows
+        return once if self._env.turns() == 1 else None
+
+    def _first(self, candidate: Candidate, case: Case) -> ModelRequest:
+        posed = self._env.pose(case)
+        system = _system(posed, candidate)
+        return replace(self._shape, messages=(*system, Message("user", posed.prompt)))
+
+    async def _run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        episode = self._env.begin(case)
+        try:
+            posed = await episode.pose()
+            if isinstance(posed, Failure):
+                return posed
+            request = replace(self._shape, messages=_system(posed, candidate))
+            agent = Agent(self._model, request, self._env.tools(case), MAX_REPLIES)
+            seed = draw_seed(job.purpose, job.case_id, job.repeat)
+            talk = _Talk(agent, episode, scope, seed)
+            return await talk.whole(posed, probing_of(candidate), self._env.turns())
+        finally:
+            await episode.close()
+
+
+class _Talk:
+    """One conversation, as it goes on."""
+
+    def __init__(self, agent: Agent, episode: Episode, scope: Scope, seed: int) -> None:
+        self._agent = agent
+        self._episode = episode
+        self._scope = scope
+        self._seed = seed
+        self._messages = agent.told
+        self._trace = [said(message) for message in agent.told]
+        self._asked = 0
+        self._told = ""
+        """What the student was told last, where the trace has not said so yet."""
+
+    async def whole(self, posed: Posed, probing: Probing | None, turns: int) -> Rollout | Failure:
+        """From the first question to the end."""
+        self._trace += [TraceItem("info", note) for note in posed.notes]
+        message = Message("user", posed.prompt, posed.images)
+        if probing is not None:
+            again = await self._again(message, probing)
+            if not isinstance(again, Message):
+                return again
+            message = again
+        self._trace.append(said(message))
+        while True:
+            self._asked += 1
+            turn = await self._turn(message)
+            if isinstance(turn, Failure | Rollout):
+                return turn
+            if turn.over or self._asked >= turns:
+                return self._ended(turn)
+            message = Message("user", turn.text)
+            if turn.item is None:
+                self._trace.append(said(message))
+
+    async def _turn(self, message: Message) -> Turn | Rollout | Failure:
+        """One thing said to the student, and what becomes of its answer."""
+        scope = self._scope.branch(f"turn-{self._asked}") if self._asked > 1 else self._scope
+        reply = await self._agent.say((*self._messages, message), scope, self._seed)
+        if isinstance(reply, Failure):
+            return reply
+        fault = reply.failure
+        if fault is None and not reply.text.strip():
+            fault = Failure("empty", "candidate", "the model answered nothing")
+        if fault is not None:
+            return Rollout(trace=(*self._trace, *reply.trace, failed(fault)))
+        self._messages = reply.messages
+        turn = await self._episode.answer(reply.text)
+        if isinstance(turn, Failure):
+            return self._failed(turn, reply.trace)
+        self._trace += [*reply.trace[:-1], turn.item] if turn.item is not None else reply.trace
+        return turn
+
+    def _failed(self, failure: Failure, trace: Sequence[TraceItem]) -> Rollout | Failure:
+        if failure.blame == "infrastructure":
+            return failure
+        return Rollout(trace=(*self._trace, *trace, failed(failure)))
+
+    def _ended(self, turn: Turn) -> Rollout:
+        last = self._messages[-1].text
+        output = last if turn.output is None else turn.output
+        return Rollout(output=output, metrics=turn.metrics, trace=tuple(self._trace))
+
+    async def _again(self, message: Message, probing: Probing) -> Message | Rollout | Failure:
+        """Say and do again what an earlier rollout had, up to the chosen step."""
+        instruction = probing.instruction
+        if not probing.before:
+            return Message("user", f"{message.text}\n\n{instruction}", message.images)
+        self._trace += [item for item in probing.before if item.role != "system"]
+        self._messages = (*self._messages, message)
+        for item in probing.before:
+            if item.role == "assistant":
+                self._say(Message("assistant", item.text))
+            elif item.role == "tool":
+                self._say(Message("user", f"[{item.data.get('name', 'tool')}] {item.text}"))
+            elif item.role == STEP:
+                self._asked += 1
+                done = str(item.data.get("said", item.data.get("action", "")))
+                self._say(Message("assistant", done))
+                turn = await self._episode.answer(done)
+                if isinstance(turn, Failure):
+                    return self._failed(turn, ())
+                if turn.over:
+                    return self._ended(turn)
+                self._say(Message("user", turn.text))
+        return Message("user", instruction)
+
+    def _say(self, message: Message) -> None:
+        self._messages = (*self._messages, message)
+
+
+def _system(posed: Posed, candidate: Candidate) -> tuple[Message, ...]:
+    text = system_prompt(posed.system, skill_of(candidate))
+    return (Message("system", text),) if text else ()

@@ -1,0 +1,182 @@
+"""Rows of data files, each with the line it begins in: JSON, JSON lines and CSV.
+
+Knows nothing of what a row should say.
+"""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from kept.errors import Problem, SetupError, SpecError
+
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv")
+MANIFEST = "split_manifest.json"
+"""Lies beside the parts of a generated split, and is none."""
+
+LISTS = ("data", "items", "examples", "cases", "questions")
+"""Keys under which a JSON object may hold its rows."""
+
+MOST = 20
+"""Problems that are told at once."""
+
+_BLANK = " \t\r\n"
+_DECODE = json.JSONDecoder().raw_decode
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a file."""
+
+    data: dict[str, Any]
+    path: Path
+    number: int
+    """Of the row, from 1."""
+    line: int
+    """Of the file."""
+
+    @property
+    def where(self) -> str:
+        """`file:line`."""
+        return f"{self.path}:{self.line}"
+
+
+def rows_in(path: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Row]:
+    """The rows of a file, or of all files of a folder in the order of their names."""
+    for file in files_in(path, suffixes):
+        yield from rows_of(file)
+
+
+def files_in(path: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
+    """A file, or those of a folder."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise SetupError(f"there is no {path}")
+    found = sorted(one for one in path.iterdir() if one.suffix.lower() in suffixes)
+    found = [one for one in found if one.is_file() and one.name != MANIFEST]
+    if not found:
+        raise SetupError(f"there is no data in {path}", hint=f"files end in {', '.join(suffixes)}")
+    return found
+
+
+def rows_of(path: Path) -> Iterator[Row]:
+    """The rows of one file."""
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        return _csv(path)
+    return _json(path) if suffix == ".json" else _json_lines(path)
+
+
+def refuse(problems: Sequence[Problem]) -> None:
+    """Raise problems, if there are any."""
+    if problems:
+        more = len(problems) - MOST
+        last = (
+            [Problem(problems[MOST].where, "", f"and {more} more like these")] if more > 0 else []
+        )
+        raise SpecError([*problems[:MOST], *last])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise SpecError([Problem(f"{path}:{line}", "", "not UTF-8 text")]) from error
+    except OSError as error:
+        raise SetupError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _json_lines(path: Path) -> Iterator[Row]:
+    problems: list[Problem] = []
+    number = 0
+    # not `splitlines`, which also parts at signs that may stand inside a JSON text
+    for line, text in enumerate(_text(path).split("\n"), 1):
+        if not text.strip():
+            continue
+        number += 1
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            problems.append(Problem(f"{path}:{line}", "", f"not JSON: {error}"))
+            continue
+        if isinstance(data, dict):
+            yield Row(cast("dict[str, Any]", data), path, number, line)
+        else:
+            problems.append(Problem(f"{path}:{line}", "", "no JSON object, where one was expected"))
+    refuse(problems)
+
+
+def _json(path: Path) -> Iterator[Row]:
+    text = _text(path)
+    problems: list[Problem] = []
+    try:
+        for number, (line, row) in enumerate(_rows(text), 1):
+            if isinstance(row, dict):
+                yield Row(cast("dict[str, Any]", row), path, number, line)
+            else:
+                what = "no JSON object, where one was expected"
+                problems.append(Problem(f"{path}:{line}", "", what))
+    except json.JSONDecodeError as error:
+        fault = Problem(f"{path}:{error.lineno}", "", f"not JSON: {error.msg}")
+        raise SpecError([*problems, fault]) from error
+    except RecursionError as error:
+        raise SpecError([Problem(f"{path}:1", "", "nested too deeply")]) from error
+    refuse(problems)
+
+
+def _rows(text: str) -> Iterator[tuple[int, object]]:
+    """The rows of a list, each with its line."""
+    at = _after(text, 0)
+    if text[at : at + 1] == "{":
+        at = _held_list(text, at)
+    if text[at : at + 1] != "[":
+        known = ", ".join(f"`{one}`" for one in LISTS)
+        raise json.JSONDecodeError(f"no list of rows, nor an object with one in {known}", text, at)
+    line, counted = 1, 0
+    at = _after(text, at + 1)
+    while text[at : at + 1] != "]":
+        line, counted = line + text.count("\n", counted, at), at
+        row, end = _DECODE(text, at)
+        yield line, row
+        at = _after(text, end)
+        if text[at : at + 1] == ",":
+            at = _after(text, at + 1)
+        elif text[at : at + 1] != "]":
+            raise json.JSONDecodeError("a comma or the end of the list was expected", text, at)
+
+
+def _held_list(text: str, at: int) -> int:
+    """Where the list of rows begins in an object; where the object begins if it holds none."""
+    start, at = at, _after(text, at + 1)
+    while text[at : at + 1] == '"':
+        key, end = _DECODE(text, at)
+        at = _after(text, _after(text, end) + 1)
+        if key in LISTS and text[at : at + 1] == "[":
+            return at
+        _, end = _DECODE(text, at)
+        at = _after(text, _after(text, end) + 1)
+    return start
+
+
+def _after(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANK:
+        at += 1
+    return at
+
+
+def _csv(path: Path) -> Iterator[Row]:
+    reader = csv.DictReader(_text(path).splitlines(keepends=True), strict=True)
+    begins = 2
+    try:
+        for number, row in enumerate(reader, 1):
+            if None in row or None in row.values():
+                message = "more or fewer columns than the head has"
+                raise SpecError([Problem(f"{path}:{begins}", "", message)])
+            yield Row(dict(row), path, number, begins)
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise SpecError([Problem(f"{path}:{reader.line_num}", "", f"not CSV: {error}")]) from error

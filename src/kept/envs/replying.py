@@ -1,0 +1,30 @@
+"""What a student's reply says: the answer in it, and what is shown of one."""
+
+import re
+
+from kept.core.rollout import Failure
+from kept.core.words import one_line
+
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_OPEN = re.compile(r"<answer>(.*)\Z", re.DOTALL | re.IGNORECASE)
+
+SHOWN = 200
+"""Characters of an answer that a finding quotes."""
+
+
+def answer_in(text: str) -> str | Failure:
+    """What stands in the last pair of answer tags, or the whole text where there are none.
+
+    A tag that is never closed counts: a reply that was cut may have said enough.
+    """
+    closed = _ANSWER.findall(text)
+    still = _OPEN.search(text) if not closed else None
+    answer = closed[-1] if closed else still[1] if still else text
+    if not answer.strip():
+        return Failure("empty", "candidate", "the answer is empty")
+    return answer.strip()
+
+
+def quoted(text: str) -> str:
+    """An answer as a finding shows it."""
+    return f"`{one_line(text, SHOWN)}`"

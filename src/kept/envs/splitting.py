@@ -1,0 +1,212 @@
+"""Cases by split: shared out by ratio, or read from folders that somebody has made.
+
+A split by ratio is the same whenever it is made of the same data. It can be written as files, and
+read back as a `split_dir`.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from kept.core.case import SPLITS, Case, Cases, Split, case_text, split_cases
+from kept.core.words import count
+from kept.envs.contract import Environment, Item
+from kept.envs.reading import MANIFEST, SUFFIXES, refuse
+from kept.envs.settings import EnvSettings
+from kept.errors import KeptError, Problem, SetupError, SpecError
+
+FOLDERS: Mapping[Split, tuple[str, ...]] = {
+    "train": ("train", "valid_train"),
+    "holdout": ("val", "valid_seen", "selection", "valid", "validation", "dev", "eval"),
+    "test": ("test", "valid_unseen"),
+}
+"""What a part of a split may be called; the first is what we call it."""
+
+ITEMS = "items.json"
+GENERATED = "_generated_splits"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """Cases by split, and how they came to be there."""
+
+    cases: Cases
+    manifest: Mapping[str, Any] | None = None
+    """Of a split that was made here; None for one that was read."""
+    folder: str = ""
+    """The folder that it is written to, below the outputs of a run."""
+    fixed: Path | None = None
+    """The folder that the config names for it."""
+
+    def write(self, out_root: Path) -> Path | None:
+        """Write a generated split, once; the folder that it is in, None where there is none.
+
+        What is there already is left alone where it is this split, and refused where it is not.
+        """
+        if self.manifest is None:
+            return None
+        folder = self.fixed or out_root / GENERATED / self.folder
+        if _written(folder) == self.manifest:
+            return folder
+        _refuse_other(folder, self.manifest)
+        for split in SPLITS:
+            part = folder / FOLDERS[split][0]
+            part.mkdir(parents=True, exist_ok=True)
+            rows = [{"id": case.id, **_row(case)} for case in self.cases.of(split)]
+            _put(part / ITEMS, rows)
+        # last: with it, all of it is there
+        _put(folder / MANIFEST, self.manifest)
+        return folder
+
+
+def part(env: Environment, settings: EnvSettings) -> Parted:
+    """The cases of a config, limited as it says; a `SpecError` with all that is wrong."""
+    parted = _by_folder(env, settings) if _is_folder(settings) else _by_ratio(env, settings)
+    cases = parted.cases
+    size = settings.train_size
+    if size and size != len(cases.train):
+        there = count(len(cases.train), "train case")
+        hint = "0 takes whatever there is"
+        told = settings.problem("train_size", f"{size} was expected, and there is {there}", hint)
+        raise SpecError([Problem(told.where, "train.train_size", told.message, hint)])
+    limited = Cases(
+        cases.train,
+        cases.holdout[: settings.sel_env_num or None],
+        cases.test[: settings.test_env_num or None],
+    )
+    return Parted(limited, parted.manifest, parted.folder, parted.fixed)
+
+
+def _is_folder(settings: EnvSettings) -> bool:
+    return settings.split_mode == "split_dir"
+
+
+def _by_ratio(env: Environment, settings: EnvSettings) -> Parted:
+    if not settings.data_path:
+        hint = "or set `split_mode: split_dir` and a `split_dir`"
+        raise SpecError([settings.problem("data_path", "`split_mode: ratio` needs it", hint)])
+    path = settings.path(settings.data_path)
+    items = _read(env, settings, "data_path", path)
+    refuse(list(_twice(items)))
+    if not items:
+        raise SpecError([settings.problem("data_path", f"there is no case in {path}")])
+    cases = _shared_out([item.case for item in items], settings)
+    ratio = "-".join(map(str, settings.split_ratio))
+    manifest: dict[str, Any] = {
+        "version": VERSION,
+        "env": env.name,
+        "data_path": str(settings.data_path),
+        "split_ratio": ":".join(map(str, settings.split_ratio)),
+        "split_seed": settings.split_seed,
+        "counts": {FOLDERS[split][0]: len(cases.of(split)) for split in SPLITS},
+        "fingerprint": cases.fingerprint(),
+    }
+    fixed = settings.path(settings.split_output_dir) if settings.split_output_dir else None
+    if fixed is not None:
+        _refuse_other(fixed, manifest)
+    name = env.name.replace(":", "_").replace("/", "_")
+    return Parted(cases, manifest, f"{name}_{ratio}_seed{settings.split_seed}", fixed)
+
+
+def _shared_out(cases: Sequence[Case], settings: EnvSettings) -> Cases:
+    """Shared out by ratio; a copy goes where the first of its content goes."""
+    first: dict[str, Case] = {}
+    of: dict[str, str] = {}
+    for case in cases:
+        of[case.id] = first.setdefault(case_text(case), case).id
+    split = split_cases(tuple(first.values()), settings.split_ratio, settings.split_seed)
+    place = {case.id: name for name in SPLITS for case in split.of(name)}
+    return Cases(*(tuple(c for c in cases if place[of[c.id]] == name) for name in SPLITS))
+
+
+def _by_folder(env: Environment, settings: EnvSettings) -> Parted:
+    if not settings.split_dir:
+        raise SpecError([settings.problem("split_dir", "`split_mode: split_dir` needs it")])
+    folder = settings.path(settings.split_dir)
+    if not folder.is_dir():
+        raise SpecError([settings.problem("split_dir", f"there is no folder {folder}")])
+    found: dict[Split, list[Item]] = {}
+    for split in SPLITS:
+        place = _part(folder, split)
+        if place is None and split != "test":
+            names = ", ".join(f"`{name}`" for name in FOLDERS[split])
+            message = f"there is no {FOLDERS[split][0]} part in {folder}"
+            raise SpecError([settings.problem("split_dir", message, f"one of {names}")])
+        found[split] = _read(env, settings, "split_dir", place) if place else []
+    everything = [item for split in SPLITS for item in found[split]]
+    refuse([*_twice(everything), *_copied(found)])
+    return Parted(Cases(*(tuple(item.case for item in found[split]) for split in SPLITS)))
+
+
+def _part(folder: Path, split: Split) -> Path | None:
+    """The folder or file of a part."""
+    for name in FOLDERS[split]:
+        if (folder / name).is_dir():
+            return folder / name
+        for suffix in SUFFIXES:
+            if (folder / f"{name}{suffix}").is_file():
+                return folder / f"{name}{suffix}"
+    return None
+
+
+def _read(env: Environment, settings: EnvSettings, key: str, path: Path) -> list[Item]:
+    try:
+        return list(env.read(path))
+    except SpecError:
+        raise
+    except KeptError as error:
+        raise SpecError([settings.problem(key, error.message, error.hint)]) from error
+
+
+def _twice(items: Sequence[Item]) -> Iterator[Problem]:
+    """Cases of one id."""
+    seen: dict[str, str] = {}
+    for case, where in items:
+        if case.id in seen:
+            yield Problem(where, "", f"the id `{case.id}` stands in {seen[case.id]} already")
+        seen.setdefault(case.id, where)
+
+
+def _copied(found: Mapping[Split, Sequence[Item]]) -> Iterator[Problem]:
+    """Cases of one content in two splits: one would be learnt from, and decided by."""
+    seen: dict[str, tuple[Split, str]] = {}
+    for split, items in found.items():
+        for case, where in items:
+            text = hashlib.sha256(case_text(case).encode("utf-8", "surrogatepass")).hexdigest()
+            other, there = seen.setdefault(text, (split, where))
+            if other != split:
+                name, before = FOLDERS[split][0], FOLDERS[other][0]
+                yield Problem(
+                    where, "", f"`{case.id}` of {name} is a copy of what {before} has in {there}"
+                )
+
+
+def _row(case: Case) -> Mapping[str, Any]:
+    data = case.data
+    return cast("dict[str, Any]", data) if isinstance(data, dict) else {"data": data}
+
+
+def _put(path: Path, value: object) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SetupError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _written(folder: Path) -> object:
+    try:
+        return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _refuse_other(folder: Path, manifest: Mapping[str, Any]) -> None:
+    there = _written(folder)
+    if there is not None and there != manifest:
+        hint = "name another folder, or remove that one"
+        raise SetupError(f"{folder} holds a split of other data, or by another ratio", hint=hint)

@@ -1,0 +1,52 @@
+"""Answers compared as SQuAD compares them: case, punctuation, articles and blanks do not matter."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_MARKS = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """How like an answer is to the best of those that are expected."""
+
+    exact: float
+    f1: float
+    inside: float
+    """1 where an expected answer stands somewhere in the answer."""
+
+
+def normal(text: str) -> str:
+    """A text without what does not matter."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_MARKS)).split())
+
+
+def exact(answer: str, gold: str) -> float:
+    """1 where they are the same but for what does not matter."""
+    return float(normal(answer) == normal(gold))
+
+
+def token_f1(answer: str, gold: str) -> float:
+    """The harmonic mean of how much of each is in the other, word by word."""
+    ours, theirs = normal(answer).split(), normal(gold).split()
+    if not ours or not theirs:
+        # two answers of nothing but articles are the same, and one such is like no other
+        return float(ours == theirs)
+    both = sum((Counter(ours) & Counter(theirs)).values())
+    if not both:
+        return 0.0
+    return 2 * both / (len(ours) + len(theirs))
+
+
+def likeness(answer: str, golds: Sequence[str]) -> Likeness:
+    """The best of each over all that are expected."""
+    padded = f" {normal(answer)} "
+    return Likeness(
+        max(exact(answer, gold) for gold in golds),
+        max(token_f1(answer, gold) for gold in golds),
+        float(any(f" {normal(gold)} " in padded for gold in golds if normal(gold))),
+    )

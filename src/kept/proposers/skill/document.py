@@ -1,0 +1,133 @@
+"""The skill as a document: its protected regions, and edits in the words that optimizers use.
+
+Pure. A region belongs to code: what a model says is never read as a change of one, and where a
+model writes the whole document anew, the regions are put back as they were.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kept.core.artifact import Candidate, Rules
+from kept.core.edit import (
+    Append,
+    Delete,
+    Edit,
+    EditReport,
+    InsertAfter,
+    Replace,
+    apply_edits,
+)
+from kept.core.protect import Region
+
+SKILL = "SKILL.md"
+"""The artifact that every skill has."""
+
+SLOW_UPDATE = Region("<!-- SLOW_UPDATE_START -->", "<!-- SLOW_UPDATE_END -->")
+"""What was learnt over whole epochs."""
+
+APPENDIX = Region("<!-- APPENDIX_START -->", "<!-- APPENDIX_END -->")
+"""Reminders of rules that were there, and were not followed."""
+
+REGIONS = (SLOW_UPDATE, APPENDIX)
+MARKERS = tuple(marker for region in REGIONS for marker in (region.begin, region.end))
+
+OPS = ("append", "insert_after", "replace", "delete")
+
+Item = Mapping[str, Any]
+"""One edit, suggestion or whole skill, as a model wrote it and with what code adds to it."""
+
+
+def region_text(text: str, region: Region) -> str:
+    """What stands in a region; empty where there is none."""
+    found = region.stretches(text)
+    return found[0].removeprefix(region.begin).removesuffix(region.end).strip() if found else ""
+
+
+def without_markers(text: str) -> str:
+    """A text that opens and closes no region."""
+    for marker in MARKERS:
+        text = text.replace(marker, "")
+    return text
+
+
+def body_of(text: str) -> str:
+    """A skill without its regions."""
+    for region in REGIONS:
+        for stretch in region.stretches(text):
+            text = text.replace(stretch, "")
+    return text.strip()
+
+
+def rewritten(old: str, new: str) -> str:
+    """A new body with the regions of the old skill, whatever the writer made of them."""
+    body = without_markers(body_of(new)).strip()
+    regions = [stretch for region in REGIONS for stretch in region.stretches(old)]
+    # in the order in which they stand
+    regions.sort(key=old.index)
+    return "\n\n".join([body, *regions]) + "\n"
+
+
+def edit_of(item: Item, text: str) -> Edit:
+    """The edit that a model meant, for the text that it is to be made in."""
+    path = str(item.get("file") or SKILL)
+    op, target = item["op"], str(item.get("target") or "")
+    content = without_markers(str(item.get("content") or "")).strip("\n")
+    match op:
+        case "replace":
+            return Replace(path, target, content)
+        case "delete":
+            return Delete(path, target)
+        case "insert_after":
+            return _inserted(path, target, content, text)
+        case _:
+            return _appended(path, content, text)
+
+
+def _inserted(path: str, target: str, content: str, text: str) -> Edit:
+    """Behind the line that holds the target: a rule is put between lines, not into one."""
+    if not target or text.count(target) != 1:
+        return InsertAfter(path, target, f"\n{content}")  # which is reported, and nothing changes
+    at = text.find(target)
+    end = text.find("\n", at + len(target.rstrip("\n")))
+    return InsertAfter(path, text[at : len(text) if end < 0 else end], f"\n{content}")
+
+
+def _appended(path: str, content: str, text: str) -> Edit:
+    """At the end of the body: behind a protected region nobody would look for rules."""
+    places = [at for region in REGIONS if (at := text.find(region.begin)) >= 0]
+    if not places:
+        return Append(path, f"{content}\n")
+    first = min(places)
+    marker = next(region.begin for region in REGIONS if text.startswith(region.begin, first))
+    return Replace(path, marker, f"{content}\n\n{marker}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Edits in the order in which they are made, and what became of each."""
+
+    candidate: Candidate
+    reports: tuple[EditReport, ...]
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All of them, also those that do not apply."""
+        return tuple(report.edit for report in self.reports)
+
+    @property
+    def failing(self) -> list[int]:
+        """Places of those that changed nothing."""
+        return [n for n, one in enumerate(self.reports) if one.fate != "applied"]
+
+
+def try_edits(candidate: Candidate, items: Sequence[Item], rules: Rules) -> Tried:
+    """What items make of a candidate, each read for the text that those before it left."""
+    reports: list[EditReport] = []
+    for item in items:
+        path = str(item.get("file") or SKILL)
+        edit = edit_of(item, candidate.texts.get(path, ""))
+        applied = apply_edits(candidate, (edit,), rules)
+        candidate = applied.candidate
+        reports += applied.reports
+    return Tried(candidate, tuple(reports))

@@ -1,0 +1,125 @@
+"""Update: from what was chosen to edits of the skill, with a report for each.
+
+An edit that does not apply is shown to the teacher once more, with the reason. Where the skill is
+written anew, its protected regions are put back by code.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kept.core.edit import Edit, Write
+from kept.core.model import Effort
+from kept.core.rollout import Failure
+from kept.core.words import count
+from kept.proposers.fitting import Item
+from kept.proposers.skill.aggregate import Items
+from kept.proposers.skill.document import SKILL, Tried, rewritten, try_edits
+from kept.proposers.skill.modes import COUNT, PATCH, TEXT, rows, shape, without_text
+from kept.proposers.skill.reflect import REWRITE_TOKENS
+from kept.proposers.skill.teacher import Desk, Wanted, is_broken, words, words_of
+
+REWRITTEN = shape(reasoning=TEXT, change_summary=rows(TEXT), new_skill=TEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """How the teacher is asked for a whole skill."""
+
+    effort: Effort | None = None
+    max_tokens: int = REWRITE_TOKENS
+
+
+@dataclass(slots=True)
+class Updated:
+    """Edits, and how they came about."""
+
+    edits: tuple[Edit, ...]
+    items: Items
+    """One for each edit, as it was in the end."""
+    said: list[str] = field(default_factory=list[str])
+    rewrite: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+async def update_by_edits(desk: Desk, items: Items, front: Sequence[Item]) -> Updated | Failure:
+    """The items as edits; those that do not apply are mended once, if they can be."""
+    brief = desk.brief
+    tried = try_edits(brief.incumbent, items, brief.rules)
+    failing = [n for n in tried.failing if tried.reports[n].fate != "no change"]
+    if not failing or desk.teacher.rounds < 2:
+        return Updated(tried.edits, items, _unmade(tried))
+    mended = await _repair(desk, items, tried, failing, front)
+    if isinstance(mended, Failure):
+        none_applies = len(tried.failing) == len(items)
+        if is_broken(mended) or (mended.outage and none_applies):
+            return mended
+        await desk.do_without("repair", mended)
+        said = [f"{count(len(failing), 'edit')} could not be mended ({words_of(mended)})"]
+        return Updated(tried.edits, items, said + _unmade(tried))
+    fixed = [{**item, **mended.get(n, {})} for n, item in enumerate(items)]
+    again = try_edits(brief.incumbent, fixed, brief.rules)
+    return Updated(again.edits, fixed, _unmade(again))
+
+
+def _unmade(tried: Tried) -> list[str]:
+    return [
+        f"edit {n} does not apply: {tried.reports[n].fate} {tried.reports[n].detail}".strip()
+        for n in tried.failing
+    ]
+
+
+async def _repair(
+    desk: Desk, items: Items, tried: Tried, failing: Sequence[int], front: Sequence[Item]
+) -> dict[int, dict[str, Any]] | Failure:
+    """One call for all edits of the step that do not apply; what it says of others is not read."""
+    lines: list[str] = []
+    for n in failing:
+        report = tried.reports[n]
+        lines.append(f"{n}: {json.dumps(items[n], ensure_ascii=False)}")
+        lines.append(f"   does not apply: {report.fate} {report.detail}".rstrip())
+    files = sorted(desk.brief.rules.artifacts)
+    properties: Any = PATCH.items_schema(files)["properties"]
+    said = await desk.ask(
+        "repair",
+        desk.prompt("repair"),
+        [
+            *front,
+            Item("skill", "## The skill with the other edits", tried.candidate[SKILL], needed=True),
+            words("## Edits that do not apply", "\n".join(lines)),
+        ],
+        Wanted(shape(edits=rows(shape(index=COUNT, **properties)))),
+    )
+    if isinstance(said, Failure):
+        return said
+    found: dict[int, dict[str, Any]] = {}
+    for row in said.data["edits"]:
+        if row["index"] in failing:
+            new = {key: value for key, value in row.items() if key != "index"}
+            found[row["index"]] = {**new, "repaired": True}
+    return found
+
+
+async def update_by_rewrite(
+    desk: Desk, items: Items, front: Sequence[Item], how: Rewriting
+) -> Updated | Failure:
+    """The whole skill, written anew by suggestions."""
+    told = "\n".join(f"- {json.dumps(item, ensure_ascii=False)}" for item in items)
+    said = await desk.ask(
+        "rewrite",
+        desk.prompt("rewrite_skill"),
+        [*front, words("## What should change", told)],
+        Wanted(REWRITTEN, lambda data: without_text([data]), how.effort, how.max_tokens),
+    )
+    if isinstance(said, Failure):
+        if is_broken(said) or said.outage:
+            return said
+        return Updated((), items, [f"the skill was not written anew ({words_of(said)})"])
+    return whole(desk, items, said.data)
+
+
+def whole(desk: Desk, items: Items, data: dict[str, Any]) -> Updated:
+    """The edit that puts a new skill in the place of the old one, regions as they were."""
+    new = rewritten(desk.brief.incumbent[SKILL], str(data["new_skill"]))
+    rewrite = {key: data[key] for key in ("reasoning", "change_summary") if key in data}
+    return Updated((Write(SKILL, new),), items, rewrite={**rewrite, "new_skill": new})

@@ -1,0 +1,200 @@
+"""What an agent run is done with, from what a spec says: models, tools, workers, checks."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import join
+
+from kept import settings
+from kept.agents.check import Ran, Runs
+from kept.agents.checks import chain
+from kept.agents.cli_worker import CliWorker
+from kept.agents.kit import Kit, ToolsFor, Works
+from kept.agents.record import Limits, Models
+from kept.agents.worker import ChatWorker
+from kept.core.ports import Model, Scope, Tool
+from kept.core.rollout import Failure
+from kept.engine.clock import SystemClock
+from kept.engine.scope import request_key
+from kept.errors import SetupError
+from kept.harness import CLIS, Harness
+from kept.harness.program import program_of
+from kept.models.config import ModelConfig
+from kept.models.connect import connect
+from kept.models.providers import config_of, missing
+from kept.models.roles import connect_role, unbounded
+from kept.models.window import room_of
+from kept.sandbox import Command, Exit, View, abilities
+from kept.shared_files import MOST_BYTES, SharedFiles
+from kept.spec.agent_run import AgentRunSpec, RunBudgetSpec
+from kept.spec.models import ModelSpec
+from kept.tools.arithmetic import ArithmeticTool
+from kept.tools.code import Bench, CodeTool
+from kept.tools.files import file_tools
+from kept.workspace import Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class Configs:
+    """Who is asked."""
+
+    manager: ModelConfig
+    worker: ModelConfig
+    critic: ModelConfig
+
+
+def limits_of(budget: RunBudgetSpec) -> Limits:
+    """What a spec allows, by our names."""
+    return Limits(
+        loops=budget.max_loops,
+        workers=budget.max_workers,
+        tokens=budget.max_tokens,
+        tool_calls=budget.max_tool_calls,
+        wall_seconds=budget.max_minutes * 60,
+        depth=budget.max_depth,
+        usd=budget.max_usd,
+        rejected_completions=budget.max_rejected_completions,
+        parallel_workers=budget.max_parallel_workers,
+        workers_per_iteration=budget.max_workers_per_turn,
+        repairs=budget.max_repairs,
+    )
+
+
+def configs_of(spec: AgentRunSpec, folder: Path) -> Configs:
+    """The models of a run; a `SetupError` where none is named."""
+
+    def config(given: ModelSpec | None, otherwise: ModelConfig) -> ModelConfig:
+        return otherwise if given is None else given.config(folder)
+
+    named = settings.model()
+    if spec.models.manager is None and named is None:
+        hint = "give --model provider/model, or set KEPT_MODEL"
+        raise SetupError("no model is named for the manager", hint=hint)
+    usual = replace(config_of(named), folder=folder) if named else None
+    first = spec.models.manager.config(folder) if spec.models.manager else usual
+    assert first is not None, "one of the two is there"
+    worker, critic = spec.models.worker, spec.models.critic
+    return Configs(first, config(worker, first), config(critic, first))
+
+
+def check(spec: AgentRunSpec, configs: Configs) -> None:
+    """Refuse what cannot be run, before anything is asked."""
+    asked = (configs.manager, configs.critic)
+    asked += () if spec.worker_agent else (configs.worker,)
+    for config in dict.fromkeys(asked):
+        if lack := missing(config):
+            raise SetupError(f"cannot ask `{config.name}`: {lack}")
+        if spec.budget.max_usd is not None and (what := unbounded(config)) is not None:
+            message = f"`budget.max_usd` cannot be kept: `{config.name}` has no `{what}`"
+            raise SetupError(message, hint=f"declare `{what}` in a block of `models`")
+    if spec.worker_agent is not None:
+        cli = CLIS[spec.worker_agent]
+        if program_of(cli) is None:
+            message = f"there is no program `{cli.program}` on the PATH"
+            raise SetupError(message, hint=f"`{cli.install}` installs it")
+    if spec.walls == "required" and not (able := abilities()).walls:
+        message = f"workers run commands, and nothing holds them here: {able.why_not}"
+        raise SetupError(message, hint="install bubblewrap, or accept it with `walls: off`")
+
+
+def kit_of(
+    spec: AgentRunSpec,
+    configs: Configs,
+    limits: Limits,
+    scratch: Scratch,
+    hidden: tuple[Path, ...],
+) -> Kit:
+    """All that a run needs but for its prompts."""
+    walls = spec.walls == "required"
+    bench = Bench(scratch=scratch, hidden=hidden, walls=walls, seconds=spec.code_seconds)
+
+    def tools(files: SharedFiles, texts: Mapping[str, str]) -> Sequence[Tool]:
+        code = CodeTool(files, bench, texts.get("code_execute", ""))
+        return (*file_tools(files, texts), code, ArithmeticTool(texts.get("arithmetic", "")))
+
+    manager, critic = _connect(configs.manager), _connect(configs.critic)
+    rooms = [room for one in (configs.manager, configs.critic) if (room := room_of(one))]
+    return Kit(
+        models=Models(
+            manager=configs.manager.name,
+            worker=_worker_name(spec, configs),
+            critic=configs.critic.name,
+        ),
+        manager=manager,
+        critic=critic,
+        works=_works(spec, configs, tools, scratch, hidden),
+        tools=tools,
+        checks=chain(),
+        beside=lambda files: beside(bench, files),
+        limits=limits,
+        clock=SystemClock(),
+        prompts={},
+        room=min(rooms) if rooms else None,
+    )
+
+
+def _connect(config: ModelConfig) -> Model:
+    """A model whose replies are kept for other runs only where somebody says so.
+
+    A second run of the same task is meant to be another one.
+    """
+    return connect_role("manager", config) if config.cache else connect(config)
+
+
+def _worker_name(spec: AgentRunSpec, configs: Configs) -> str:
+    name = configs.worker.name
+    return f"{spec.worker_agent}:{name}" if spec.worker_agent else name
+
+
+def _works(
+    spec: AgentRunSpec,
+    configs: Configs,
+    tools: ToolsFor,
+    scratch: Scratch,
+    hidden: tuple[Path, ...],
+) -> Works:
+    if spec.worker_agent is None:
+        return ChatWorker(_connect(configs.worker), tools)
+    cli = CLIS[spec.worker_agent]
+    program = program_of(cli)
+    view = View(
+        Path("/"),
+        hidden=hidden,
+        seen=program.folders if program else (),
+        network="on",
+        bare=True,
+        walls=spec.walls == "required",
+    )
+    command = Command(cli.program, Path("/"), spec.errand_seconds, view=view)
+    harness = Harness(cli, configs.worker, command, scratch, MOST_BYTES)
+    return CliWorker(harness, spec.budget.usd_per_errand)
+
+
+def beside(bench: Bench, files: Mapping[str, bytes]) -> Runs:
+    """Runs commands in a copy of deliverables, and throws away what they change."""
+    known_by = {path: request_key(data) for path, data in files.items()}
+
+    async def run(command: Sequence[str], seconds: float, scope: Scope) -> Ran | Failure:
+        async def do() -> Ran | Failure:
+            began = time.monotonic()
+            ended, _ = await bench.run(join(command), files, MOST_BYTES, seconds)
+            if not isinstance(ended, Exit):
+                return ended
+            said = "\n".join(part for part in (ended.stdout, ended.stderr) if part.strip())
+            took = round(time.monotonic() - began, 4)
+            return Ran(ended.code, said[-20_000:], ended.timed_out, seconds=took)
+
+        request = {"run": list(command), "files": known_by}
+        return await scope.call(request, Ran, do, 0.0)
+
+    return run
+
+
+def hidden_from(folder: Path, home: Path) -> tuple[Path, ...]:
+    """What no worker may read: the project that the task was given in, and runs of Kept."""
+    needed = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
+    project = folder.resolve()
+    own = () if any(path.is_relative_to(project) for path in needed) else (project,)
+    return (*own, home.resolve())

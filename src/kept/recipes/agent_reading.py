@@ -1,0 +1,79 @@
+"""An agent run as its journal tells it: the record, and what was delivered."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kept.agents.record import AgentRun
+from kept.agents.rundir.write import Layout, write_run
+from kept.agents.runner import DELIVERED
+from kept.agents.story import STORY, Moment, record_of
+from kept.core.event import Event, RunStopped
+from kept.core.plan import AGENT_RUN
+from kept.core.ports import Journal
+from kept.core.rollout import Job
+from kept.core.score import Outcome
+from kept.core.state import State
+from kept.store.journal import RunJournal
+from kept.store.reader import Run
+
+CASE = "task"
+"""The one case of an agent run."""
+
+log = logging.getLogger("kept")
+
+
+def is_agent_run(run: Run) -> bool:
+    """Whether a run is one of `kept agent run`."""
+    started = run.state.started
+    return started is not None and started.recipe == AGENT_RUN
+
+
+def scope_of(run: Run) -> str:
+    """Where all that happened in it is journalled."""
+    return Job(run.state.seed, CASE, 0, "measure").scope
+
+
+def agent_run_of(run: Run) -> AgentRun | None:
+    """The record of a run, how far it may have come; None before its first moment."""
+    record = record_of(run.replies(f"{scope_of(run)}/{STORY}", Moment))
+    if record is None:
+        return None
+    record = replace(record, run_id=run.id)
+    if record.status != "running" or run.status == "running":
+        return record
+    # no moment says so: it was cut off
+    stopped = run.state.stopped
+    why = run.status if stopped is None or stopped.kind != "error" else stopped.message
+    return replace(record, status="aborted", reason=why)
+
+
+def delivered_by(run: Run) -> Mapping[str, bytes]:
+    """The files that a run left, by path; none before it has ended."""
+    found = [ran.files for _, ran in run.executions([f"{scope_of(run)}/{DELIVERED}"])]
+    return found[-1] if found else {}
+
+
+class RunFolder:
+    """Writes the folder of the run as the source lays it out, when a sitting ends; a sink.
+
+    Only a view: all of it can be made again from the journal beside it.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._folder = journal.folder if isinstance(journal, RunJournal) else None
+
+    def on_event(self, event: Event, state: State) -> None:
+        """Write it at the end."""
+        if not isinstance(event, RunStopped) or self._folder is None:
+            return
+        try:
+            with Run(self._folder) as run:
+                record = agent_run_of(run)
+                if record is not None:
+                    write_run(self._folder, record, delivered_by(run), Layout())
+        except OSError as error:
+            log.warning("cannot write %s: %s", error.filename, error.strerror)
+
+    def on_rollout(self, job: Job, outcome: Outcome) -> None:
+        """Nothing to do: the end of the sitting tells it."""

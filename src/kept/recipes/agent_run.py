@@ -1,0 +1,193 @@
+"""An agent run: one task, one execution of one runner, and nothing that is proposed or kept."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from kept.agents.course import Assignment
+from kept.agents.loss import run_loss
+from kept.agents.record import AgentRun
+from kept.agents.runner import AgentRunner
+from kept.agents.stopping import Stop
+from kept.agents.story import Hearer
+from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.budget import Budget, StopReason
+from kept.core.case import Case, Cases
+from kept.core.objective import Objective
+from kept.core.plan import AGENT_RUN, Plan
+from kept.core.ports import Scope
+from kept.core.rollout import Failure, Job, Rollout
+from kept.core.schedule import MEASURE, Turns
+from kept.engine.purse import Halt
+from kept.errors import SetupError
+from kept.gates.sweep import Sweep
+from kept.models.roles import unbounded
+from kept.proposers.measured import SEED_ALONE
+from kept.recipes import Compiled
+from kept.recipes.agent_kit import Configs, check, configs_of, hidden_from, kit_of, limits_of
+from kept.recipes.agent_reading import CASE, RunFolder
+from kept.recipes.agent_texts import run_texts
+from kept.recipes.given import find_inputs
+from kept.recipes.hashing import hash_of
+from kept.scorers.recorded import RecordedScorer
+from kept.spec.agent_run import AgentRunSpec
+from kept.spec.load import validate
+from kept.spec.source import Source, read_source, source_of
+from kept.store.home import Home
+from kept.workspace import Scratch
+
+LOSS = "loss"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What somebody asked for, as it is written down for a resume."""
+
+    task: str
+    folder: str
+    """Where it was asked: paths begin there."""
+    inputs: tuple[str, ...] = ()
+    output: str | None = None
+    """Where the deliverables are to be put besides."""
+    config: str | None = None
+    settings: tuple[str, ...] = ()
+    brief: str = ""
+    parent_run_id: str | None = None
+    tags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, fact: object) -> "Asked":
+        """From the fact that a run began with."""
+        told = dict(cast("Mapping[str, Any]", fact))
+        for name in ("inputs", "settings", "tags"):
+            told[name] = tuple(told[name])
+        return cls(**told)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Who is told of moments as they come, and who may ask the run to stop."""
+
+    hear: Hearer | None = None
+    """Every moment, in a resume also those of earlier sittings."""
+    say: Callable[[str], None] | None = None
+    """A line for each thing that happens now."""
+    stop: Stop = field(default_factory=Stop)
+
+    def tell(self, line: str) -> None:
+        """Have it said, if it happens now: a resume begins by hearing what was said before."""
+        if self.say is not None and self.stop.live:
+            self.say(line)
+
+
+def compile_agent_run(asked: Asked, watched: Watched | None = None) -> Compiled:
+    """The plan of an agent run; raises `SpecError` or `SetupError` with what is wrong."""
+    watched = watched or Watched()
+    folder = Path(asked.folder)
+    source = _source(asked)
+    spec = validate(source, AgentRunSpec)
+    texts = run_texts(source)
+    source.check()
+    assert spec is not None, "a spec without problems is one"
+    if not asked.task.strip():
+        raise SetupError("the task is empty", hint='say what is to be done: kept agent run "TASK"')
+    configs = configs_of(spec, source.folder)
+    check(spec, configs)
+    home = Home.find(folder)
+    never = (home.path, *([folder / asked.output] if asked.output else []))
+    found = find_inputs([folder / path for path in asked.inputs], never)
+    scratch = Scratch()
+    limits = limits_of(spec.budget)
+    kit = kit_of(spec, configs, limits, scratch, hidden_from(folder, home.path))
+    kit = replace(kit, prompts=texts.prompts, say=watched.tell)
+    seed = Candidate(texts.artifacts)
+
+    async def close() -> None:
+        scratch.close()
+
+    runner = AgentRunner(
+        kit=kit,
+        assignment_of=lambda case: Assignment(
+            task=asked.task, brief=asked.brief, parent_run_id=asked.parent_run_id, tags=asked.tags
+        ),
+        files_of=lambda case: found.read(),
+        measures=measures,
+        closes=close,
+        hear=watched.hear,
+        stop=watched.stop,
+    )
+    case = Case(CASE, {"task": asked.task, "inputs": sorted(found.files), "brief": asked.brief})
+    plan = Plan(
+        recipe=AGENT_RUN,
+        seed=seed,
+        rules=Rules({name: Artifact(name) for name in seed.texts}),
+        cases=Cases(holdout=(case,)),
+        runner=Halting(runner),
+        scorer=RecordedScorer(),
+        objective=Objective(LOSS, "minimize"),
+        proposers=(SEED_ALONE,),
+        schedule=Turns(MEASURE, 1),
+        gate=Sweep(1),
+        budget=Budget(),
+        tries_one=False,
+        views=(RunFolder,),
+        inputs={
+            "prompts": hash_of(dict(texts.prompts)),
+            # what is left of it is told to the manager: with another, all would be asked again
+            "budget": hash_of(spec.budget.model_dump(mode="json")),
+            "settings": settings_hash(spec, configs),
+        },
+        facts={AGENT_RUN: asdict(asked), "description": asked.task[:200]},
+    )
+    return Compiled(plan, _warnings(configs, found.left_out))
+
+
+def settings_hash(spec: AgentRunSpec, configs: Configs) -> str:
+    """What a resume knows settings by, models among them that only the environment names."""
+    names = [one.name for one in (configs.manager, configs.worker, configs.critic)]
+    return hash_of([spec.model_dump(mode="json", exclude={"budget"}), names])
+
+
+def measures(record: AgentRun) -> Mapping[str, float]:
+    """The loss and its parts, by the names that a journal has for them."""
+    parts = run_loss(record).parts()
+    return {LOSS: parts.pop("total"), **{f"{LOSS}_{name}": value for name, value in parts.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Halting:
+    """A runner whose infrastructure may fail: then the run stops, and can be gone on with.
+
+    There is one execution; to call it missing would end the run for good.
+    """
+
+    runner: AgentRunner
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Run it; raises `Halt` where nothing answers."""
+        ran = await self.runner.run(job, candidate, case, scope)
+        if isinstance(ran, Failure) and ran.blame == "infrastructure":
+            raise Halt(StopReason("error", ran.message))
+        return ran
+
+    async def close(self) -> None:
+        """Let go."""
+        await self.runner.close()
+
+
+def _source(asked: Asked) -> Source:
+    folder = Path(asked.folder)
+    if asked.config is None:
+        return source_of(folder / "(command line)", "{}", asked.settings)
+    return read_source(folder / asked.config, asked.settings)
+
+
+def _warnings(configs: Configs, left_out: Sequence[str]) -> tuple[str, ...]:
+    told = [f"`{name}` is no plain file, and is not given to the run" for name in left_out[:10]]
+    for config in dict.fromkeys((configs.manager, configs.worker, configs.critic)):
+        if unbounded(config) == "price":
+            told.append(f"the price of `{config.name}` is not known: what it costs is not counted")
+    return tuple(told)

@@ -1,0 +1,85 @@
+"""What a task comes with: files and folders, read once, never a part of themselves."""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kept.core.words import count
+from kept.errors import SetupError
+from kept.harness.result import hide_in
+from kept.sandbox.copies import LEFT_OUT
+from kept.settings import secrets
+from kept.shared_files import MOST_BYTES, MOST_FILES
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The files that inputs come to, by path below the input folder."""
+
+    files: dict[str, Path]
+    left_out: tuple[str, ...] = ()
+    """What is no plain file."""
+
+    def read(self) -> dict[str, bytes]:
+        """What they hold, binary or not, without the secrets of our environment."""
+        found = {name: path.read_bytes() for name, path in self.files.items()}
+        for secret in secrets():
+            found = hide_in(secret, found)
+        return found
+
+
+def find_inputs(inputs: Sequence[Path], never: Sequence[Path] = ()) -> Found:
+    """Look at all of them; a `SetupError` where one is not there, or they are too much.
+
+    What is in one of the folders that are never looked into is left out: the place that the run
+    itself writes to may lie in an input.
+    """
+    files: dict[str, Path] = {}
+    strange: list[str] = []
+    apart = {path.resolve() for path in never}
+    for given in inputs:
+        whole = given.resolve()
+        if not whole.exists():
+            raise SetupError(f"there is no input `{given}`")
+        for name, path in _files(whole, apart):
+            if name in files:
+                hint = "rename one of them, or give the folder that both are in"
+                raise SetupError(f"two inputs would be `input/{name}`", hint=hint)
+            if _is_plain(path):
+                files[name] = path
+            else:
+                strange.append(name)
+    _check_size(files)
+    return Found(files, tuple(strange))
+
+
+def _files(given: Path, apart: set[Path]) -> Iterator[tuple[str, Path]]:
+    if not given.is_dir():
+        yield given.name, given
+        return
+    for folder, folders, names in os.walk(given):
+        here = Path(folder)
+        folders[:] = sorted(
+            one for one in folders if one not in LEFT_OUT and (here / one).resolve() not in apart
+        )
+        links = [one for one in folders if (here / one).is_symlink()]
+        for name in sorted([*names, *links]):
+            path = here / name
+            yield f"{given.name}/{path.relative_to(given).as_posix()}", path
+
+
+def _is_plain(path: Path) -> bool:
+    # a link may lead anywhere, and a pipe has no end
+    return stat.S_ISREG(path.lstat().st_mode)
+
+
+def _check_size(files: dict[str, Path]) -> None:
+    if len(files) > MOST_FILES:
+        hint = f"give {count(MOST_FILES, 'file')} at most"
+        raise SetupError(f"the inputs are {count(len(files), 'file')}", hint=hint)
+    size = sum(path.stat().st_size for path in files.values())
+    if size > MOST_BYTES:
+        hint = f"give {MOST_BYTES / 2**20:g} MiB at most"
+        raise SetupError(f"the inputs are {size / 2**20:.0f} MiB", hint=hint)

@@ -1,0 +1,319 @@
+"""Refinement: a finished run whose deliverable is made better by running its task again.
+
+It fits the one loop with some force: it proposes by running, and its incumbent is the last attempt
+where its best is kept apart.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from kept.agents.course import Assignment
+from kept.agents.kit import Kit
+from kept.agents.record import Limits
+from kept.agents.refine.findings import findings_of
+from kept.agents.refine.folder import IterationFolders, SessionFiles, SessionPlace
+from kept.agents.refine.made import BELOW, LOSS, Made, MadeRunner
+from kept.agents.refine.rerun import Rerun
+from kept.agents.refine.tiers import MIXED, ModelPair, Tiers
+from kept.agents.rundir.read import FinishedRun, read_run
+from kept.agents.runner import AgentRunner
+from kept.agents.story import Hearer
+from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.case import Case, Cases
+from kept.core.objective import Objective
+from kept.core.plan import REFINE, Plan
+from kept.core.refine import FEWEST, MOST, Refining, Tier, clamped, halved
+from kept.engine.clock import SystemClock
+from kept.errors import SetupError
+from kept.gates.follow import Follow
+from kept.harness import CLIS
+from kept.recipes import Compiled
+from kept.recipes.agent_kit import check, configs_of, hidden_from, kit_of, limits_of
+from kept.recipes.agent_run import Watched, settings_hash
+from kept.recipes.agent_texts import run_texts
+from kept.recipes.hashing import hash_of
+from kept.scorers.recorded import RecordedScorer
+from kept.spec.agent_run import AgentRunSpec
+from kept.spec.load import said, validate
+from kept.spec.source import Source, read_source, source_of
+from kept.store.home import Home
+from kept.workspace import Scratch
+
+SESSIONS = "refinements"
+"""The folder of a home that iterations are kept in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refinement:
+    """What somebody asked for, as it is written down for a resume."""
+
+    run: str
+    """The folder of the seed run."""
+    folder: str
+    """Where it was asked: paths begin there."""
+    session: str
+    iterations: int = 3
+    model: str = ""
+    worker_model: str = ""
+    low: ModelPair = ModelPair()  # noqa: RUF009 # a tuple of two texts
+    mid: ModelPair = ModelPair()  # noqa: RUF009 # as above
+    high: ModelPair = ModelPair()  # noqa: RUF009 # as above
+    from_last: bool = False
+    config: str | None = None
+    settings: tuple[str, ...] = ()
+
+    @property
+    def tiers(self) -> Tiers:
+        """The pairs of the tiers."""
+        return Tiers(self.low, self.mid, self.high)
+
+    @property
+    def root(self) -> Path:
+        """Where its iterations are kept."""
+        return Home.find(Path(self.folder)).path / SESSIONS / self.session
+
+    @classmethod
+    def of(cls, fact: object) -> "Refinement":
+        """From the fact that a run began with."""
+        told = dict(cast("Mapping[str, Any]", fact))
+        for name in ("low", "mid", "high"):
+            told[name] = ModelPair(*told[name])
+        told["settings"] = tuple(told["settings"])
+        return cls(**told)
+
+
+def compile_refine(asked: Refinement, watched: Watched | None = None) -> Compiled:
+    """The plan of a refinement; raises `SetupError` or `SpecError` with what is wrong."""
+    run = read_run(Path(asked.run))
+    if not run.task.strip():
+        raise SetupError(f"{run.folder} does not say what its task was", hint="name another run")
+    if run.delivered is None:
+        raise SetupError(
+            f"{run.folder} has left no deliverable to start from",
+            hint="it is looked for in FINAL, output/FINAL, output/<id> and output of its workspace",
+        )
+    making = _Making(asked, run, watched or Watched())
+    plan = plan_refinement(asked, run, making)
+    plan = replace(plan, inputs={**plan.inputs, **making.inputs()})
+    return Compiled(plan, tuple(making.warnings()))
+
+
+class Making(Protocol):
+    """What iterations are run with."""
+
+    @property
+    def artifacts(self) -> Mapping[str, str]:
+        """The prompt artifacts of the runs."""
+        ...
+
+    def pair_for(self, tier: Tier | None) -> ModelPair:
+        """Who works in an iteration of a tier."""
+        ...
+
+    def runner_for(
+        self,
+        pair: ModelPair,
+        assignment: Assignment,
+        files: Mapping[str, bytes],
+        hear: Hearer,
+    ) -> AgentRunner:
+        """A runner for one iteration."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+        ...
+
+
+def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan:
+    """The plan of a refinement of a run that was read, with whatever iterations are run with."""
+    seed = Candidate(_made(run).texts())
+    tiers = not asked.tiers.trivial
+    place = SessionPlace(
+        seed=Path(asked.run),
+        root=asked.root,
+        session_id=asked.session,
+        seed_run_id=run.run_id,
+        tiers=tiers,
+    )
+    rerun = Rerun(
+        seed=seed,
+        task=run.task,
+        texts=making.artifacts,
+        runner_for=making.runner_for,
+        pair_for=making.pair_for,
+        places=IterationFolders(asked.root),
+        clock=SystemClock(),
+        from_last=asked.from_last,
+    )
+    return Plan(
+        recipe=REFINE,
+        seed=seed,
+        rules=Rules({name: Artifact(name) for name in seed.texts}, new_files=(f"{BELOW}*",)),
+        cases=Cases(holdout=(Case("task", {"task": run.task}),)),
+        runner=MadeRunner(making.close),
+        scorer=RecordedScorer(),
+        objective=Objective(LOSS, "minimize", (0.0, 1.0)),
+        proposers=(rerun,),
+        schedule=Refining(
+            clamped(asked.iterations),
+            run.observed_seconds or None,
+            nothing=findings_of(run).empty,
+            tiers=tiers,
+        ),
+        gate=Follow(),
+        tries_one=False,
+        inputs={"seed": seed.id, "refinement": hash_of(repr(replace(asked, folder="")))},
+        facts={
+            REFINE: asdict(asked),
+            "spec": asked.run,
+            "description": run.task[:200],
+            "seed_run": run.run_id,
+        },
+        views=(partial(SessionFiles, place),),
+    )
+
+
+def _made(run: FinishedRun) -> Made:
+    return Made(
+        run_id=run.run_id,
+        status=run.status,
+        seconds=run.observed_seconds,
+        parts=run.loss.parts(),
+        findings=findings_of(run),
+        files=run.delivered.read() if run.delivered else {},
+        manager=run.manager,
+        worker=run.worker,
+    )
+
+
+class _Making:
+    """Makes what iterations are run with: a kit for every pair of models, once."""
+
+    def __init__(self, asked: Refinement, run: FinishedRun, watched: Watched) -> None:
+        self._scratch = Scratch()
+        self._asked = asked
+        self._run = run
+        self._watched = watched
+        self._kits: dict[ModelPair, Kit] = {}
+        self._settings: list[object] = []
+        """What each kit was made from."""
+        pairs = [self.pair_for(tier) for tier in _TIERS] if not asked.tiers.trivial else []
+        pairs = pairs or [self.pair_for(None)]
+        # all that can be wrong is said before anything is spent; nothing is, without findings
+        for pair in () if findings_of(run).empty else dict.fromkeys(pairs):
+            self._kits[pair] = self._kit(pair)
+        self.artifacts = run_texts(self._source(ModelPair())).artifacts
+
+    def pair_for(self, tier: Tier | None) -> ModelPair:
+        """Who works in an iteration of a tier, by flags; else the file and the seed run say."""
+        if tier is not None:
+            return self._asked.tiers.of(tier)
+        return ModelPair(self._asked.model, self._asked.worker_model)
+
+    def runner_for(
+        self,
+        pair: ModelPair,
+        assignment: Assignment,
+        files: Mapping[str, bytes],
+        hear: Hearer,
+    ) -> AgentRunner:
+        """A runner for one iteration."""
+
+        async def close() -> None:
+            return None
+
+        def heard(moment: Any) -> None:  # noqa: ANN401 # a moment, whatever it is of
+            hear(moment)
+            if self._watched.hear is not None:
+                self._watched.hear(moment)
+
+        return AgentRunner(
+            kit=self._kits[pair],
+            assignment_of=lambda case: assignment,
+            files_of=lambda case: files,
+            measures=lambda record: {},
+            closes=close,
+            hear=heard,
+            stop=self._watched.stop,
+        )
+
+    def close(self) -> None:
+        """Remove what is left of sandboxes."""
+        self._scratch.close()
+
+    def warnings(self) -> list[str]:
+        """What a person should know."""
+        mixed = not self._asked.tiers.trivial and (self._asked.model or self._asked.worker_model)
+        asked, may = self._asked.iterations, clamped(self._asked.iterations)
+        bounds = f"a session has {FEWEST} to {MOST} iterations: {may} instead of {asked}"
+        return [*([MIXED] if mixed else []), *([bounds] if may != asked else [])]
+
+    def inputs(self) -> dict[str, str]:
+        """Hashes of what iterations are run with: a session is not gone on with by others."""
+        prompts = [dict(kit.prompts) for kit in self._kits.values()]
+        return {
+            "settings": hash_of(self._settings),
+            "prompts": hash_of([*prompts, dict(self.artifacts)]),
+        }
+
+    def _kit(self, pair: ModelPair) -> Kit:
+        source = self._source(pair)
+        spec = validate(source, AgentRunSpec)
+        texts = run_texts(source)
+        source.check()
+        assert spec is not None, "a spec without problems is one"
+        configs = configs_of(spec, source.folder)
+        check(spec, configs)
+        budget = spec.budget.model_dump(mode="json")
+        self._settings.append([list(pair), settings_hash(spec, configs), budget])
+        folder = Path(self._asked.folder)
+        hidden = hidden_from(folder, Home.find(folder).path)
+        limits = self._limits(limits_of(spec.budget))
+        kit = kit_of(spec, configs, limits, self._scratch, hidden)
+        return replace(kit, prompts=texts.prompts, say=self._watched.tell)
+
+    def _limits(self, usual: Limits) -> Limits:
+        """Half of what the seed run could use."""
+        caps = halved(self._run.caps, self._run.observed_seconds)
+        return replace(
+            usual,
+            loops=caps.loops,
+            workers=caps.workers,
+            tokens=caps.tokens,
+            tool_calls=caps.tool_calls,
+            wall_seconds=float(caps.wall_seconds),
+            depth=caps.depth,
+        )
+
+    def _source(self, pair: ModelPair) -> Source:
+        """A file, with the models of flags over it, and those of the seed run below it."""
+        asked, run = self._asked, self._run
+        bare = self._read(asked.settings)
+        seed = ModelPair(run.manager, run.worker)
+        names = [
+            (role, flag or ("" if said(bare, ("models", role)) is not None else inherited))
+            for role, flag, inherited in zip(("manager", "worker"), pair, seed, strict=True)
+        ]
+        settings = [one for role, name in names if name for one in _named(role, name)]
+        return self._read((*asked.settings, *settings))
+
+    def _read(self, settings: tuple[str, ...]) -> Source:
+        folder = Path(self._asked.folder)
+        if self._asked.config is None:
+            return source_of(folder / "(command line)", "{}", settings)
+        return read_source(folder / self._asked.config, settings)
+
+
+_TIERS: tuple[Tier, ...] = ("low", "mid", "high")
+
+
+def _named(role: str, name: str) -> list[str]:
+    """What a file would say for a model; an agent CLI that worked is named with its model."""
+    cli, colon, rest = name.partition(":")
+    if role == "worker" and colon and cli in CLIS:
+        return [f"worker_agent={cli}", f"models.worker={rest}"]
+    return [f"models.{role}={name}"]

@@ -1,0 +1,1 @@
+"""Skill training: a config and an environment become a plan."""

@@ -1,0 +1,109 @@
+"""A skill measured on a split of its environment: a run that proposes and changes nothing."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.budget import Budget
+from kept.core.case import SPLITS, Case, Split
+from kept.core.exchange import PASSED
+from kept.core.objective import Objective
+from kept.core.plan import Plan
+from kept.core.schedule import MEASURE, Turns
+from kept.envs.opened import Opened
+from kept.errors import SetupError
+from kept.gates.sweep import Sweep
+from kept.models.roles import is_priced
+from kept.proposers.measured import SEED_ALONE
+from kept.recipes import Compiled
+from kept.recipes.hashing import hash_of
+from kept.recipes.skill.opening import open_skill
+from kept.recipes.sweeping import Wanted, as_sweep
+from kept.scorers.passing import Passing
+from kept.spec.skill.read import SkillSpec, read_skill
+
+NAMES: Mapping[str, tuple[Split, ...]] = {
+    "train": ("train",),
+    "val": ("holdout",),
+    "selection": ("holdout",),
+    "valid_seen": ("holdout",),
+    "holdout": ("holdout",),
+    "test": ("test",),
+    "valid_unseen": ("test",),
+    "all": SPLITS,
+}
+"""What a split may be called."""
+
+KIND = "skill"
+"""Told in the facts of such a run: to fail some cases is what most skills do, and no error."""
+
+
+def compile_measure(
+    path: Path,
+    wanted: Wanted,
+    overrides: Sequence[str] = (),
+    *,
+    workers: int | None = None,
+    folder: Path | None = None,
+) -> Compiled:
+    """The plan that measures the skill of a config; a `SpecError` with all that is wrong."""
+    spec = read_skill(path, overrides, folder)
+    opened = open_skill(spec)
+    split, cases = cases_of(opened, wanted.split)
+    plan = Plan(
+        recipe="skill",
+        seed=Candidate(dict(opened.skill)),
+        rules=Rules({name: Artifact(name) for name in opened.skill}),
+        cases=replace(opened.cases, train=(), holdout=cases, test=()),
+        runner=opened.runner,
+        scorer=Passing(opened.scorer),
+        objective=Objective(PASSED, "maximize", (0.0, 1.0)),
+        proposers=(SEED_ALONE,),
+        schedule=Turns(MEASURE, 1),
+        gate=Sweep(),
+        budget=Budget(
+            max_minutes=spec.budget.max_minutes,
+            max_usd=spec.budget.max_usd,
+            max_rollouts=spec.budget.max_rollouts,
+        ),
+        workers=workers or spec.env.workers,
+        inputs={**(opened.inputs or {}), "config": hash_of(_deciding(spec))},
+        facts={
+            "spec": str(spec.source.path.resolve()),
+            "set": list(overrides),
+            "folder": str(spec.folder),
+            "id": opened.name,
+        },
+    )
+    told = {"name": f"{opened.name}, {split}", "kind": KIND, "agent": _about(spec, opened)}
+    return Compiled(as_sweep(plan, wanted, told), tuple(_warnings(spec)))
+
+
+def cases_of(opened: Opened, name: str) -> tuple[str, tuple[Case, ...]]:
+    """The cases of a split, and what it is called; without a name, of those nobody has seen."""
+    if name and name not in NAMES:
+        raise SetupError(f"there is no split `{name}`", hint=f"there are {', '.join(NAMES)}")
+    if not name:
+        name = "test" if opened.cases.test else "selection"
+    found = tuple(case for split in NAMES[name] for case in opened.cases.of(split))
+    if not found:
+        raise SetupError(f"the split `{name}` of `{opened.name}` has no cases")
+    return name, found
+
+
+def _about(spec: SkillSpec, opened: Opened) -> dict[str, object]:
+    student = spec.agent or (spec.student.name if spec.student else "")
+    return {"student": student, "skill": Candidate(dict(opened.skill)).id}
+
+
+def _deciding(spec: SkillSpec) -> dict[str, object]:
+    """What scores depend on: who works, and where."""
+    told = spec.told()
+    env = {k: v for k, v in told["env"].items() if k not in ("out_root", "workers", "skill_init")}
+    return {"model": told["model"], "env": env}
+
+
+def _warnings(spec: SkillSpec) -> Iterator[str]:
+    if spec.student is not None and not is_priced(spec.student):
+        yield f"the price of `{spec.student.name}` is not known: what it costs is not counted"

@@ -1,0 +1,93 @@
+"""Metrics of agent tests for answers of a skill: `env.metrics` of a config with `jsonl`."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from kept.core.case import Case
+from kept.core.ports import Model
+from kept.envs.jsonl import Jsonl
+from kept.envs.replying import answer_in
+from kept.envs.settings import EnvSettings
+from kept.errors import Problem, SpecError
+from kept.models.config import ModelConfig
+from kept.models.connect import connect
+from kept.scorers.metrics.answers import AnswerScorer
+from kept.scorers.metrics.checking import faults_of
+from kept.scorers.metrics.config import Metric, read_metrics
+from kept.scorers.metrics.dialogue import DialogueScorer
+from kept.scorers.metrics.measuring import Means
+from kept.spec.agent.llm import LlmSpec
+from kept.spec.agent.metrics import AnyMetricSpec
+from kept.spec.skill.read import SkillSpec
+
+METRICS = "metrics"
+_NAME = "jsonl"
+_FIELDS = ("question_field", "answer_field", "context_field")
+
+
+def metric_scorer(spec: SkillSpec, settings: EnvSettings) -> AnswerScorer | None:
+    """The scorer that `env.metrics` asks for; None where it asks for none."""
+    rows = settings.options.get(METRICS)
+    if rows is None:
+        return None
+    if settings.name != _NAME:
+        message = f"only `{_NAME}` is measured by metrics; `{settings.name}` has its own"
+        raise SpecError([settings.problem(METRICS, message)])
+    given = {key: str(settings.options.get(key) or getattr(Jsonl, key)) for key in _FIELDS}
+
+    def case_of(case: Case) -> Mapping[str, object]:
+        data = cast("Mapping[str, Any]", case.data)
+        golds: list[str] = data[given["answer_field"]]
+        context = data.get(given["context_field"])
+        found: dict[str, object] = {"input": data[given["question_field"]], "name": case.id}
+        found |= {"ground_truth": golds[0]} if golds else {}
+        return {**found, "retrieval_context": [context]} if context else found
+
+    means = Means(_judges(spec), settings.folder)
+    scorer = DialogueScorer(_metrics(settings, rows), means)
+    return AnswerScorer(scorer, case_of, answer_in)
+
+
+def _metrics(settings: EnvSettings, rows: object) -> tuple[Metric, ...]:
+    adapter: TypeAdapter[list[AnyMetricSpec]] = TypeAdapter(list[AnyMetricSpec])
+    try:
+        specs = adapter.validate_python(rows)
+    except ValidationError as error:
+        problems = [
+            Problem(settings.where(METRICS), _path(fault["loc"]), fault["msg"])
+            for fault in error.errors(include_url=False)
+        ]
+        raise SpecError(problems) from error
+    metrics = read_metrics([spec.model_dump() for spec in specs])
+    faults = [
+        Problem(settings.where(METRICS), f"env.metrics[{n}].{key}", problem)
+        for n, metric in enumerate(metrics)
+        for key, problem in faults_of(metric)
+    ]
+    if not metrics:
+        faults.append(settings.problem(METRICS, "there are none"))
+    if faults:
+        raise SpecError(faults)
+    return metrics
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+    return f"env.metrics{''.join(parts)}"
+
+
+def _judges(spec: SkillSpec) -> Any:  # noqa: ANN401 # a function of what a metric says of its judge
+    known: dict[ModelConfig, Model] = {}
+
+    def judge_of(said: Mapping[str, object] | None) -> Model | None:
+        """The judge that a metric names, else the teacher."""
+        config = LlmSpec.model_validate(said).config(spec.folder) if said else spec.teacher
+        if config is None:
+            return None
+        if config not in known:
+            known[config] = connect(config)
+        return known[config]
+
+    return judge_of

@@ -1,0 +1,104 @@
+"""The proposers of skill training, made from a config."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from kept.core.model import ModelRequest
+from kept.core.ports import Model, Proposer
+from kept.envs.opened import Opened
+from kept.errors import Problem, SpecError
+from kept.models.config import ModelConfig
+from kept.models.window import room_of
+from kept.prompts import SKILLS, prompt
+from kept.proposers.skill.analyst import Sight
+from kept.proposers.skill.appendix import Appendix
+from kept.proposers.skill.comparing import Comparison
+from kept.proposers.skill.deep import Deep
+from kept.proposers.skill.lapses import Lapses
+from kept.proposers.skill.modes import UPDATES
+from kept.proposers.skill.reflect import Analysts
+from kept.proposers.skill.slow import MetaReflect, MetaSkill, SlowUpdate
+from kept.proposers.skill.step import StepProposer
+from kept.proposers.skill.teacher import Prompts, Teacher
+from kept.proposers.skill.update import Rewriting
+from kept.spec.skill.config import effort_of
+from kept.spec.skill.read import SkillSpec
+
+
+def teacher_of(
+    spec: SkillSpec, model: Model, config: ModelConfig, prompts: Mapping[str, str]
+) -> Teacher:
+    """Who is asked: with prompts of the user before the environment's, and those before ours."""
+    own = {name: prompt(name) for name in SKILLS}
+    return Teacher(
+        model=model,
+        request=ModelRequest((), max_tokens=config.max_tokens),
+        prompts=Prompts((read_prompts(spec), dict(prompts), own)),
+        room=room_of(config),
+        rounds=spec.gradient.max_analyst_rounds,
+        at_once=spec.gradient.analyst_workers,
+    )
+
+
+def read_prompts(spec: SkillSpec) -> dict[str, str]:
+    """The user's own prompts, by name; a `SpecError` for a file that stands for none."""
+    if not spec.prompts:
+        return {}
+    found: dict[str, str] = {}
+    problems: list[Problem] = []
+    for path in sorted((spec.folder / spec.prompts).glob("*.md")):
+        if path.stem not in SKILLS:
+            near = get_close_matches(path.stem, SKILLS, n=1)
+            hint = f"did you mean `{near[0]}.md`?" if near else "`kept prompts list` has them all"
+            where = spec.source.where(("prompts",))
+            problems.append(Problem(where, "prompts", f"`{path.name}` is no prompt", hint))
+        found[path.stem] = path.read_text(encoding="utf-8")
+    if problems:
+        raise SpecError(problems)
+    return found
+
+
+def proposers_of(spec: SkillSpec, opened: Opened, teacher: Teacher) -> tuple[Proposer, ...]:
+    """All that have a turn."""
+    return tuple(_proposers(spec, opened, teacher))
+
+
+def _proposers(spec: SkillSpec, opened: Opened, teacher: Teacher) -> Iterator[Proposer]:
+    optimizer, gradient = spec.optimizer, spec.gradient
+    sight = Sight(opened.about, gradient.reference_to_teacher, spec.run.codex_trace_to_teacher)
+    lapses = None
+    if optimizer.use_skill_aware_reflection:
+        sources = optimizer.skill_aware_appendix_source
+        lapses = Lapses(sources, optimizer.skill_aware_consolidate_threshold)
+    deep = None
+    if gradient.use_deep_reflect:
+        numbers = (gradient.deep_reflect_failures, gradient.deep_reflect_successes)
+        deep = Deep(opened.probe, sight, *numbers)
+    comparison = Comparison(sight, optimizer.slow_update_samples)
+    if optimizer.use_slow_update:
+        yield SlowUpdate(teacher, comparison)
+    if optimizer.use_meta_skill:
+        yield MetaSkill(teacher, comparison)
+    if optimizer.use_meta_reflect:
+        yield MetaReflect(teacher, optimizer.meta_learning_rate)
+    if lapses is not None:
+        yield Appendix(teacher, lapses, optimizer.appendix_gate == "flush")
+    yield StepProposer(
+        teacher=teacher,
+        analysts=Analysts(
+            sight,
+            UPDATES[optimizer.skill_update_mode],
+            gradient.minibatch_size,
+            gradient.failure_only,
+            lapses,
+        ),
+        batch=spec.train.batch_size,
+        accumulation=spec.train.accumulation,
+        run_seed=spec.train.seed,
+        max_edits=optimizer.learning_rate,
+        merge_size=gradient.merge_batch_size,
+        rewriting=Rewriting(
+            effort_of(spec.run.rewrite_reasoning_effort), spec.run.rewrite_max_completion_tokens
+        ),
+        deep=deep,
+    )

@@ -1,0 +1,35 @@
+"""All rollouts of one case in a run that has steps, the last first."""
+
+from typing import Any
+
+from kept.report.step import StepRollout, rollout_json
+from kept.store.reader import Run
+
+TRACED = 3
+"""Rollouts that are told from beginning to end."""
+
+
+def case_rollouts(run: Run, case: str) -> tuple[StepRollout, ...]:
+    """Every rollout of a case, the last first; those before them without their traces."""
+    found = [(step, job, outcome) for step, job, outcome in run.rollouts() if job.case_id == case]
+    rows: list[StepRollout] = []
+    for n, (step, job, outcome) in enumerate(reversed(found)):
+        trace = run.trace(outcome.trace) if outcome.trace and n < TRACED else ()
+        side = "seed" if job.candidate_id == run.state.seed else f"step {step}"
+        rows.append(StepRollout(job, side, outcome, trace))
+    return tuple(rows)
+
+
+def some_cases(run: Run, most: int = 5) -> list[str]:
+    """A few of the cases that were run."""
+    found: dict[str, None] = {}
+    for _, job, _ in run.rollouts():
+        found[job.case_id] = None
+        if len(found) == most:
+            break
+    return list(found)
+
+
+def case_json(rollouts: tuple[StepRollout, ...]) -> list[dict[str, Any]]:
+    """The same as a document."""
+    return [rollout_json(rollout) for rollout in rollouts]

@@ -1,0 +1,78 @@
+"""What a file for `kept agent run` may say: which models, how much, with which prompts."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from kept.harness import CLIS
+from kept.spec.base import Count, Finite, Model, Seconds, Text
+from kept.spec.models import RoleSpec
+
+Usd = Annotated[Finite, Field(ge=0)]
+
+
+def _agent(name: str) -> str:
+    """The name of an agent CLI."""
+    if name not in CLIS:
+        near = get_close_matches(name, CLIS, n=1)
+        meant = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(CLIS)}"
+        raise ValueError(f"`{name}` is no agent CLI; {meant}")
+    return name
+
+
+class RunModelsSpec(Model):
+    """Who thinks."""
+
+    manager: RoleSpec | None = None
+    """By default the one that KEPT_MODEL names."""
+    worker: RoleSpec | None = None
+    """By default the manager's."""
+    critic: RoleSpec | None = None
+    """By default the manager's."""
+
+
+class RunBudgetSpec(Model):
+    """What a run may use at most, on every axis."""
+
+    max_loops: Count = 100
+    """Turns of the manager."""
+    max_workers: Count = 500
+    max_tokens: Count = 10_000_000
+    max_tool_calls: Count = 1_500
+    max_minutes: Seconds = 60.0
+    max_depth: Count = 4
+    max_usd: Usd | None = None
+    max_rejected_completions: Count = 2
+    max_parallel_workers: Count = 4
+    max_workers_per_turn: Annotated[int, Field(ge=1, le=6)] = 6
+    max_repairs: Annotated[int, Field(ge=0)] = 2
+    usd_per_errand: Usd | None = None
+    """The most that one errand of an agent CLI costs: it is set aside before each of them."""
+
+
+class AgentRunSpec(Model):
+    """All of it; a run needs none."""
+
+    models: RunModelsSpec = Field(default_factory=RunModelsSpec)
+    budget: RunBudgetSpec = Field(default_factory=RunBudgetSpec)
+    worker_agent: Annotated[Text, AfterValidator(_agent)] | None = None
+    """An agent CLI that does the work with the worker's model; by default the model itself does."""
+    walls: Literal["required", "off"] = "required"
+    """Workers run programs; `off` lets them where nothing holds those back."""
+    prompts: Text | None = None
+    """A folder with files that stand for Kept's own prompts, NAME.md each."""
+    code_seconds: Seconds = 60.0
+    """For one program that a worker runs."""
+    errand_seconds: Seconds = 900.0
+    """For one errand of an agent CLI."""
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """Money is limited only where the worst case is known."""
+        budget = said.get("budget")
+        if not isinstance(budget, RunBudgetSpec) or said.get("worker_agent") not in CLIS:
+            return
+        if budget.max_usd is not None and budget.usd_per_errand is None:
+            yield "`budget.max_usd` needs `budget.usd_per_errand`: the most that an errand may cost"

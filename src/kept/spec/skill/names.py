@@ -1,0 +1,73 @@
+"""Every spelling of a key: in its section, alone as older configs have it, and as a flag.
+
+`batch_size: 40` at the top of a file and `--batch_size 40` both mean `train.batch_size`.
+"""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+
+from kept.errors import Problem, SpecError
+from kept.spec.seed_models import KEYS as MODEL_KEYS
+from kept.spec.skill.config import SECTIONS
+
+ALIASES: Mapping[str, str] = {
+    "teacher_model": "model.teacher",
+    "student_model": "model.student",
+    "optimizer_model": "model.teacher",
+    "target_model": "model.student",
+    "optimizer_backend": "model.teacher_backend",
+    "target_backend": "model.student_backend",
+    "edit_budget": "optimizer.learning_rate",
+    "env": "env.name",
+}
+"""Names that differ from those in the sections."""
+
+_OWN = ("optimizer", "target")
+"""Keys of `model` that are names of sections too: never meant alone."""
+
+
+def _flat() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for section, models in SECTIONS.items():
+        keys = [key for model in models for key in model.model_fields if key not in _OWN]
+        keys += MODEL_KEYS if section == "model" else ()
+        found |= {key: f"{section}.{key}" for key in keys if key != "name"}
+    return {**found, **ALIASES}
+
+
+FLAT: Mapping[str, str] = _flat()
+"""Where each key that stands alone belongs."""
+
+OPTIONS = "cfg-options"
+"""The flag behind which any number of `section.key=value` may stand."""
+
+
+def overrides_of(words: Sequence[str]) -> list[str]:
+    """`KEY=VALUE` of flags in the spelling of the source; a `SpecError` for what is none."""
+    found: list[str] = []
+    problems: list[Problem] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--"):
+            problems.append(Problem(word, "", "neither a flag nor what belongs to one"))
+        elif name.replace("_", "-") == OPTIONS:
+            while left and not left[0].startswith("--"):
+                found.append(left.pop(0))
+        elif (key := FLAT.get(name.replace("-", "_"))) is None:
+            problems.append(Problem(f"--{name}", "", "there is no such flag", _meant(name)))
+        elif not equals and (not left or left[0].startswith("--")):
+            problems.append(Problem(f"--{name}", key, "what it is to be is missing"))
+        else:
+            found.append(f"{key}={value if equals else left.pop(0)}")
+    if problems:
+        raise SpecError(problems)
+    return found
+
+
+def _meant(name: str) -> str:
+    near = get_close_matches(name.replace("-", "_"), FLAT, n=1, cutoff=0.7)
+    if near:
+        return f"did you mean `--{near[0]}`?"
+    return "any key can be set with --cfg-options section.key=value"

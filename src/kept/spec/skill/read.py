@@ -1,0 +1,188 @@
+"""From a skill config to what it means; every problem at once, each with its line."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from kept import settings
+from kept.models.config import ModelConfig
+from kept.spec.base import Model
+from kept.spec.load import advice, validate_given
+from kept.spec.seed_models import KEYS as MODEL_KEYS
+from kept.spec.seed_models import from_seed
+from kept.spec.skill.config import (
+    SECTIONS,
+    BudgetSection,
+    EnvSection,
+    EvaluationSection,
+    ExecSection,
+    GradientSection,
+    OptimizerSection,
+    RolesSection,
+    TrainSection,
+)
+from kept.spec.skill.inherit import BASE, Layered, read_layers, sections_of
+from kept.spec.source import kind_of
+from kept.spec.yaml import Loc
+
+M = TypeVar("M", bound=Model)
+
+TOP = ("prompts",)
+"""Keys besides the sections."""
+
+NO_OPTIONS: Mapping[str, object] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillSpec:
+    """A config, understood."""
+
+    source: Layered
+    folder: Path
+    """Where its paths begin: here, as its source has it."""
+    train: TrainSection = field(default_factory=TrainSection)
+    gradient: GradientSection = field(default_factory=GradientSection)
+    optimizer: OptimizerSection = field(default_factory=OptimizerSection)
+    evaluation: EvaluationSection = field(default_factory=EvaluationSection)
+    env: EnvSection = field(default_factory=EnvSection)
+    budget: BudgetSection = field(default_factory=BudgetSection)
+    run: ExecSection = field(default_factory=ExecSection)
+    """Of `model`, what is no model."""
+    options: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Of `env`, what only the environment knows."""
+    teacher: ModelConfig | None = None
+    student: ModelConfig | None = None
+    agent: str | None = None
+    """The agent CLI that the student is: `codex_exec`, `claude_code_exec`."""
+    student_model: str = ""
+    """The model that an agent CLI is told to use."""
+    prompts: str = ""
+    """A folder with prompts that stand for others."""
+
+    def where(self, key: str) -> str:
+        """`file:line` of a key of `env`."""
+        return self.source.where(("env", key) if key else ("env",))
+
+    def told(self) -> dict[str, Any]:
+        """The config as it is written down: nested, defaults and all, without secrets."""
+        models = {
+            name: None if one is None else _without_secrets(one)
+            for name, one in (("teacher", self.teacher), ("student", self.student))
+        }
+        run = self.run.model_dump()
+        return {
+            "model": {**models, "student_exec": self.agent, **run},
+            "train": self.train.model_dump(),
+            "gradient": self.gradient.model_dump(),
+            "optimizer": self.optimizer.model_dump(),
+            "evaluation": self.evaluation.model_dump(),
+            "env": {**self.env.model_dump(), **self.options},
+            "budget": self.budget.model_dump(),
+        }
+
+
+def _without_secrets(config: ModelConfig) -> dict[str, Any]:
+    """A model without anything that might be a key: even the name of one stays out."""
+    return {
+        "name": config.name,
+        "effort": config.effort,
+        "temperature": config.temperature,
+        "max_tokens": config.max_tokens,
+    }
+
+
+def read_skill(path: Path, overrides: Sequence[str] = (), folder: Path | None = None) -> SkillSpec:
+    """The config at a path; a `SpecError` with all that is wrong with it.
+
+    Paths in it begin in `folder`: by default here, wherever the config lies.
+    """
+    folder = (folder or Path.cwd()).absolute()
+    source = read_layers(path, overrides)
+    data = cast("dict[str, Any]", source.data)
+    for key in data:
+        if key not in (*SECTIONS, *TOP, BASE):
+            source.report((key,), "unknown key", advice(key, [*SECTIONS, *TOP]))
+    for name in SECTIONS:
+        if data.get(name) is not None and not isinstance(data[name], dict):
+            source.report((name,), f"{kind_of(data[name])}, where a mapping was expected")
+            data[name] = {}
+    run, roles, agent = _models(source)
+    options = _options(data)
+    made = SkillSpec(
+        source=source,
+        folder=folder,
+        train=_section(source, "train", TrainSection),
+        gradient=_section(source, "gradient", GradientSection),
+        optimizer=_section(source, "optimizer", OptimizerSection),
+        evaluation=_section(source, "evaluation", EvaluationSection),
+        env=_section(source, "env", EnvSection, options),
+        budget=_section(source, "budget", BudgetSection),
+        run=run,
+        options=options,
+        teacher=roles.optimizer.config(folder) if roles.optimizer else None,
+        student=roles.target.config(folder) if roles.target else None,
+        agent=agent,
+        student_model=str(sections_of(source)["model"].get("student") or ""),
+        prompts=_prompts(source, data, folder),
+    )
+    source.check()
+    return made
+
+
+def _section(
+    source: Layered, name: str, model: type[M], left_out: Mapping[str, object] = NO_OPTIONS
+) -> M:
+    data = cast("dict[str, Any]", source.data)
+    given = cast("dict[str, object]", data.get(name) or {})
+    given = {key: value for key, value in given.items() if key not in left_out}
+    return _checked(source, (name,), model, given)
+
+
+def _checked(source: Layered, loc: Loc, model: type[M], given: Mapping[str, object]) -> M:
+    return validate_given(source, model, dict(given), loc) or model()
+
+
+def _options(data: Mapping[str, Any]) -> dict[str, object]:
+    """Keys of `env` that belong to the environment."""
+    given = cast("dict[str, object]", data.get("env") or {})
+    return {key: value for key, value in given.items() if key not in EnvSection.model_fields}
+
+
+def _prompts(source: Layered, data: Mapping[str, Any], folder: Path) -> str:
+    given = data.get("prompts")
+    if given is None:
+        return ""
+    if not isinstance(given, str) or not (folder / given).is_dir():
+        source.report(("prompts",), f"there is no folder `{given}`")
+        return ""
+    return given
+
+
+def _models(source: Layered) -> tuple[ExecSection, RolesSection, str | None]:
+    """The section `model`: what is no model, who is asked, and the agent CLI of a student."""
+    data = cast("dict[str, Any]", source.data)
+    given = cast("dict[str, object]", data.get("model") or {})
+    run = {key: value for key, value in given.items() if key in ExecSection.model_fields}
+    seed = {key: value for key, value in given.items() if key not in run}
+    for ours, theirs in (("optimizer", "teacher"), ("target", "student")):
+        if ours in seed and _inherited(source, theirs, ours):
+            seed.pop(theirs, None)
+            seed.pop(f"{theirs}_backend", None)
+    azure = settings.variable("AZURE_OPENAI_ENDPOINT") is not None
+    mapped = from_seed(seed, azure=azure)
+    for key, message, hint in mapped.wrong:
+        source.report(("model", key), message, hint)
+    known = [*ExecSection.model_fields, *RolesSection.model_fields, *MODEL_KEYS]
+    for key in [key for key in mapped.models if key not in RolesSection.model_fields]:
+        source.report(("model", key), "unknown key", advice(key, known))
+        del mapped.models[key]
+    roles = _checked(source, ("model",), RolesSection, mapped.models)
+    return _checked(source, ("model",), ExecSection, run), roles, mapped.agent
+
+
+def _inherited(source: Layered, theirs: str, ours: str) -> bool:
+    """Whether a name of the source comes from another file than ours, which is laid over it."""
+    own = source.files.get(("model", ours))
+    places = [("model", key) for key in (theirs, f"{theirs}_backend")]
+    return all(source.files.get(place) != own for place in places)

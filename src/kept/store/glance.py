@@ -1,0 +1,378 @@
+"""A run at a glance, however long it is: from its index and the ends of its files.
+
+Nothing here reads the whole spine as records, or the rollout file but for what open steps are at.
+It says of seed, incumbent, best and spend what the fold of the spine says; a test compares them.
+Takes no lock and writes nothing. `refresh` reads only what was written since.
+"""
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from kept.core.budget import NOTHING, Spend, StopReason
+from kept.core.event import RunResumed, RunStarted, RunStopped
+from kept.core.objective import Direction, Objective
+from kept.core.proposal import Reply, Turn
+from kept.engine.purse import Meter
+from kept.errors import JournalError
+from kept.store import wire
+from kept.store.journal import lines_from, read_line
+from kept.store.lock import holder
+from kept.store.steps import SPENT, Opened, StepLog, StepRow, Told, spend_of
+
+_RUN = b'"kind":"run_'
+_ORDER = ("test", "promote", "decide", "screen", "measure")
+"""Draws that nothing was selected by first."""
+
+
+@dataclass(slots=True)
+class Sitting:
+    """A stretch of work, from its first record to its last."""
+
+    began: float
+    ended: float | None = None
+    """None while it goes on, and after a kill."""
+    why: StopReason | None = None
+
+
+class OpenNow(NamedTuple):
+    """A step without a verdict."""
+
+    step: int
+    turn: Turn
+    incumbent: str
+    opened: float
+    reply: Reply | None
+    """None while the proposer is at work."""
+    rollouts: int
+    """Done so far."""
+    rollouts_at: int
+    """Where in the rollout file they begin."""
+
+
+class Gain(NamedTuple):
+    """How much better the best is than the seed, and where the true gain lies."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    by: str
+    """What it was measured on, in words."""
+
+
+class Glance:
+    """What a run came to so far."""
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / "journal.jsonl").is_file():
+            raise JournalError(f"{folder} is not a run: it has no journal.jsonl")
+        self.folder = folder
+        self._log = StepLog(folder)
+        self._read = 0
+        """Of the spine, what was looked through for sittings."""
+        self.started: RunStarted | None = None
+        self.sittings: list[Sitting] = []
+        self._fold = _Fold()
+        self._tail = _Tail(folder / "rollouts.jsonl")
+        self._still: tuple[object, Glance] | None = None
+        """What was handed out last, and how far it reads."""
+
+    def refresh(self) -> "Glance":
+        """Take up what was written since."""
+        if (self.folder / "journal.jsonl").stat().st_size < self._read:
+            self.__init__(self.folder)
+        self._log.refresh()
+        self._find_sittings()
+        self._fold.take(self._log.rows, self.started.seed if self.started else "")
+        self._tail.refresh(self._log.maker.opened)
+        return self
+
+    def still(self) -> "Glance":
+        """The run as it stands, the same one until more was written; no refresh changes it."""
+        mark = (self._log.end, self._read, self._tail.at)
+        if self._still is not None and self._still[0] == mark:
+            return self._still[1]
+        other = copy(self)
+        other._still = None  # or each would hold all before it
+        other.sittings = [replace(sitting) for sitting in self.sittings]
+        other._log, other._fold = self._log.still(), self._fold.still()
+        other._tail = self._tail.still()
+        self._still = (mark, other)
+        return other
+
+    @property
+    def begun(self) -> RunStarted:
+        """How it started; the facts are those of its last sitting."""
+        if self.started is None:
+            raise JournalError(
+                f"{self.folder / 'journal.jsonl'} is empty: the run ended before it began",
+                hint="start it again; nothing was spent",
+            )
+        return self.started
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.folder.name
+
+    @property
+    def size(self) -> int:
+        """Of the spine, what this tells of."""
+        return self._read
+
+    @property
+    def rows(self) -> list[StepRow]:
+        """The closed steps."""
+        return self._log.rows
+
+    @property
+    def open(self) -> tuple[OpenNow, ...]:
+        """Steps without a verdict, in order."""
+        maker = self._log.maker
+        return tuple(
+            OpenNow(
+                step,
+                opened.event.turn,
+                opened.event.incumbent,
+                opened.event.t,
+                maker.answered[step].event.reply if step in maker.answered else None,
+                self._tail.done(step),
+                opened.event.rollouts_at,
+            )
+            for step, opened in sorted(maker.opened.items())
+        )
+
+    @property
+    def stopped(self) -> StopReason | None:
+        """Why it stopped; None while it runs, and after a kill."""
+        return self.sittings[-1].why if self.sittings else None
+
+    @property
+    def status(self) -> str:
+        """`running`, `finished`, `interrupted`, `stopped by an error` or `killed`."""
+        if self.stopped is not None:
+            words = {"interrupted": "interrupted", "error": "stopped by an error"}
+            return words.get(self.stopped.kind, "finished")
+        return "running" if holder(self.folder) is not None else "killed"
+
+    @property
+    def seed(self) -> str:
+        """Id of the candidate that it started from."""
+        return self.begun.seed
+
+    @property
+    def incumbent(self) -> str:
+        """Id of the candidate that leads."""
+        return self._fold.incumbent or self.seed
+
+    @property
+    def best(self) -> str:
+        """Id of the best there is."""
+        return self._fold.best or self.seed
+
+    @property
+    def best_step(self) -> int | None:
+        """The step that made it the best; None while the seed is."""
+        return self._fold.best_step
+
+    @property
+    def keeps(self) -> int:
+        """Steps that were kept."""
+        return self._fold.keeps
+
+    @property
+    def proposals(self) -> int:
+        """Steps that had one to judge."""
+        return self._fold.proposals
+
+    @property
+    def spend(self) -> Spend:
+        """Of closed and open steps."""
+        maker = self._log.maker
+        asked = (answer.event.spend for answer in maker.answered.values())
+        return sum(asked, self._fold.spend + self._tail.spend(maker.opened))
+
+    @property
+    def direction(self) -> Direction:
+        """Which way is better."""
+        return "minimize" if self.fact("direction") == "minimize" else "maximize"
+
+    @property
+    def metric(self) -> str:
+        """What is improved."""
+        return self.fact("metric") or "score"
+
+    def fact(self, name: str) -> str:
+        """One of the facts that the run started with, as text; empty when it is not there."""
+        return str(self.started.facts.get(name, "")) if self.started else ""
+
+    def value(self, loss: float | None) -> float | None:
+        """A loss in the metric's own units."""
+        if loss is None:
+            return None
+        return Objective(
+            direction="minimize" if self.direction == "minimize" else "maximize"
+        ).value(loss)
+
+    @property
+    def values(self) -> tuple[float | None, float | None]:
+        """The metric of seed and best on the deciding cases, by draws of one purpose for both."""
+        seed, best = (
+            {told.purpose: told.loss for told in self._fold.of(id_) if told.failed < told.asked}
+            for id_ in (self.seed, self.best)
+        )
+        both = [p for p in _ORDER if p in seed and p in best]
+        # where a failure has no value there is no score, but what was proven has one all the same
+        scored = [p for p in both if seed[p] is not None and best[p] is not None]
+        common = scored or both or [*_ORDER[2:]]
+        first, last = (
+            next((known[p] for p in common if p in known), None) for known in (seed, best)
+        )
+        return self.value(first), self.value(last)
+
+    @property
+    def gain(self) -> Gain | None:
+        """How much better the best is, where something bounds it."""
+        if self.best == self.seed:
+            return None
+        claims = [row for row in self.rows if row.code == "claim" and row.candidate == self.best]
+        if claims and "gain" in claims[-1].numbers:
+            return _gain(claims[-1].numbers, "cases that nothing was tuned on")
+        proofs = [row for row in self.rows if row.best]
+        # of several promotions each is over the one before
+        if len(proofs) == 1 and proofs[0].incumbent == self.seed and "low" in proofs[0].numbers:
+            return _gain(proofs[0].numbers, "the cases that decide")
+        return None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds at work, over all sittings; a killed one counts up to its last record."""
+        total = 0.0
+        for number, sitting in enumerate(self.sittings):
+            ended = sitting.ended
+            if ended is None:
+                after = self.sittings[number + 1 :]
+                until = after[0].began if after else float("inf")
+                heard = [t for row in self.rows for t in (row.opened, row.closed) if t <= until]
+                heard += [one.opened for one in self.open if one.opened <= until]
+                ended = max(heard, default=sitting.began)
+            total += max(0.0, ended - sitting.began)
+        return total
+
+    def told(self, candidate: str) -> tuple[Told, ...]:
+        """What is known of the seed, the incumbent or the best, by purpose."""
+        return self._fold.of(candidate)
+
+    def _find_sittings(self) -> None:
+        for line in lines_from(self.folder / "journal.jsonl", self._read):
+            self._read += len(line)
+            if _RUN not in line:
+                continue
+            try:
+                event = wire.decode_event(line)
+            except ValueError:
+                continue  # told of by whoever reads the spine itself
+            match event:
+                case RunStarted():
+                    self.started = event
+                    self.sittings.append(Sitting(event.t))
+                case RunResumed() if self.started is not None:
+                    facts = {**self.started.facts, **event.facts}
+                    self.started = replace(self.started, facts=facts)
+                    self.sittings.append(Sitting(event.t))
+                case RunStopped() if self.sittings:
+                    self.sittings[-1].ended, self.sittings[-1].why = event.t, event.reason
+                case _:
+                    pass
+
+
+def _gain(numbers: Mapping[str, float], by: str) -> Gain:
+    return Gain(numbers["gain"], numbers.get("low"), numbers.get("high"), by)
+
+
+class _Fold:
+    """What rows come to; as `core.state` has it, of all that a page shows."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self.incumbent = self.best = ""
+        self.best_step: int | None = None
+        self.keeps = self.proposals = 0
+        self._spent: list[int | float] = [0] * len(SPENT)
+        self._known: dict[str, dict[str, Told]] = {}
+
+    def still(self) -> "_Fold":
+        other = copy(self)
+        other._spent = list(self._spent)
+        other._known = {id_: dict(known) for id_, known in self._known.items()}
+        return other
+
+    @property
+    def spend(self) -> Spend:
+        return spend_of(self._spent)
+
+    def of(self, candidate: str) -> tuple[Told, ...]:
+        return tuple(self._known.get(candidate, {}).values())
+
+    def take(self, rows: list[StepRow], seed: str) -> None:
+        self.incumbent, self.best = self.incumbent or seed, self.best or seed
+        for row in rows[self._taken :]:
+            if row.kept and row.candidate:
+                self.incumbent = row.candidate
+                self.keeps += 1
+            if row.best and row.candidate and row.candidate != self.best:
+                self.best, self.best_step = row.candidate, row.step
+            self.proposals += row.judged
+            for at, used in enumerate(row.spent):
+                self._spent[at] += used
+            wanted = (seed, self.incumbent, self.best)
+            if row.kept or row.best:
+                self._known = {id_: known for id_, known in self._known.items() if id_ in wanted}
+            for told in row.told:
+                if told.candidate in wanted:
+                    self._known.setdefault(told.candidate, {})[told.purpose] = told
+        self._taken = len(rows)
+
+
+class _Tail:
+    """What rollouts of open steps used: the end of the rollout file, read once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.at: int | None = None
+        self._meters: dict[int, Meter] = {}
+
+    def still(self) -> "_Tail":
+        other = copy(self)
+        other._meters = {step: copy(meter) for step, meter in self._meters.items()}
+        return other
+
+    def done(self, step: int) -> int:
+        meter = self._meters.get(step)
+        return meter.rollouts if meter else 0
+
+    def spend(self, opened: Mapping[int, Opened]) -> Spend:
+        mine = (meter.spend() for step, meter in self._meters.items() if step in opened)
+        return sum(mine, NOTHING)
+
+    def refresh(self, opened: Mapping[int, Opened]) -> None:
+        if not opened:
+            self.at, self._meters = None, {}
+            return
+        first = min(opened)
+        self._meters = {step: meter for step, meter in self._meters.items() if step >= first}
+        at = opened[first].event.rollouts_at if self.at is None else self.at
+        for line in lines_from(self._path, at):
+            at += len(line)
+            row = read_line(line, self._path)
+            # one that is not open yet was opened since the spine was read
+            if isinstance(row, wire.CallLine) or row is None or row.step < first:
+                continue
+            meter = self._meters.setdefault(row.step, Meter())
+            if isinstance(row, wire.RolloutLine):
+                meter.add((row.entry()[1],))
+            else:
+                meter.cancel(row.usage)
+        self.at = at

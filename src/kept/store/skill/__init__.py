@@ -1,0 +1,1 @@
+"""The files that skill training promises, written from the journal."""

@@ -1,0 +1,212 @@
+"""What every environment must do, wherever its cases come from.
+
+Subclass it, say how the environment is made and where a little data of its kind lies, and what a
+student would say that solves a case, and one that does not.
+"""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from kept.core.artifact import Candidate
+from kept.core.case import Case, case_text
+from kept.core.model import ModelRequest
+from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.core.score import Score
+from kept.engine.scope import JournalScope
+from kept.envs.chatting import ChatRunner
+from kept.envs.contract import Environment, Item
+from kept.envs.finding import missing
+from kept.envs.opened import HARD, SKILL, SOFT, VERIFICATION
+from kept.envs.scoring import EnvScorer
+from kept.models.scripted import Line, ScriptedModel
+from kept.testing.journal import MemoryJournal
+
+T = TypeVar("T")
+
+LONG = 40
+"""Characters of a reference that are too many to stand in a prompt by chance."""
+
+ROLES = (
+    *("system", "user", "assistant", "tool", "step", "info", "failure", "session", "thought"),
+    VERIFICATION,
+)
+
+
+class EnvironmentSuite:
+    """Subclass it and make an environment."""
+
+    def make_env(self) -> Environment:
+        """A fresh one."""
+        raise NotImplementedError
+
+    def data(self) -> Path:
+        """A file or folder with two cases or more."""
+        raise NotImplementedError
+
+    def solving(self, case: Case) -> Sequence[Line] | Callable[[ModelRequest], Line]:
+        """What a student says, turn by turn, that solves the case."""
+        raise NotImplementedError
+
+    def failing(self, case: Case) -> Sequence[Line] | Callable[[ModelRequest], Line]:
+        """What a student says that does not solve it, and can be graded."""
+        raise NotImplementedError
+
+    def metrics(self) -> Sequence[str]:
+        """Measures besides `hard` and `soft` that every graded case has."""
+        return ()
+
+    def test_it_is_an_environment(self) -> None:
+        """All that is asked of one is there."""
+        env = self.make_env()
+        lacks = missing(env)
+        assert not lacks, f"it lacks {', '.join(lacks)}"
+        assert env.name, "it has a name"
+        assert SKILL in env.skill(), f"it has a skill to begin with, {SKILL}"
+        assert env.turns() >= 1, "a student says something at least once"
+
+    def test_it_reads_the_same_cases_each_time(self) -> None:
+        """With ids of their own, a place each, and content that JSON can hold."""
+        first, second = self._items(), self._items()
+        assert len(first) >= 2, "two cases are the least to look at"
+        assert first == second, "a second reading brings other cases"
+        ids = [one.case.id for one in first]
+        assert len(set(ids)) == len(ids), "two cases have one id"
+        for case, where in first:
+            assert ":" in where, f"`{where}` is no file:line"
+            assert json.loads(json.dumps(case.data)) == case.data, f"{case.id} is no JSON"
+
+    def test_what_is_written_is_read_back(self) -> None:
+        """A generated split is read as a folder that somebody made."""
+        items = self._items()
+        rows = [{"id": case.id, **_fields(case)} for case, _ in items]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "items.json")
+            path.write_text(json.dumps(rows), encoding="utf-8")
+            again = [case for case, _ in self.make_env().read(Path(folder))]
+        assert again == [case for case, _ in items]
+
+    def test_posing_gives_nothing_away(self) -> None:
+        """A case is posed alike each time, and what is expected stands in no prompt of its own."""
+        env = self.make_env()
+        for case, _ in self._items():
+            if env.simulates:
+                continue
+            posed = env.pose(case)
+            assert posed == env.pose(case), f"{case.id} is posed differently each time"
+            assert posed.prompt.strip(), f"{case.id} has no prompt"
+            reference = env.about(case).reference
+            given_away = len(reference) > LONG and reference in posed.prompt
+            assert not given_away, f"the prompt of {case.id} holds its reference"
+
+    def test_an_analyst_is_told_of_every_case(self) -> None:
+        """At least what it is about."""
+        env = self.make_env()
+        for case, _ in self._items():
+            assert env.about(case).task.strip(), f"nothing is told of {case.id}"
+
+    def test_a_solved_case_is_hard_one(self) -> None:
+        """And nothing is found wrong with it."""
+        for case, _ in self._items()[:2]:
+            _, score = self._rolled(case, self.solving(case))
+            assert isinstance(score, Score), f"{case.id}: {score}"
+            assert score.failure is None, f"{case.id}: {score.failure}"
+            assert score.metrics[HARD] == 1, f"{case.id} is not solved: {score}"
+            assert score.metrics[SOFT] == 1, f"{case.id} is solved in parts: {score}"
+            assert not score.findings, f"{case.id} is solved, and faulted: {score.findings}"
+            assert set(self.metrics()) <= set(score.metrics)
+
+    def test_a_case_that_is_not_solved_says_why(self) -> None:
+        """With figures between 0 and 1, `hard` below 1, and a finding that quotes no reference."""
+        env = self.make_env()
+        for case, _ in self._items()[:2]:
+            _, score = self._rolled(case, self.failing(case))
+            assert isinstance(score, Score), f"{case.id}: {score}"
+            assert score.failure is None, f"{case.id}: {score.failure}"
+            assert 0 <= score.metrics[HARD] < 1, f"{case.id} is solved: {score}"
+            assert 0 <= score.metrics[SOFT] <= 1
+            assert score.findings, f"{case.id} fails for no reason"
+            reference = env.about(case).reference
+            for finding in score.findings:
+                leaked = len(reference) > LONG and reference in finding.text
+                assert not leaked, f"a finding of {case.id} holds the reference"
+
+    def test_the_trace_can_be_rendered(self) -> None:
+        """The student's prompts, what it did, and what the scorer says, in the shapes we know."""
+        case = self._items()[0].case
+        rollout, score = self._rolled(case, self.solving(case))
+        assert isinstance(rollout, Rollout)
+        assert isinstance(score, Score)
+        told = (*rollout.trace, *score.details)
+        roles = [item.role for item in told]
+        assert "user" in roles, "the trace has no prompt"
+        assert {"assistant", "step"} & set(roles), "the trace does not say what the student did"
+        assert roles[-1] == VERIFICATION, "the trace does not end with what the scorer says"
+        for item in told:
+            _known(item)
+
+    def test_an_outage_is_no_rollout(self) -> None:
+        """What a provider does not answer is missing: no row, no zero, and no action."""
+        away = Failure("server", "infrastructure", "503 for now", tried=True)
+        case = self._items()[0].case
+        rollout, score = self._rolled(case, lambda _: away)
+        assert isinstance(rollout, Failure), "an outage became a rollout"
+        assert rollout.blame == "infrastructure"
+        assert score is None
+
+    def test_saying_nothing_is_the_students_failure(self) -> None:
+        """And no zero either: the trace tells of it."""
+        case = self._items()[0].case
+        rollout, score = self._rolled(case, lambda _: " ")
+        assert isinstance(rollout, Rollout), "an empty answer loses the trace"
+        assert isinstance(score, Score)
+        assert score.failure is not None, "an empty answer has a score"
+        assert score.failure.blame == "candidate"
+        assert HARD not in score.metrics
+
+    def test_the_same_rollout_has_the_same_score(self) -> None:
+        """However often it is looked at."""
+        case = self._items()[0].case
+        script = self.failing(case)
+        assert self._rolled(case, script)[1] == self._rolled(case, script)[1]
+
+    def _items(self) -> list[Item]:
+        return list(self.make_env().read(self.data()))
+
+    def _rolled(
+        self, case: Case, script: Sequence[Line] | Callable[[ModelRequest], Line]
+    ) -> tuple[Rollout | Failure, Score | Failure | None]:
+        return asyncio.run(self._roll(case, script))
+
+    async def _roll(
+        self, case: Case, script: Sequence[Line] | Callable[[ModelRequest], Line]
+    ) -> tuple[Rollout | Failure, Score | Failure | None]:
+        env = self.make_env()
+        runner = ChatRunner(env, ScriptedModel(script))
+        scorer = env.scorer() or EnvScorer(env)
+        candidate = Candidate(env.skill())
+        job = Job(candidate.id, case.id, 0, "decide")
+        scope = JournalScope(MemoryJournal(), job)
+        try:
+            rollout = await runner.run(job, candidate, case, scope)
+            if isinstance(rollout, Failure):
+                return rollout, None
+            return rollout, await scorer.score(job, rollout, candidate, case, scope)
+        finally:
+            await runner.close()
+            await scorer.close()
+
+
+def _known(item: TraceItem) -> None:
+    assert item.role in ROLES, f"an analyst cannot be shown `{item.role}`"
+    assert json.loads(json.dumps(dict(item.data))) == dict(item.data), f"{item.role} is no JSON"
+    if item.role == "step":
+        assert {"step", "action"} <= set(item.data), "a step has its number and its action"
+
+
+def _fields(case: Case) -> dict[str, object]:
+    assert isinstance(case.data, dict), f"{case.id} is no mapping: {case_text(case)}"
+    return {str(key): value for key, value in case.data.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType,reportUnknownMemberType] # any mapping

@@ -1,0 +1,5 @@
+"""The pages of `kept view`: what a run did and why, live and after.
+
+Reads run folders through `kept.store` and `kept.report`, and writes nothing but the index of runs.
+Beside `cli`, which finds it by the entry point `kept.pages` (decision 0059).
+"""

@@ -1,0 +1,135 @@
+"""What each kind of run adds to the pages: a row here, and a template where it needs one.
+
+A recipe that comes later is one entry: its word, how its result reads in the list, and the body of
+its page. Until it has one it is shown as any run with steps.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kept.core.plan import COMPARE, EVAL
+from kept.core.words import count
+from kept.report.compared import interval, sentences, title
+from kept.report.comparison import comparison_of
+from kept.report.tested import Sweep, sweep_of
+from kept.store.glance import Glance
+from kept.store.index import RunRow
+from kept.store.reader import Run
+from kept.web.figures import figure
+from kept.web.run_page import headline
+
+View = dict[str, object]
+
+
+def _no_body(run: Run, told: Glance, asked: "Asked") -> View:
+    return {}
+
+
+def _steps_result(row: RunRow) -> str:
+    if not row.steps and row.status != "running":
+        return row.reason
+    if row.seed_value is None:
+        return "no score yet" if row.status == "running" else "no score"
+    if row.keeps and row.best_value != row.seed_value:
+        return f"{row.metric} {figure(row.seed_value)} → {figure(row.best_value)}"
+    return f"{row.metric} {figure(row.seed_value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of a long body is to be shown."""
+
+    show: str = "all"
+    page: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How runs of a recipe are shown."""
+
+    word: str
+    template: str = "run_steps.html"
+    body: Callable[[Run, Glance, Asked], View] = _no_body
+    result: Callable[[RunRow], str] = _steps_result
+    headline: Callable[[Run, Glance], str] = field(default=lambda run, told: headline(told))
+    steps: bool = True
+    """Whether it has steps to list."""
+
+
+PAGE = 100
+_STATUSES = ("all", "failed", "errored", "passed")
+
+
+def _sweep_body(run: Run, told: Glance, asked: Asked) -> View:
+    sweep = sweep_of(run, traces=False)
+    assert sweep is not None, "the recipe says that it measures"
+    cases = [one for one in sweep.cases if asked.show in ("all", one.status)]
+    pages = max(1, -(-len(cases) // PAGE))
+    page = min(max(1, asked.page), pages)
+    return {
+        "sweep": sweep,
+        "cases": cases[(page - 1) * PAGE : page * PAGE],
+        "found": len(cases),
+        "page": page,
+        "pages": pages,
+        "show": asked.show,
+        "filters": _STATUSES,
+    }
+
+
+def sweep_words(sweep: Sweep) -> str:
+    """`17 of 20 cases pass`, or the mean where there is no such thing as to pass."""
+    if sweep.graded:
+        done = sweep.count("passed") + sweep.count("failed")
+        words = f"{sweep.count('passed')} of {count(done, 'case')} pass"
+        errored = sweep.count("errored")
+        return f"{words}, {errored} could not be told" if errored else words
+    mean = sweep.means.get(sweep.metric)
+    score = figure(mean.score) if mean else "no score"
+    return f"{sweep.metric} {score} on {count(len(sweep.cases), 'case')}"
+
+
+def _sweep_headline(run: Run, told: Glance) -> str:
+    sweep = sweep_of(run, traces=False)
+    return sweep_words(sweep) if sweep is not None and sweep.cases else "no case has run yet"
+
+
+def _comparison_body(run: Run, told: Glance, asked: Asked) -> View:
+    found = comparison_of(run.state, {row.step: row.reason for row in told.rows})
+    assert found is not None, "the recipe says that it compares"
+    return {
+        "comparison": found,
+        "sentences": list(sentences(found, told.spend)),
+        "intervals": {line.label: interval(line) for line in found.lines},
+    }
+
+
+def _comparison_headline(run: Run, told: Glance) -> str:
+    found = comparison_of(run.state)
+    return title(found) if found is not None else ""
+
+
+KINDS = {
+    "artifact": Kind("loop"),
+    "coordinate": Kind("tuning"),
+    COMPARE: Kind(
+        "comparison",
+        "run_comparison.html",
+        _comparison_body,
+        lambda row: f"{row.metric} {figure(row.seed_value)}",
+        _comparison_headline,
+    ),
+    EVAL: Kind(
+        "test",
+        "run_sweep.html",
+        _sweep_body,
+        lambda row: f"{row.metric} {figure(row.best_value)}",
+        _sweep_headline,
+        steps=False,
+    ),
+}
+
+
+def kind_of(recipe: str) -> Kind:
+    """How a recipe's runs are shown."""
+    return KINDS.get(recipe) or Kind(recipe or "unknown")

@@ -1,0 +1,189 @@
+"""`kept refine` as a person types it: what it says, what it leaves, with which code it ends."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from kept.sandbox import abilities
+from kept.testing.server import Fault, ModelServer, Seen
+from tests.agents.play import Play, Say
+from tests.agents.rundir.made import perfect_run, synthetic_run
+from tests.cli.tasks import Called, kept
+from tests.recipes.refine.world import TASK, Attempted, scores
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.sandbox,
+    pytest.mark.skipif(not abilities().walls, reason="no walls here"),
+]
+
+MODEL = "openai_compatible/m"
+GONE = Fault("status", 400)
+
+
+class Stage:
+    """Plays one after the other: the next begins with the brief of the next iteration."""
+
+    def __init__(self, attempts: Sequence[Attempted]) -> None:
+        self.plays = [one.play() for one in attempts]
+        self.at = 0
+        self.gone = False
+        self.briefs: dict[str, int] = {}
+
+    def __call__(self, seen: Seen) -> Say:
+        text = "\n".join(line.text for line in seen.lines)
+        if "## REFINEMENT CONTEXT" in text:
+            # who asks again after a kill is told the same
+            self.at = self.briefs.setdefault(text, len(self.briefs))
+        if self.gone:
+            return GONE
+        play: Play = self.plays[min(self.at, len(self.plays) - 1)]
+        play.loops = 10  # half of what the seed had
+        return play.of_server(seen)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage(scores(0.7, 0.8, 0.9))
+
+
+@pytest.fixture(autouse=True)
+def server(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    with ModelServer(stage) as made:
+        monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", made.v1)
+        yield made
+
+
+def seed_in(folder: Path, **more: object) -> Path:
+    return synthetic_run(folder / "seed", task=TASK, models={"manager": MODEL}, **more)
+
+
+def refine(seed: Path, *words: str) -> Called:
+    return kept("refine", str(seed), *words)
+
+
+def the_session(seed: Path) -> dict[str, object]:
+    (path,) = (seed / "refinement_sessions").iterdir()
+    return json.loads(path.read_text())
+
+
+def test_a_run_that_gets_better_ends_with_0_and_best_holds_it(here: Path):
+    seed = seed_in(here)
+    called = refine(seed)
+    assert called.code == 0, called.stderr
+    assert "better: loss 0." in called.stdout
+    # each loss with its parts: a gain of the budget alone is no better deliverable
+    assert called.stdout.count("= eval 0.") == 4
+    assert (seed / "BEST" / "report.md").read_text() == "# Report\n\nVersion 3.\n"
+    assert the_session(seed)["stop_reason"] == "max_iterations"
+    # the models are the seed's, where nobody names others
+    told = json.dumps(the_session(seed))
+    assert told.count(f'"model_manager": "{MODEL}"') == 3
+
+
+def test_nothing_to_refine_ends_with_0_and_asks_nobody(here: Path, server: ModelServer):
+    called = refine(perfect_run(here / "seed"))
+    assert (called.code, len(server.log)) == (0, 0)
+    assert "nothing to refine" in called.stdout
+    assert the_session(here / "seed")["stop_reason"] == "empty_gradient"
+
+
+def test_no_gain_ends_with_1_and_leaves_no_best(here: Path, stage: Stage):
+    seed = seed_in(
+        here, eval={"score": 1.0}, critique={"score": 1.0, "defects": [{"summary": "x"}]}
+    )
+    called = refine(seed, "--iterations", "2")
+    assert called.code == 1, called.stderr
+    assert "no gain" in called.stdout
+    assert the_session(seed)["best_iter"] == 0
+    assert not (seed / "BEST").exists()
+
+
+@pytest.mark.parametrize("lacking", ["folder", "run_completion.json", "FINAL"])
+def test_what_cannot_begin_ends_with_2_and_says_why(here: Path, lacking: str):
+    seed = here / "seed"
+    if lacking != "folder":
+        seed_in(here)
+    if lacking == "run_completion.json":
+        (seed / lacking).unlink()
+    if lacking == "FINAL":
+        (seed / "FINAL" / "out.md").unlink()
+    called = refine(seed)
+    assert called.code == 2
+    assert "hint:" in called.stderr
+    assert "Traceback" not in called.stderr
+
+
+def test_an_error_ends_with_3_and_a_resume_goes_on(here: Path, stage: Stage, server: ModelServer):
+    seed = seed_in(here)
+    stage.gone = True
+    called = refine(seed)
+    assert called.code == 3, called.stdout + called.stderr
+    assert "kept resume" in called.stderr
+    assert str(the_session(seed)["stop_reason"]).startswith("error:")
+    stage.gone = False
+    again = kept("resume")
+    assert again.code == 0, again.stderr
+    assert the_session(seed)["stop_reason"] == "max_iterations"
+
+
+def test_a_pair_that_can_be_read_in_two_ways_ends_with_2_and_the_way_out(here: Path):
+    called = refine(seed_in(here), "--tier-low", "ollama/a:8b:ollama/b:8b")
+    assert called.code == 2
+    assert "manager=...,worker=..." in called.stderr
+
+
+def test_tiers_and_plain_models_together_are_told_of_in_the_seeds_words(here: Path):
+    pair = f"{MODEL}:{MODEL}"
+    words = ("--tier-low", pair, "--tier-high", pair, "--model", "x/y", "--iterations", "1")
+    called = refine(seed_in(here), *words)
+    assert called.code == 0, called.stderr
+    mixed = "refinement.mixed_body: tier_* set; ignoring legacy model/worker_model"
+    assert mixed in " ".join(called.stderr.split())
+
+
+def test_the_answer_for_programs_has_the_losses_with_their_parts(here: Path):
+    called = refine(seed_in(here), "--json", "-q", "--iterations", "1")
+    told = json.loads(called.stdout)
+    assert (told["best_iter"], told["stop_reason"]) == (1, "max_iterations")
+    assert set(told["seed_loss_breakdown"]) >= {"eval", "critique", "total"}
+    assert Path(told["session"]).is_file()
+
+
+def test_a_run_of_ours_is_refined_by_its_name(here: Path, monkeypatch: pytest.MonkeyPatch):
+    first = scores(0.65)[0].play()
+    first.loops = 20
+    with ModelServer(first.of_server) as own, monkeypatch.context() as patched:
+        patched.setenv("OPENAI_COMPATIBLE_BASE_URL", own.v1)
+        made = kept("agent", "run", TASK, "--model", MODEL, "--max-loops", "20")
+    assert made.code in (0, 1), made.stderr
+    called = kept("refine", "last", "--iterations", "1")
+    assert called.code == 0, called.stderr
+    (seed,) = (p.parent for p in (here / ".kept" / "runs").glob("*/BEST"))
+    assert (seed / "BEST" / "report.md").is_file()
+    shown = kept("show", "last").stdout
+    assert "from Python" not in shown and seed.name in shown, shown
+    # the refinement is a run, too, and not what a person means
+    again = kept("refine", "last", "--iterations", "1")
+    assert again.code in (0, 1), again.stderr
+
+
+@pytest.mark.parametrize(("asked", "done"), [("0", 1), ("-4", 1)])
+def test_as_many_iterations_as_a_session_may_have_are_told_of(here: Path, asked: str, done: int):
+    called = refine(seed_in(here), f"--iterations={asked}", "--json")
+    assert called.code == 0, called.stderr
+    assert f"1 to 10 iterations: {done} instead of {asked}" in " ".join(called.stderr.split())
+    assert len(called.json["iterations"]) == done
+
+
+def test_more_iterations_than_ten_are_told_of_where_there_is_nothing_to_do(here: Path):
+    called = refine(perfect_run(here / "seed"), "--iterations", "11")
+    assert "1 to 10 iterations: 10 instead of 11" in " ".join(called.stderr.split())
+
+
+def test_help_names_every_flag():
+    text = kept("refine", "--help").stdout
+    flags = ("--iterations", "--model", "--worker-model", "--tier-low", "--tier-mid", "--tier-high")
+    assert all(flag in text for flag in flags)

@@ -1,0 +1,93 @@
+"""The skill as a document: what a model may change of it, and what it may not."""
+
+import pytest
+
+from kept.core.artifact import Artifact, Candidate, Rules
+from kept.proposers.skill.document import (
+    APPENDIX,
+    REGIONS,
+    SLOW_UPDATE,
+    region_text,
+    rewritten,
+    try_edits,
+)
+
+BODY = "# Skill\n\n- First rule.\n- Second rule.\n"
+REGION = f"{SLOW_UPDATE.begin}\nguidance\n{SLOW_UPDATE.end}"
+WHOLE = f"{BODY}\n{REGION}\n"
+RULES = Rules({"SKILL.md": Artifact("SKILL.md", REGIONS)})
+
+
+def made(text: str, *items: dict[str, str]) -> tuple[str, list[str]]:
+    tried = try_edits(Candidate({"SKILL.md": text}), items, RULES)
+    return tried.candidate["SKILL.md"], [report.fate for report in tried.reports]
+
+
+def item(op: str, target: str = "", content: str = "") -> dict[str, str]:
+    return {"op": op, "target": target, "content": content}
+
+
+def test_each_operation_does_what_it_says():
+    text, fates = made(
+        BODY,
+        item("append", content="- Last."),
+        item("insert_after", "First", "- Between."),
+        item("replace", "Second rule.", "Other rule."),
+        item("delete", "# Skill\n\n"),
+    )
+    assert fates == ["applied"] * 4
+    assert text == "- First rule.\n- Between.\n- Other rule.\n- Last.\n"
+
+
+def test_what_is_appended_comes_before_protected_regions():
+    text, fates = made(WHOLE, item("append", content="- Last."))
+    assert fates == ["applied"] and text.index("- Last.") < text.index(SLOW_UPDATE.begin)
+    assert region_text(text, SLOW_UPDATE) == "guidance"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        item("replace", "guidance", "other"),
+        item("delete", "guidance"),
+        item("insert_after", "guidance", "more"),
+        item("replace", f"Second rule.\n\n{SLOW_UPDATE.begin}\nguid", "x"),
+        item("delete", SLOW_UPDATE.begin),
+    ],
+)
+def test_no_edit_reaches_into_a_protected_region(edit: dict[str, str]):
+    """The original looked at the first place of a target alone, and at its beginning."""
+    text, fates = made(WHOLE, edit)
+    assert text == WHOLE and fates == ["protected"]
+
+
+def test_a_model_cannot_open_or_close_a_region():
+    text, _ = made(WHOLE, item("append", content=f"x {APPENDIX.begin} y {SLOW_UPDATE.end}"))
+    assert text.count(APPENDIX.begin) == 0 and text.count(SLOW_UPDATE.end) == 1
+
+
+@pytest.mark.parametrize(
+    ("edit", "fate"),
+    [
+        (item("insert_after", "nowhere", "- x"), "target missing"),
+        (item("delete", "rule"), "ambiguous"),
+        (item("insert_after", "rule", "- x"), "ambiguous"),
+        (item("replace", "", "x"), "target missing"),
+    ],
+)
+def test_an_edit_without_a_place_of_its_own_changes_nothing(edit: dict[str, str], fate: str):
+    """The original took the first hit, or appended instead."""
+    assert made(BODY, edit) == (BODY, [fate])
+
+
+def test_an_edit_is_read_for_the_text_that_those_before_it_left():
+    text, fates = made(BODY, item("append", content="- New."), item("replace", "- New.", "- Old."))
+    assert fates == ["applied", "applied"] and text.endswith("- Old.\n")
+
+
+def test_whoever_writes_the_skill_anew_keeps_its_regions():
+    other = f"# New\n\n{SLOW_UPDATE.begin}\ninvented\n{SLOW_UPDATE.end}\n{APPENDIX.begin}\n"
+    for new in (other, "# New\n"):
+        text = rewritten(WHOLE, new)
+        assert text == f"# New\n\n{REGION}\n"
+    assert rewritten(BODY, other) == "# New\n"

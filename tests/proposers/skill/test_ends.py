@@ -1,0 +1,225 @@
+"""What epochs end with: two skills compared, guidance, notes, a look back, reminders."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from kept.core.artifact import Candidate
+from kept.core.edit import Fill, apply_edits
+from kept.core.grow import Log
+from kept.core.model import ModelReply, ModelRequest
+from kept.core.proposal import Answer, Ask, Brief, ClosedStep, Note, Proposal, Skip, Turn
+from kept.core.rollout import Failure, Pair
+from kept.core.score import Finding
+from kept.core.verdict import Verdict
+from kept.proposers.skill.analyst import Sight
+from kept.proposers.skill.appendix import Appendix
+from kept.proposers.skill.comparing import Comparison, past_skill
+from kept.proposers.skill.document import APPENDIX, SLOW_UPDATE, region_text
+from kept.proposers.skill.lapses import Lapses, appendix_text, fresh_notes, notes_in
+from kept.proposers.skill.slow import MetaReflect, MetaSkill, SlowUpdate
+from kept.testing import ScriptedModel
+from tests.proposers.briefs import ask
+from tests.proposers.skill.scenes import (
+    RULES,
+    SKILL,
+    Say,
+    about,
+    edit,
+    make_brief,
+    outcome,
+    proposer,
+    shown,
+    teacher,
+)
+
+KEPT, REFUSED = Verdict("keep", "better"), Verdict("discard", "not better")
+
+
+def step_of(epoch: int, number: int, before: str, after: str, verdict: Verdict, **told: Any):
+    """A closed step that made one text of another."""
+    old = Candidate({"SKILL.md": before})
+    edits = (Fill("SKILL.md", "<!-- x -->", "<!-- /x -->", after),) if after else ()
+    applied = apply_edits(old, edits, RULES)
+    turn = Turn("step", f"e{epoch}/step", number, {"epoch": epoch, "step": number})
+    proposal = Proposal(edits, about=told)
+    made = applied.candidate
+    return made, ClosedStep(number, turn, old.id, made.id, proposal, applied.reports, verdict)
+
+
+def at_end(name: str, closed: list[ClosedStep], skill: str, epoch: int = 2) -> Brief:
+    turn = Turn(name, f"e{epoch}/{name}", 0, {"epoch": epoch, "step": 0})
+    return replace(make_brief(skill=skill), turn=turn, closed=Log(closed), answers=())
+
+
+def test_the_skill_of_the_last_epoch_is_found_by_taking_back_what_was_kept():
+    one, first = step_of(1, 0, SKILL, "one", KEPT)
+    two, second = step_of(2, 1, one["SKILL.md"], "two", KEPT)
+    _, third = step_of(2, 2, two["SKILL.md"], "never", REFUSED)
+    brief = at_end("slow_update", [first, second, third], two["SKILL.md"])
+    assert past_skill(brief) == one
+
+
+def answered(brief: Brief, comparison: Comparison, hard: dict[str, tuple[float, float]]) -> Brief:
+    """The brief with what both skills came to: then, and now."""
+    past = past_skill(brief).id
+    while (wanted := comparison.asks(brief)) is not None:
+        at = 0 if wanted.candidate == past else 1
+        told = {pair: outcome(hard[pair.case][at]) for pair in wanted.pairs}
+        brief = replace(brief, answers=(*brief.answers, Answer(wanted, told, {})))
+    return brief
+
+
+BOTH = {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 0.0), "d": (1.0, 1.0)}
+
+
+def two_epochs(name: str) -> tuple[Brief, Comparison]:
+    made, step = step_of(2, 0, SKILL, "now", KEPT)
+    comparison = Comparison(Sight(about), samples=4)
+    brief = at_end(name, [step], made["SKILL.md"])
+    return answered(brief, comparison, BOTH), comparison
+
+
+def test_two_skills_meet_on_the_same_cases_and_each_case_is_told_by_what_became_of_it():
+    brief, comparison = two_epochs("slow_update")
+    asks: list[Ask] = [answer.ask for answer in brief.answers]
+    assert len(asks) == 2 and asks[0].pairs == asks[1].pairs
+    assert {one.purpose for one in asks} == {"feedback"}
+    assert all(pair.repeat == 1 for pair in asks[0].pairs), "in the draw of this epoch"
+    found = {row.case.id: row.change for row in comparison.compared(brief)}
+    assert found == {
+        "a": "improved",
+        "b": "regressed",
+        "c": "persistent_fail",
+        "d": "stable_success",
+    }
+
+
+def test_what_a_judge_says_of_two_skills_holds_no_answer_where_the_config_forbids_it():
+    brief, told = two_epochs("slow_update")
+    judged = outcome(0.0)._replace(findings=(Finding("expected: gold of b"),))
+    answers = [
+        replace(one, outcomes={p: judged if p.case == "b" else o for p, o in one.outcomes.items()})
+        for one in brief.answers
+    ]
+    brief = replace(brief, answers=tuple(answers))
+    hiding = Comparison(Sight(about, gold=False), samples=4)
+    for comparison, there in ((told, True), (hiding, False)):
+        items = comparison.items(brief, comparison.compared(brief))
+        assert any("gold of b" in item.text for item in items) == there
+
+
+def test_guidance_goes_into_its_region_and_nothing_else_of_the_skill_changes():
+    brief, comparison = two_epochs("slow_update")
+    told = {"reasoning": "why", "slow_update_content": f"Do so. {APPENDIX.begin}"}
+    made, model = teacher(lambda _: told)
+    reply = ask(SlowUpdate(made, comparison), brief)
+    assert isinstance(reply, Proposal)
+    after = apply_edits(brief.incumbent, reply.edits, brief.rules).candidate["SKILL.md"]
+    assert region_text(after, SLOW_UPDATE) == "Do so." and APPENDIX.begin not in after
+    assert after.startswith(brief.incumbent["SKILL.md"].rstrip())
+    text = shown(model.requests[0])
+    assert text.index("## Regressed (1)") < text.index("## Stable success (1)")
+    again = at_end("slow_update", list(brief.closed), after)
+    again = answered(again, comparison, BOTH)
+    second = ask(
+        SlowUpdate(teacher(lambda _: {**told, "slow_update_content": "Do so."})[0], comparison),
+        again,
+    )
+    assert isinstance(second, Skip), "the same guidance is no news"
+
+
+def test_notes_of_the_teacher_are_a_note_and_change_nothing():
+    brief, comparison = two_epochs("meta_skill")
+    brief = replace(brief, memory=(Note("Old notes.", "meta_skill"), Note("other", "else")))
+    made, model = teacher(lambda _: {"reasoning": "", "meta_skill_content": " Be brief. "})
+    reply = ask(MetaSkill(made, comparison), brief)
+    assert reply == Note("Be brief.", "meta_skill")
+    assert "Old notes." in shown(model.requests[0]) and "other" not in shown(model.requests[0])
+
+
+def test_a_look_back_sees_all_steps_and_what_it_said_of_the_epoch_before():
+    told: dict[str, Any] = {"items": [edit("- Be quick.")], "digest": {"failure_patterns": []}}
+    _, one = step_of(1, 0, SKILL, "", REFUSED)
+    back = ClosedStep(
+        1,
+        Turn("meta_reflect", "e1/meta_reflect", 0, {"epoch": 1, "step": 0}),
+        "x",
+        None,
+        None,
+        (),
+        Verdict("skip", "nothing"),
+        skip=Skip("nothing", about={"meta_summary": "It was slow."}),
+    )
+    _, two = step_of(2, 2, SKILL, "", REFUSED, **told)
+    brief = at_end("meta_reflect", [one, back, two], SKILL)
+    edits = [edit(f"- {n}.") for n in range(3)]
+    said = {"meta_summary": "short rules", "patch": {"reasoning": "why", "edits": edits}}
+    made, model = teacher(lambda _: said)
+    reply = ask(MetaReflect(made, max_edits=2), brief)
+    assert isinstance(reply, Proposal) and len(reply.edits) == 2
+    assert (reply.about["meta_summary"], reply.about["over_budget"]) == ("short rules", 1)
+    text = shown(model.requests[0])
+    assert "It was slow." in text and "Be quick." in text and text.count("## Step ") == 1
+
+
+def noted(*notes: str) -> list[ClosedStep]:
+    return [step_of(1, 0, SKILL, "", REFUSED, notes=list(notes))[1]]
+
+
+def test_reminders_that_say_the_same_in_other_signs_are_one():
+    assert fresh_notes(["Mind the gap!", "mind  the GAP", "Else."], ["else"]) == ["Mind the gap!"]
+    assert notes_in(f"{APPENDIX.begin}\n{appendix_text(['a', 'b'])}\n{APPENDIX.end}") == ["a", "b"]
+
+
+def test_reminders_of_an_epoch_come_together_and_old_ones_stay():
+    old = f"{SKILL}\n{APPENDIX.begin}\n{appendix_text(['Old.'])}\n{APPENDIX.end}\n"
+    made, model = teacher(lambda _: "")
+    reply = ask(Appendix(made, Lapses()), at_end("appendix", noted("New.", "old"), old, 1))
+    assert isinstance(reply, Proposal) and not reply.ungated and not model.requests
+    after = apply_edits(Candidate({"SKILL.md": old}), reply.edits, RULES).candidate["SKILL.md"]
+    assert notes_in(after) == ["Old.", "New."]
+    nothing = ask(Appendix(made, Lapses()), at_end("appendix", noted("OLD!"), old, 1))
+    assert isinstance(nothing, Skip)
+
+
+def test_too_many_reminders_are_put_together_and_kept_where_that_fails():
+    notes = [f"Note {n}." for n in range(4)]
+
+    def reminders(say: Say) -> tuple[list[str], Proposal]:
+        reply = ask(
+            Appendix(teacher(say)[0], Lapses(threshold=3)),
+            at_end("appendix", noted(*notes), SKILL, 1),
+        )
+        assert isinstance(reply, Proposal)
+        after = apply_edits(Candidate({"SKILL.md": SKILL}), reply.edits, RULES).candidate
+        return notes_in(after["SKILL.md"]), reply
+
+    def says(told: object) -> Say:
+        return lambda _: told
+
+    assert reminders(says({"notes": ["All of it."]}))[0] == ["All of it."]
+    kept, reply = reminders(says({"notes": notes}))
+    assert kept == notes and "no shorter" in str(reply.about["said"])
+    kept, reply = reminders(says("prose"))
+    assert kept == notes and "not put together" in str(reply.about["said"])
+
+
+def test_no_more_calls_are_in_flight_than_allowed():
+    rows = {f"q{n}": (0.0, ()) for n in range(12)}
+    most = flying = 0
+
+    class Slow(ScriptedModel):
+        async def complete(self, request: ModelRequest) -> ModelReply | Failure:
+            nonlocal most, flying
+            flying += 1
+            most = max(most, flying)
+            await asyncio.sleep(0.001)
+            flying -= 1
+            return ModelReply('{"failure_summary": [], "patch": {"reasoning": "", "edits": []}}')
+
+    one = proposer(lambda _: "", size=1, at_once=3, batch=12)
+    one = replace(one, teacher=replace(one.teacher, model=Slow(())))
+    reply = ask(one, make_brief(rows))
+    assert isinstance(reply, Skip) and most == 3
+    assert Pair("q0", 0) in make_brief(rows).answers[0].outcomes

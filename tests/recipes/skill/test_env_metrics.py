@@ -1,0 +1,69 @@
+"""Metrics of agent tests as what a skill is measured by: `env.metrics` of a config."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.tasks import Called, kept
+
+CONFIG = """\
+model:
+  target: {{provider: scripted, model: student.jsonl}}
+  optimizer: {{provider: scripted, model: judge.jsonl}}
+train: {{batch_size: 2}}
+env:
+  name: {name}
+  data_path: data.jsonl
+  split_ratio: "2:2:2"
+  metrics: {metrics}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KEPT_CACHE", str(tmp_path / "cache"))
+    rows = [{"id": f"q{n}", "question": f"Say {n}.", "answer": f"number {n}"} for n in range(6)]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    said = [
+        {"when": "Say 1", "text": "Well: <answer>Number 1</answer>"},
+        {"when": "Say 2", "text": "<answer>number 22</answer>"},
+        {"when": "Say 3", "text": "<answer></answer>"},
+        {"when": "Say", "text": "<answer>no idea</answer>"},
+    ]
+    (tmp_path / "student.jsonl").write_text("\n".join(map(json.dumps, said)))
+    (tmp_path / "judge.jsonl").write_text('{"when": "", "text": "{\\"grade\\": 5}"}\n')
+    return tmp_path
+
+
+def measured(place: Path, metrics: str, name: str = "jsonl") -> Called:
+    (place / "c.yaml").write_text(CONFIG.format(name=name, metrics=metrics))
+    return kept("eval", "c.yaml", "--split", "all", "--json", "-q")
+
+
+@pytest.mark.slow
+def test_hard_is_that_all_metrics_pass_and_soft_their_mean(place: Path):
+    metrics = "[{metric: equality, case_insensitive: true}, {metric: numeric, threshold: 1}]"
+    called = measured(place, metrics)
+    assert called.code == 0, called.stderr
+    told = called.json
+    assert told["summary"]["passed"] == 1
+    means = told["summary"]["average_scores"]
+    assert means["hard"] == pytest.approx(1 / 6), "an empty answer counts as unsolved"
+    assert set(means) >= {"equality", "numeric", "hard", "soft"}
+    rows = {row["test_name"]: row for row in told["results"]}
+    assert "the answer is empty" in json.dumps(rows["q3"])
+
+
+def test_metrics_that_are_none_are_refused_with_their_line(place: Path):
+    called = measured(place, "[{metric: equalty}]")
+    assert called.code == 2
+    assert called.stderr.startswith("error: c.yaml:9 env.metrics[0]")
+    assert measured(place, "[]").code == 2
+
+
+def test_metrics_are_for_data_without_an_environment_of_its_own(place: Path):
+    called = measured(place, "[{metric: equality}]", "searchqa")
+    assert called.code == 2
+    assert "only `jsonl` is measured by metrics; `searchqa` has its own" in called.stderr

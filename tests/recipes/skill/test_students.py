@@ -1,0 +1,90 @@
+"""Who a config makes the student: a chat model, or an agent CLI."""
+
+from pathlib import Path
+
+import pytest
+
+from kept.envs.alfworld import AlfWorld
+from kept.envs.chatting import ChatRunner
+from kept.envs.searchqa import SearchQa
+from kept.envs.working import WorkspaceRunner
+from kept.errors import SetupError
+from kept.recipes.skill.students import student_config, student_of
+from kept.spec.skill.read import SkillSpec, read_skill
+
+
+def spec_of(folder: Path, *overrides: str) -> SkillSpec:
+    path = folder / "skill.yaml"
+    path.write_text("train: {batch_size: 2}\nenv: {name: searchqa}\n")
+    return read_skill(path, overrides, folder)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Programs of the names of CLIs, which nobody runs."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("codex", "claude", "my-codex"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+CODEX = ("model.student_backend=codex_exec", "model.student=gpt-5-codex")
+OPEN = "model.codex_exec_sandbox=danger-full-access"
+
+
+def test_a_chat_model_talks(tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text('"hello"\n')
+    spec = spec_of(tmp_path, "model.target={provider: scripted, model: a.jsonl}")
+    assert isinstance(student_of(spec, SearchQa()), ChatRunner)
+
+
+def test_an_agent_works_with_the_program_that_is_named(tmp_path: Path, programs: Path):
+    spec = spec_of(tmp_path, *CODEX, OPEN, "model.codex_exec_path=my-codex")
+    runner = student_of(spec, SearchQa())
+    assert isinstance(runner, WorkspaceRunner)
+    harness = runner._harness
+    assert harness.cli.program == "my-codex"
+    target = harness._target()
+    assert harness.cli.words(target, "")[:2] == ["my-codex", "exec"]
+    view = harness.command.view
+    assert view is not None
+    assert (view.walls, view.bare) == (False, True)
+    config = student_config(spec)
+    assert config is not None
+    assert (config.name, config.effort) == ("openai/gpt-5-codex", None)
+
+
+def test_how_long_codex_thinks_is_its_own_setting(tmp_path: Path):
+    config = student_config(spec_of(tmp_path, *CODEX, "model.codex_exec_reasoning_effort=high"))
+    assert config is not None
+    assert config.effort == "high"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("model.codex_exec_path=no-codex",), "there is no program `no-codex` on the PATH"),
+        (("model.codex_exec_profile=mine",), "`codex_exec` cannot use the profile `mine`"),
+        (("model.target=anthropic/claude-x",), "`codex_exec` cannot ask `anthropic/claude-x`"),
+    ],
+)
+def test_an_agent_that_cannot_work_is_said_before_anything_is_spent(
+    tmp_path: Path, programs: Path, words: tuple[str, ...], message: str
+):
+    given = CODEX[:1] if "target" in words[0] else CODEX
+    with pytest.raises(SetupError) as error:
+        student_of(spec_of(tmp_path, *given, OPEN, *words), SearchQa())
+    assert message in str(error.value)
+
+
+def test_an_agent_is_given_a_model(tmp_path: Path, programs: Path):
+    with pytest.raises(SetupError, match="`codex_exec` is given no model"):
+        student_of(spec_of(tmp_path, CODEX[0], OPEN), SearchQa())
+
+
+def test_a_game_is_for_a_student_that_talks(tmp_path: Path, programs: Path):
+    with pytest.raises(SetupError, match="is played turn by turn"):
+        student_of(spec_of(tmp_path, *CODEX, OPEN), AlfWorld())

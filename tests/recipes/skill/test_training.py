@@ -1,0 +1,74 @@
+"""Skill training from end to end: a bad skill becomes a better one, on cases nobody has seen."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kept.core.epochs import Epochs
+from kept.core.ports import Gate
+from kept.core.state import State
+from kept.recipes.skill.compile import claim_passes
+from kept.runs import start
+from kept.store.home import Home
+from kept.testing import AcceptAll, RejectAll
+from kept.testing.server import ModelServer
+from tests.recipes.skill import world
+
+SIZES = (48, 40, 40)
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEPT_CACHE", str(tmp_path / "cache"))
+
+
+def trained(folder: Path, gate: str, put: Gate | None = None) -> tuple[State, str]:
+    with ModelServer(world.answer) as server:
+        path = world.write_config(folder, server.v1, epochs=3, batch=12, gate=gate)
+        plan = world.make_plan(path, sizes=SIZES)
+        if put is not None:
+            assert isinstance(plan.schedule, Epochs)
+            plan = replace(plan, gate=put, schedule=replace(plan.schedule, sealed=False))
+        ended = asyncio.run(start(plan, Home(folder / "home")))
+    best = (ended.folder / "best" / "SKILL.md").read_text() if ended.state.keeps else world.START
+    return ended.state, best
+
+
+@pytest.mark.slow
+def test_a_bad_skill_becomes_a_better_one_under_the_race(tmp_path: Path):
+    state, best = trained(tmp_path, "race")
+    assert [step.turn.phase for step in state.closed][:4] == ["e1/step"] * 4
+    check_better(best)
+    claims = [step for step in state.closed if step.verdict.code == "claim"]
+    assert claims and claims[0].verdict.numbers["low"] > 0
+
+
+@pytest.mark.slow
+def test_selection_keeps_what_scores_higher_and_claims_at_the_end(tmp_path: Path):
+    state, best = trained(tmp_path, "selection")
+    check_better(best)
+    assert state.closed[len(state.closed) - 1].verdict.code == "claim"
+    assert state.stopped is not None and state.stopped.kind == "iterations"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gate", [AcceptAll(), RejectAll()], ids=["all", "none"])
+def test_a_gate_that_keeps_everything_or_nothing_trains_nothing(tmp_path: Path, gate: Gate):
+    _, best = trained(tmp_path, "selection", gate)
+    with pytest.raises(AssertionError):
+        check_better(best)
+
+
+def check_better(best: str) -> None:
+    """Better by its true chance, and nothing harmful in it."""
+    assert world.chance_of(best) > world.chance_of(world.START) + 0.25, best
+    assert not any(rule in best for rule in world.HARMFUL), best
+
+
+@pytest.mark.parametrize(
+    ("test", "passes"), [(0, 3), (40, 3), (150, 2), (299, 2), (300, 1), (1400, 1)]
+)
+def test_a_large_test_split_is_gone_over_once(test: int, passes: int):
+    assert claim_passes(3, test) == passes

@@ -1,0 +1,135 @@
+"""Running what a model wrote: in a copy of the files, within limits, and nowhere else."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from kept.core.ports import Tool
+from kept.core.tool import ToolAnswer
+from kept.engine.scope import JournalScope
+from kept.sandbox import Limits, abilities
+from kept.shared_files import SharedFiles
+from kept.testing import MemoryJournal, ToolSuite
+from kept.tools.code import Bench, CodeTool
+from kept.workspace import Scratch
+
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.skipif(not abilities().walls, reason="no walls here"),
+]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    scratch = Scratch()
+    yield Bench(scratch=scratch, seconds=20)
+    scratch.close()
+
+
+class TestCodeTool(ToolSuite):
+    _scratch: Scratch
+
+    async def open_tool(self) -> Tool:
+        self._scratch = Scratch()
+        return CodeTool(SharedFiles(), Bench(scratch=self._scratch))
+
+    async def open_hanging_tool(self) -> Tool | None:
+        return None
+
+    async def close(self) -> None:
+        self._scratch.close()
+
+    def arguments(self) -> Mapping[str, object]:
+        return {"code": "print(6 * 7)"}
+
+    def wrong_arguments(self) -> Mapping[str, object] | None:
+        return {"program": "print()"}
+
+
+def _run(
+    files: SharedFiles, bench: Bench, code: str, journal: MemoryJournal | None = None
+) -> ToolAnswer:
+    scope = JournalScope(journal or MemoryJournal(), "rollout/a/measure/b/0")
+    answer = asyncio.run(CodeTool(files, bench).use({"code": code}, scope))
+    assert isinstance(answer, ToolAnswer), answer
+    return answer
+
+
+def test_a_program_sees_the_files_and_what_it_changes_comes_back(bench: Bench) -> None:
+    files = SharedFiles()
+    files.apply({"input/a.csv": b"1,2", "old": b"x"}, 1)
+    code = (
+        "import os\n"
+        "print(open('input/a.csv').read(), os.getcwd())\n"
+        "os.makedirs('output'); open('output/b.bin', 'wb').write(bytes([0, 255]))\n"
+        "os.remove('old')\n"
+    )
+    answer = _run(files, bench, code)
+    assert "1,2 /run/kept/output" in answer.text
+    assert files.all() == {"input/a.csv": b"1,2", "output/b.bin": b"\x00\xff"}
+
+
+def test_a_resume_has_the_files_of_a_program_without_running_it(bench: Bench) -> None:
+    journal, code = MemoryJournal(), "import os; open('n', 'w').write(os.urandom(8).hex())"
+    first, again = SharedFiles(), SharedFiles()
+    _run(first, bench, code, journal)
+    _run(again, bench, code, journal)
+    assert again.all() == first.all() and first.all()
+
+
+def test_a_program_writes_nowhere_else(bench: Bench, tmp_path: Path) -> None:
+    files, target = SharedFiles(), tmp_path / "mine"
+    target.write_text("mine")
+    elsewhere = Path(__file__).parent / "written-by-a-worker"
+    code = (
+        f"for path in ({str(target)!r}, {str(elsewhere)!r}, '/etc/written'):\n"
+        "    try: open(path, 'w').write('!')\n"
+        "    except OSError as error: print(type(error).__name__)\n"
+    )
+    answer = _run(files, bench, code)
+    assert answer.text.count("Error") >= 2
+    assert target.read_text() == "mine" and not elsewhere.exists()
+    assert files.all() == {}
+
+
+def test_a_link_that_leaves_the_folder_changes_nothing(bench: Bench) -> None:
+    files = SharedFiles()
+    answer = _run(files, bench, "import os; os.symlink('/etc/passwd', 'p'); open('q', 'w')")
+    assert answer.wrong and "no file was changed" in answer.text
+    assert files.all() == {}
+
+
+def test_a_program_that_loops_is_ended(bench: Bench) -> None:
+    quick = Bench(scratch=bench.scratch, seconds=1)
+    answer = _run(SharedFiles(), quick, "while True: pass")
+    assert answer.wrong and "did not end within 1 second" in answer.text
+
+
+def test_a_program_that_dies_is_told(bench: Bench) -> None:
+    answer = _run(SharedFiles(), bench, "import os; os.kill(os.getpid(), 9)")
+    assert answer.wrong and "SIGKILL" in answer.text
+
+
+def test_a_flood_of_output_is_cut(bench: Bench) -> None:
+    answer = _run(SharedFiles(), bench, "print('x' * 3_000_000)")
+    assert len(answer.text) < 25_000 and "left out" in answer.text
+
+
+def test_a_flood_of_files_changes_nothing(bench: Bench) -> None:
+    small = Bench(scratch=bench.scratch, limits=Limits(tree=2 * 1024 * 1024))
+    files = SharedFiles()
+    files.apply({"mine": b"1"}, 1)
+    answer = _run(files, small, "open('big', 'wb').write(bytes(8_000_000))")
+    assert answer.wrong and "no file was changed" in answer.text
+    assert files.all() == {"mine": b"1"}
+
+
+def test_a_program_has_no_network(bench: Bench) -> None:
+    code = (
+        "import socket\n"
+        "try: socket.create_connection(('127.0.0.1', 9), 2)\n"
+        "except OSError as error: print(error.errno)\n"
+    )
+    assert "101" in _run(SharedFiles(), bench, code).text

@@ -1,0 +1,92 @@
+"""File tools: as every tool, and then what each of them does."""
+
+import asyncio
+from collections.abc import Mapping
+
+from kept.core.ports import Tool
+from kept.core.tool import ToolAnswer
+from kept.engine.scope import JournalScope
+from kept.shared_files import SharedFiles
+from kept.testing import MemoryJournal, ToolSuite
+from kept.tools.files import file_tools
+
+
+class TestFileWrite(ToolSuite):
+    async def open_tool(self) -> Tool:
+        return _tool(SharedFiles(), "file_write")
+
+    async def open_hanging_tool(self) -> Tool | None:
+        return None
+
+    def arguments(self) -> Mapping[str, object]:
+        return {"path": "output/a.md", "content": "hello"}
+
+    def wrong_arguments(self) -> Mapping[str, object] | None:
+        return {"path": "output/a.md"}
+
+
+def _tool(files: SharedFiles, name: str) -> Tool:
+    return next(tool for tool in file_tools(files) if tool.offer.name == name)
+
+
+def _use(
+    files: SharedFiles, name: str, journal: MemoryJournal | None = None, **given: object
+) -> ToolAnswer:
+    scope = JournalScope(journal or MemoryJournal(), "rollout/a/measure/b/0")
+    answer = asyncio.run(_tool(files, name).use(given, scope))
+    assert isinstance(answer, ToolAnswer)
+    return answer
+
+
+def test_what_was_written_can_be_read_listed_and_deleted() -> None:
+    files = SharedFiles()
+    assert "5 bytes" in _use(files, "file_write", path="output/a.md", content="hello").text
+    assert _use(files, "file_read", path="output/a.md").text == "hello"
+    assert _use(files, "file_list").text == "output/a.md (5 bytes)"
+    assert _use(files, "file_list", folder="output/").text == "output/a.md (5 bytes)"
+    assert not _use(files, "file_delete", path="output/a.md").wrong
+    assert files.all() == {}
+
+
+def test_a_text_may_be_put_behind_another() -> None:
+    files = SharedFiles()
+    _use(files, "file_write", path="a", content="one ")
+    _use(files, "file_write", path="a", content="two", append=True)
+    assert files.read("a") == b"one two"
+
+
+def test_a_path_outside_is_an_answer_and_changes_nothing() -> None:
+    files = SharedFiles()
+    for path in ("../x", "/etc/cron.d/x", "output/../../x"):
+        answer = _use(files, "file_write", path=path, content="!")
+        assert answer.wrong and "not a path below the workspace" in answer.text
+    assert files.all() == {}
+
+
+def test_what_is_not_there_is_told() -> None:
+    files = SharedFiles()
+    assert _use(files, "file_read", path="nope").wrong
+    assert _use(files, "file_delete", path="nope").wrong
+
+
+def test_binary_data_is_told_and_not_shown() -> None:
+    files = SharedFiles()
+    files.apply({"a.png": b"\x89PNG\xff"}, 1)
+    assert "5 bytes of binary data" in _use(files, "file_read", path="a.png").text
+
+
+def test_a_resume_makes_a_journalled_change_again_in_other_files() -> None:
+    journal = MemoryJournal()
+    _use(SharedFiles(), "file_write", journal, path="output/a", content="hello")
+    fresh = SharedFiles()
+    _use(fresh, "file_write", journal, path="output/a", content="hello")
+    assert fresh.all() == {"output/a": b"hello"}
+
+
+def test_a_model_may_be_told_otherwise_what_a_tool_does() -> None:
+    told = {
+        tool.offer.name: tool.offer.description
+        for tool in file_tools(SharedFiles(), {"file_read": "Look."})
+    }
+    assert told["file_read"] == "Look."
+    assert told["file_list"].startswith("List")

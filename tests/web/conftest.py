@@ -1,0 +1,39 @@
+"""A project with runs of every kind and the real `kept view` over it, once for all tests here."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.web.asking import Site
+from tests.web.project import make_project
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture(scope="session")
+def site(project: Path) -> Generator[Site]:
+    yield from serving(project / ".kept")
+
+
+def serving(home: Path, *words: str) -> Generator[Site]:
+    """`kept view` over a home, as a process, until the test is over."""
+    command = [sys.executable, "-m", "kept", "view", str(home), "--no-browser", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield Site(process.stdout.readline().strip(), home, process.pid)
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+        assert process.returncode == 0
+        # nothing broke on the way, and open pages do not keep it from ending in good order
+        assert said == "for this browser alone; interrupt to stop\n"

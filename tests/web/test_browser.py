@@ -1,0 +1,237 @@
+"""Every view in a real Chromium: that it shows, that it can be used, that everybody can read it."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.cli.tasks import kept
+from tests.web.asking import Site
+from tests.web.browsing import chromium, findings, overflow
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture
+def page(browser: Browser, site: Site) -> Generator[Page]:
+    """A page that was let in, and that no script of ours may break."""
+    context = browser.new_context(viewport={"width": 1280, "height": 850}, reduced_motion="reduce")
+    made = context.new_page()
+    broken: list[str] = []
+    made.on("pageerror", lambda error: broken.append(str(error)))
+    made.on("console", lambda said: broken.append(said.text) if said.type == "error" else None)
+    made.goto(site.link)
+    yield made
+    context.close()
+    assert not broken
+
+
+def places(site: Site) -> dict[str, str]:
+    """A page of every kind."""
+    race, tuning = site.run("artifact"), site.run("coordinate")
+    loop, test, compare = site.run("artifact", 1), site.run("eval"), site.run("compare")
+    return {
+        "runs": "/",
+        "race": f"/runs/{race}",
+        "loop": f"/runs/{loop}",
+        "tuning": f"/runs/{tuning}",
+        "test": f"/runs/{test}",
+        "comparison": f"/runs/{compare}",
+        "step": f"/runs/{race}/steps/0",
+        "kept step": f"/runs/{race}/steps/6",
+        "cases": f"/runs/{race}/cases",
+        "cases of a test": f"/runs/{test}/cases",
+        "cell": f"/runs/{test}/steps/0/cases/sum-0",
+        "numbers": f"/runs/{tuning}/numbers",
+        "no numbers": f"/runs/{loop}/numbers",
+        "compare": f"/compare?run={site.run('eval', 1)}&run={site.run('eval', 2)}",
+        "compare three": f"/compare?run={race}&run={loop}&run={compare}",
+        "choose": "/compare",
+        "nothing": "/?q=no-such-run",
+    }
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+def test_every_page_fits_and_everybody_can_read_it(
+    browser: Browser, site: Site, width: int, scheme: str
+):
+    context = browser.new_context(
+        viewport={"width": width, "height": 850},
+        color_scheme="dark" if scheme == "dark" else "light",
+        reduced_motion="reduce",
+    )
+    page = context.new_page()
+    page.goto(site.link)
+    problems: list[str] = []
+    for name, path in places(site).items():
+        reply = page.goto(site.base + path)
+        assert reply is not None and reply.status == 200, name
+        expect(page.locator("h1")).to_be_visible()
+        problems += [f"{name}: {one}" for one in findings(page)]
+        problems += [f"{name}: {overflow(page)} px too wide"] if overflow(page) > 0 else []
+    context.close()
+    assert not problems, "\n".join(problems)
+
+
+def test_the_list_is_searched_filtered_and_sorted(page: Page, site: Site):
+    rows = page.locator("#list tbody tr")
+    expect(rows).to_have_count(7)
+    page.keyboard.press("/")
+    page.keyboard.type("talking")
+    expect(rows).to_have_count(1)
+    assert "q=talking" in page.url
+    page.keyboard.press("Escape")
+    page.get_by_label("search runs").fill("")
+    page.get_by_label("kind").select_option("tuning")
+    expect(rows).to_have_count(1)
+    page.get_by_label("kind").select_option("")
+    page.get_by_label("order").select_option("rollouts")
+    expect(rows).to_have_count(7)
+    figures = [
+        int(text.replace(",", ""))
+        for text in page.locator("td[data-label=rollouts]").all_inner_texts()
+    ]
+    assert figures == sorted(figures, reverse=True)
+
+
+def test_keys_lead_from_the_list_to_a_step_and_back(page: Page, site: Site):
+    page.keyboard.press("j")
+    expect(page.locator("tr.here")).to_have_count(1)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs/*")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/steps/*")
+    page.keyboard.press("Escape")
+    page.wait_for_url("**/runs/*")
+    page.keyboard.press("Escape")
+    page.wait_for_url(f"{site.base}/")
+
+
+def test_a_point_of_the_trajectory_leads_to_its_step(page: Page, site: Site):
+    run = site.run("artifact")
+    page.goto(f"{site.base}/runs/{run}")
+    promoted = page.locator("svg.trajectory a:has(.promoted)")
+    expect(promoted).to_have_count(1)
+    promoted.click()
+    expect(page.locator("h1")).to_contain_text("Step")
+    expect(page.locator(".lead .verdict")).to_contain_text("kept")
+    assert page.locator(".diff ins").all_inner_texts()
+    expect(page.locator("svg.bars")).to_be_visible()
+
+
+def test_a_cell_of_the_matrix_leads_to_its_conversation(page: Page, site: Site):
+    page.goto(f"{site.base}/runs/{site.run('eval')}/cases")
+    page.locator("a.cell").first.click()
+    expect(page.locator(".item.user").first).to_be_visible()
+    expect(page.locator(".use").first).to_contain_text("add")
+    expect(page.locator(".item.tool").first).to_be_visible()
+    page.get_by_text("raw", exact=True).first.click()
+    expect(page.locator("details[open] pre").last).to_contain_text('"trace"')
+
+
+def test_cases_that_broke_or_were_fixed_are_found(page: Page, site: Site):
+    run = site.run("artifact")
+    page.goto(f"{site.base}/runs/{run}/cases?show=all")
+    whole = page.locator("table.matrix tbody tr").count()
+    page.get_by_role("link", name="fixed", exact=True).click()
+    expect(page.locator("b.up").first).to_be_visible()
+    assert 0 < page.locator("table.matrix tbody tr").count() <= whole
+    page.get_by_role("link", name="broke", exact=True).click()
+    assert page.locator("table.matrix tbody tr").count() == page.locator("tr:has(b.down)").count()
+
+
+def test_deciding_and_sealed_cases_are_shown_as_such(page: Page, site: Site):
+    page.goto(f"{site.base}/runs/{site.run('artifact')}/cases?show=all")
+    expect(page.locator(".split.deciding").first).to_be_visible()
+    expect(page.locator(".split.sealed").first).to_be_visible()
+
+
+def test_steps_are_filtered_and_a_step_has_its_reason(page: Page, site: Site):
+    run = site.run("coordinate")
+    page.goto(f"{site.base}/runs/{run}")
+    which = page.get_by_role("navigation", name="which steps")
+    which.get_by_role("link", name="kept").click()
+    page.wait_for_url("**show=kept**")
+    rows = page.locator("#steps tbody tr")
+    assert rows.count() == page.locator("#steps .verdict").count() > 0
+    page.goto(f"{site.base}/runs/{run}?show=refused")
+    page.locator("#steps tbody a").first.click()
+    expect(page.locator(".lead")).to_be_visible()
+
+
+def test_numbers_show_every_point_with_the_densities_of_their_study(page: Page, site: Site):
+    page.goto(f"{site.base}/runs/{site.run('coordinate')}/numbers")
+    assert page.locator(".strand").count() >= 5
+    expect(page.locator("figure code")).to_contain_text("temperature")
+    assert page.locator("path.good").count() >= 1 and page.locator("path.bad").count() >= 1
+
+
+def test_two_tests_are_chosen_and_compared(page: Page, site: Site):
+    first, second = site.run("eval", 1), site.run("eval", 2)
+    page.get_by_label(f"compare {first}").check()
+    page.get_by_label(f"compare {second}").check()
+    page.get_by_role("button", name="compare the chosen").click()
+    page.wait_for_url("**/compare?**")
+    expect(page.locator(".lead")).to_contain_text("the same on every case")
+    expect(page.get_by_role("heading", name="What was asked")).to_be_visible()
+
+
+def test_script_in_prompts_and_traces_never_runs(page: Page, site: Site):
+    run = site.run("artifact")
+    for path in ("", "/steps/2", "/steps/2/cases/c36", "/cases?show=all"):
+        page.goto(f"{site.base}/runs/{run}{path}")
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("img").count() == 0
+
+
+def test_what_is_not_there_says_where_to_go(page: Page, site: Site, browser: Browser):
+    context = browser.new_context()
+    lost = context.new_page()
+    lost.goto(site.link)
+    lost.goto(f"{site.base}/runs/nowhere")
+    expect(lost.locator("h1")).to_contain_text("there is no run")
+    lost.get_by_role("link", name="All runs").click()
+    expect(lost.locator("h1")).to_have_text("Runs")
+    context.close()
+    stranger = browser.new_context()
+    out = stranger.new_page()
+    out.goto(site.base)
+    expect(out.locator("body")).to_contain_text("Open the link that")
+    stranger.close()
+
+
+def test_an_exported_page_opens_anywhere_and_asks_for_nothing(
+    browser: Browser, site: Site, project: Path, tmp_path: Path
+):
+    run = site.run("artifact")
+    called = kept("report", str(project / ".kept" / "runs" / run), "--html")
+    assert called.code == 0, called.stderr
+    text = (project / ".kept" / "runs" / run / "report.html").read_text()
+    (tmp_path / "mailed.html").write_text(text)
+    context = browser.new_context(viewport={"width": 1280, "height": 850}, offline=True)
+    page = context.new_page()
+    broken: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda said: broken.append(said.text) if said.type == "error" else None)
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((tmp_path / "mailed.html").as_uri())
+    expect(page.locator("svg.trajectory")).to_be_visible()
+    page.locator("svg.trajectory a:has(.promoted)").click()
+    expect(page.locator("section[id^=step-] .diff").first).to_be_visible()
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.card')).borderTopWidth") == "1px"
+    )
+    assert page.evaluate("window.hacked") is None
+    assert not findings(page)
+    context.close()
+    assert not broken and [url for url in asked if not url.startswith(("file:", "data:"))] == []

@@ -1,0 +1,71 @@
+"""The API by its own description: whatever it is asked, it does not break."""
+
+import http.client
+import warnings
+from typing import Any
+
+import hypothesis
+import pytest
+
+from tests.web.asking import Site
+
+pytestmark = pytest.mark.slow
+
+SLOW = (
+    hypothesis.HealthCheck.too_slow,
+    hypothesis.HealthCheck.filter_too_much,
+    hypothesis.HealthCheck.data_too_large,
+)
+
+
+def test_no_request_that_the_api_allows_breaks_it(site: Site):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what it is built on
+        import schemathesis
+    described = site.get("/openapi.json").json
+    assert len(described["paths"]) >= 9
+    schema: Any = schemathesis.openapi.from_dict(described)
+    run, asked = site.run("artifact"), 0
+    for result in schema.get_all_operations():
+        operation = result.ok()
+
+        @hypothesis.settings(
+            max_examples=25,
+            deadline=None,
+            database=None,
+            suppress_health_check=SLOW,
+            derandomize=True,
+        )
+        @hypothesis.given(operation.as_strategy())
+        def check(case: Any) -> None:
+            nonlocal asked
+            asked += 1
+            # half of them of a run that is there, for what is behind it to be reached
+            if asked % 2 and "run" in (case.path_parameters or {}):
+                case.path_parameters["run"] = run
+            given = case.as_transport_kwargs(base_url=site.base)
+            status = _ask(site, given)
+            assert status < 500, given
+
+        check()
+    assert asked > 100
+
+
+def _ask(site: Site, given: dict[str, Any]) -> int:
+    import requests
+
+    headers = {**dict(given.get("headers") or {}), "Cookie": site.cookie}
+    try:
+        reply = requests.request(
+            given["method"],
+            given["url"],
+            params=given.get("params"),
+            headers=headers,
+            timeout=20,
+            allow_redirects=False,
+        )
+    except (requests.exceptions.InvalidHeader, requests.exceptions.InvalidURL, UnicodeError):
+        return 0  # no client can say that
+    except (requests.exceptions.ConnectionError, http.client.HTTPException) as error:
+        raise AssertionError(f"the server hung up: {given}") from error
+    return reply.status_code
