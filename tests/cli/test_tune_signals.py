@@ -22,6 +22,7 @@ from tests.recipes.coordinate.world import answer, write_agent
 
 pytestmark = pytest.mark.slow
 
+# 126 answers in all: room for two signals, each with a dozen answers that come before it is heard
 SIGMA = "accept_sigma: 1.0\nrepeats: 2\nsplit: '1:1:0'"
 
 
@@ -83,7 +84,7 @@ def test_interrupted_it_ends_with_2_and_a_report_and_goes_on_to_the_same_end(
 ):
     agent(here, server)
     process = sitting(here, "agent.yaml")
-    _, said = interrupted(process, server, 60, number)
+    _, said = interrupted(process, server, 40, number)
     assert process.returncode == 2, said
     assert "Traceback" not in said
     first = (results(here) / "report.md").read_text()
@@ -94,7 +95,7 @@ def test_interrupted_it_ends_with_2_and_a_report_and_goes_on_to_the_same_end(
     assert f"interrupted: `kept test optimize --resume {run}` goes on" in said
     # again, this time named as it was told
     process = sitting(here, "--resume", run)
-    _, said = interrupted(process, server, 60, number)
+    _, said = interrupted(process, server, 30, number)
     assert process.returncode == 2, said
     last = sitting(here, "--resume", "last")
     _, said = last.communicate(timeout=60)
@@ -110,7 +111,7 @@ def test_events_of_an_interrupted_run_end_with_an_error_that_is_not_fatal(
 ):
     agent(here, server)
     process = sitting(here, "agent.yaml", "--progress", "json")
-    out, said = interrupted(process, server, 60, number)
+    out, said = interrupted(process, server, 40, number)
     assert process.returncode == 2, said
     events = [json.loads(line) for line in out.splitlines()]
     assert (events[-1]["event"], events[-1]["fatal"]) == ("error", False)
