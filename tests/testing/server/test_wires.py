@@ -237,3 +237,20 @@ def test_a_client_that_gives_up_is_not_counted_as_answered():
         asyncio.run(impatient(server))
     assert len(server.log) == 1
     assert not server.answered
+
+
+def test_who_hangs_up_before_there_is_an_answer_has_given_up():
+    async def hang_up(server: ModelServer) -> None:
+        async with aiohttp.ClientSession() as session:
+            asking = session.post(f"{server.v1}/responses", json={"model": "m", "input": "hi"})
+            task = asyncio.ensure_future(asking)
+            while not server.log:
+                await asyncio.sleep(0.001)
+            task.cancel()
+            await asyncio.wait([task])
+        while not server.log[0].answer:
+            await asyncio.sleep(0.001)
+
+    with ModelServer([HELLO], latency=30) as server:
+        asyncio.run(asyncio.wait_for(hang_up(server), 20))
+    assert [seen.answer for seen in server.log] == ["given up"]

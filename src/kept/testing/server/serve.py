@@ -127,8 +127,14 @@ class ModelServer:
             self._at_once -= 1
 
     async def _answer(self, speaker: Speaker, seen: Seen) -> web.StreamResponse:
-        if self.latency:
+        try:
             await asyncio.sleep(self.latency)
+            return await self._say(speaker, seen)
+        except (asyncio.CancelledError, ConnectionError):
+            seen.answer = "given up"
+            raise
+
+    async def _say(self, speaker: Speaker, seen: Seen) -> web.StreamResponse:
         fault = self._script.fault(seen)
         # what never comes is not taken from the script, and vectors are made of what was asked
         reply: ModelReply | Fault = ModelReply("half of this never comes", Usage(calls=1))
@@ -138,11 +144,7 @@ class ModelServer:
             fault, reply = reply, ModelReply("half of this never comes", Usage(calls=1))
         # before it is sent: a client that has its reply may look at the log
         seen.answer = "reply" if fault is None or fault.answers else str(fault)
-        try:
-            return await (speaker.fault(fault, reply) if fault else speaker.reply(reply))
-        except (asyncio.CancelledError, ConnectionError):
-            seen.answer = "given up"
-            raise
+        return await (speaker.fault(fault, reply) if fault else speaker.reply(reply))
 
 
 async def _aside(request: web.Request, path: str) -> web.Response:
