@@ -18,6 +18,22 @@ import pytest
 from kept.models.weights import KNOWN
 from kept.settings import cache_home
 
+LONG = ({"wheel", "model"}, {"slow", "kill", "agents", "browser", "docs"})
+"""Marks of tests that take minutes, and of those that take seconds."""
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Files of long tests before others, so that no worker begins one when all others are done.
+
+    `scripts/test` gives each worker whole files, for what a file sets up once may take minutes.
+    """
+    ranks: dict[Path, int] = {}
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        rank = next((n for n, long in enumerate(LONG) if marks & long), len(LONG))
+        ranks[item.path] = min(rank, ranks.get(item.path, rank))
+    items.sort(key=lambda item: ranks[item.path])
+
 
 class MarkReport:
     """Adds up durations by mark, and skips the marks whose tool is missing."""
@@ -34,6 +50,7 @@ class MarkReport:
         self.skipped: Counter[str] = Counter()
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        longest_first(items)
         for item in items:
             marks = sorted({mark.name for mark in item.iter_markers()} & self.marks)
             # with the report: where several workers run the tests, who sums up has collected none

@@ -71,3 +71,18 @@ def test_a_missing_tool_is_counted_by_its_mark(tmp_path: Path):
     lines = run_session(tmp_path, "--missing", "git:git")
     assert "skipped marks: git (needs git), 2 tests" in lines
     assert "1 passed, 2 skipped, 1 deselected" in lines[-1]
+
+
+def test_files_of_long_tests_come_first_and_their_tests_stay_together(tmp_path: Path):
+    (tmp_path / "tests").mkdir()
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
+    for name, marks in {"a": ("",), "b": ("", "slow"), "c": ("", "model")}.items():
+        lines = [f"@pytest.mark.{mark}\n" * bool(mark) for mark in marks]
+        tests = [f"{line}def test_{n}(): pass\n" for n, line in enumerate(lines)]
+        path = tmp_path / "tests" / f"test_{name}.py"
+        path.write_text("import pytest\n" + "".join(tests), encoding="utf-8")
+    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = [line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line]
+    assert found == [f"tests/test_{name}.py" for name in ("c", "c", "b", "b", "a")]
