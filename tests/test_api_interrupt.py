@@ -56,7 +56,7 @@ def test_ctrl_c_in_a_running_event_loop_stops_the_run_in_good_order(tmp_path: Pa
         time.sleep(0.01)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, "resume=" in out) == (7, True), err
     (folder,) = (tmp_path / "home" / "runs").iterdir()
     with read_run(folder) as run:

@@ -45,7 +45,7 @@ def test_a_killed_call_made_again_runs_no_finished_sample_again(tmp_path: Path):
         while process.poll() is None and len(server.answered) < 100:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
-        _, told = process.communicate(timeout=10)
+        _, told = process.communicate(timeout=120)
         assert process.returncode == -signal.SIGKILL, told
         before = finished(tmp_path)
         assert before.total() >= 100 - WORKERS

@@ -41,7 +41,7 @@ def kill_at(process: "subprocess.Popen[str]", calls: int, so_far: Callable[[], i
     while process.poll() is None and so_far() < calls:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=10)
+    process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
 
 

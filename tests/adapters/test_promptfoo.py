@@ -111,7 +111,7 @@ def test_a_call_that_is_killed_and_made_again_asks_nothing_twice_that_was_answer
         assert process.poll() is None, "it ended before it could be killed"
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
-    process.wait(timeout=30)
+    process.wait(timeout=120)
     time.sleep(0.2)  # the server has yet to hear of what was on its way to it
     (folder,) = (tmp_path / "runs-here" / "runs").iterdir()
     before = len(server.answered)

@@ -103,7 +103,7 @@ def test_on_a_terminal_it_asks_and_no_is_the_default(answer: bytes, text: str, h
     command = [sys.executable, "-m", "kept", "adopt"]
     process = subprocess.Popen(command, cwd=here, stdin=child, stderr=subprocess.PIPE)
     os.write(parent, answer)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=120)
     os.close(parent)
     os.close(child)
     assert process.returncode == 0

@@ -187,7 +187,7 @@ def test_a_run_that_is_interrupted_is_aborted_and_can_be_gone_on_with(project: P
         while len(server.answered) < 3:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
         assert process.returncode == 130, err
         assert "goes on where it stopped" in err
         code, out, _ = _run(project, server, "show", "--json")

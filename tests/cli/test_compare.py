@@ -371,7 +371,7 @@ class Started:
 
     def until(self, rollouts: int) -> None:
         """Wait until so many rollouts are written."""
-        for _ in range(2000):
+        for _ in range(12000):
             done = sum(file.read_bytes().count(b'"kind":"rollout"') for file in self._files())
             if done >= rollouts:
                 return
@@ -400,7 +400,7 @@ def test_killed_and_resumed_it_comes_to_the_same_answers_and_repeats_nothing(
     started = Started(here, *words)
     started.until(12)
     os.killpg(started.process.pid, number)
-    _, said = started.process.communicate(timeout=30)
+    _, said = started.process.communicate(timeout=120)
     if number == signal.SIGINT:
         assert started.process.returncode == 130
         assert "goes on where it stopped" in said

@@ -70,7 +70,7 @@ def interrupted(
     while process.poll() is None and len(server.answered) < most:
         time.sleep(0.005)
     os.killpg(process.pid, number)
-    return process.communicate(timeout=30)
+    return process.communicate(timeout=120)
 
 
 def results(folder: Path) -> Path:

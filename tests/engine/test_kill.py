@@ -85,7 +85,7 @@ def test_a_killed_run_asks_again_only_for_what_was_in_flight(
         wait_for(tmp_path / "runs", process)
         time.sleep(wait)
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=10)
+        process.communicate(timeout=120)
         folder = next((tmp_path / "runs").iterdir())
         started = (folder / "journal.jsonl").exists() and (folder / "journal.jsonl").read_bytes()
         if not started:
@@ -137,7 +137,7 @@ def test_a_second_process_on_a_run_is_refused_with_the_pid_of_the_first(tmp_path
         wait_for(folder, first)
         time.sleep(0.1)
         second = spawn(tmp_path, server.port, "--resume")
-        _, err = second.communicate(timeout=30)
+        _, err = second.communicate(timeout=120)
         assert second.returncode != 0
         assert f"being written by process {first.pid}" in err
         finish(first)
@@ -153,7 +153,7 @@ def test_a_run_stopped_by_ctrl_c_can_be_resumed_and_repeats_nothing(
         wait_for(tmp_path / "runs", process)
         time.sleep(took / 2)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
         assert "resume=" in err
         finish(spawn(tmp_path, server.port, "--resume"))
         # what was in flight when it was interrupted was allowed to finish

@@ -23,5 +23,5 @@ def killed_at(process: "subprocess.Popen[str]", server: ModelServer, answers: in
     while process.poll() is None and len(server.answered) < answers:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
-    _, told = process.communicate(timeout=10)
+    _, told = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL, told

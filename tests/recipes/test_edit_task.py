@@ -166,7 +166,7 @@ def test_a_loop_that_is_killed_asks_again_only_for_what_was_in_flight(
         assert process.poll() is None, "it ended before it could be killed"
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
-    process.wait(timeout=30)
+    process.wait(timeout=120)
     subprocess.run([*command, "resume", "last", "-q"], env=environment, check=True, timeout=120)
     (folder,) = (tmp_path / "home" / "runs").iterdir()
     check((folder / "best" / "guide.md").read_text())

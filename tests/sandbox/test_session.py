@@ -39,7 +39,7 @@ def hit(way: str) -> int:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.001)
-    return int(process.communicate(timeout=30)[0])
+    return int(process.communicate(timeout=120)[0])
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def serving(home: Path, *words: str) -> Generator[Site]:
         yield Site(process.stdout.readline().strip(), home, process.pid)
     finally:
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=120)
         assert process.returncode == 0
         # nothing broke on the way, and open pages do not keep it from ending in good order
         assert said == "for this browser alone; interrupt to stop\n"

@@ -57,7 +57,7 @@ def kill_at(process: "subprocess.Popen[str]", server: ModelServer, stage: str) -
             break
         time.sleep(0.003)
     process.send_signal(signal.SIGKILL)
-    _, told = process.communicate(timeout=10)
+    _, told = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL, f"it ended before {stage}: {told}"
 
 
