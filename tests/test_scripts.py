@@ -299,7 +299,7 @@ def test_the_weights_of_the_model_are_fetched_unless_the_tests_are_to_be_fast(ma
     assert machine.run("test", "fast").returncode == 0
     assert machine.calls("kept") == []
     (call,) = machine.calls("python -m pytest")
-    assert "-m not slow and not kill and not wheel and not model" in call
+    assert "-m not slow and not docs and not kill and not wheel and not model" in call
 
 
 def test_without_the_weights_the_tests_of_the_model_are_skipped(machine: Machine):
@@ -368,7 +368,7 @@ def test_a_failing_check_fails_the_whole_and_the_tests_still_run(machine: Machin
     machine.note(f"fails-{tool}")
     assert machine.run("test", "fast").returncode == 1
     (call,) = machine.calls("python -m pytest")
-    assert "-m not slow and not kill and not wheel" in call
+    assert "-m not slow and not docs and not kill and not wheel" in call
     assert ":FAILED" in call
 
 
