@@ -188,3 +188,12 @@ def test_a_student_that_is_away_ends_the_run_with_the_cause_and_it_can_go_on(her
     assert again.code == 0, again.stderr
     history = read(here / "out" / "history.json")
     assert [row["rollout_n"] for row in history if row["rollout_n"]] == [10, 10, 10], history
+
+
+def test_a_config_may_be_the_first_word(here: Path, server: ModelServer):
+    given = words(here, server, "train.num_epochs=1", "--dry-run")
+    at = given.index("--config")
+    bare = ["train", given[at + 1], *given[1:at], *given[at + 2 :]]
+    assert kept(*bare).stdout == kept(*given).stdout
+    called = kept("train", "--dry-run")
+    assert called.code == 2 and "no config is named" in called.stderr

@@ -18,17 +18,16 @@ if TYPE_CHECKING:
     cls=Command,
     context_settings={"ignore_unknown_options": True},
     examples=(
-        "kept train --config skill.yaml --dry-run",
+        "kept train skill.yaml --dry-run",
         "kept train --config skill.yaml --num_epochs 1 --cfg-options env.workers=8",
     ),
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--KEY VALUE]...")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[CONFIG] [--KEY VALUE]...")
 @click.option(
     "--config",
     "name",
     metavar="FILE",
-    required=True,
-    help="The config: a file from here, or one that comes with Kept.",
+    help="The config: a file from here, or one that comes with Kept; the same as CONFIG.",
 )
 @click.option("--dry-run", is_flag=True, help="Check everything, say what would be done, and stop.")
 @json_option
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 @quiet_option
 def train(
     words: tuple[str, ...],
-    name: str,
+    name: str | None,
     dry_run: bool,
     as_json: bool,
     fail_if_no_gain: bool,
@@ -55,6 +54,7 @@ def train(
     from kept.spec.skill.names import overrides_of
     from kept.store.home import Home
 
+    name, words = config_of(name, words)
     made = compile_skill(find_config(name), overrides_of(words))
     plan = told_warnings(made)
     if dry_run:
@@ -63,6 +63,20 @@ def train(
     check_place(plan)
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     return start_run(plan, Home.find(Path.cwd()), how)
+
+
+def config_of(name: str | None, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The config that is meant, by its flag or as the first word, and the words that are left."""
+    from kept.errors import SetupError
+
+    if name is None and words and not words[0].startswith("--"):
+        return words[0], words[1:]
+    if name is None:
+        hint = (
+            "`kept train skill.yaml`, or one that comes with Kept, as configs/searchqa/default.yaml"
+        )
+        raise SetupError("no config is named", hint=hint)
+    return name, words
 
 
 def outline_told(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:
