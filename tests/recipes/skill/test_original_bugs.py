@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kept.core.plan import Plan
 from kept.core.state import State
 from kept.runs import resume, start
 from kept.store.home import Home
@@ -129,3 +130,40 @@ def test_a_flushed_reminder_leaves_no_score_of_another_text(tmp_path: Path):
     standing = read(tmp_path / "out" / "runtime_state.json")
     assert standing["current_candidate"] == state.closed[1].candidate
     assert standing["current_score"] is None, "it has not been measured"
+
+
+def test_runs_of_one_process_do_not_see_each_other(tmp_path: Path):
+    """There models and switches were of the process: a second run changed the first."""
+    more = (
+        ("optimizer.use_skill_aware_reflection=true",),
+        ("optimizer.skill_update_mode=rewrite_from_suggestions", "train.seed=8"),
+    )
+
+    async def together(plans: list[Plan], folder: Path) -> None:
+        homes = [Home(folder / str(n)) for n in range(len(plans))]
+        await asyncio.gather(*(start(p, home) for p, home in zip(plans, homes, strict=True)))
+
+    def asked(name: str, *which: int) -> list[list[str]]:
+        with ModelServer(world.answer) as one, ModelServer(world.answer) as two:
+            servers, plans = (one, two), list[Plan]()
+            for n in which:
+                path = world.write_config(tmp_path / name / f"of{n}", servers[n].v1, batch=12)
+                plans.append(world.make_plan(path, more[n]))
+            asyncio.run(together(plans, tmp_path / name))
+            return [
+                sorted(json.dumps(dict(seen.body), sort_keys=True) for seen in server.log)
+                for server in servers
+            ]
+
+    assert asked("both", 0, 1) == [asked("first", 0)[0], asked("second", 1)[1]]
+
+
+def test_a_reply_may_be_as_long_as_the_config_says(tmp_path: Path):
+    """There 64,000 tokens were asked for, and 8,000 were what was sent."""
+    mode = "optimizer.skill_update_mode=rewrite_from_suggestions"
+    with ModelServer(world.answer) as server:
+        path = world.write_config(tmp_path, server.v1, epochs=1, batch=24)
+        asyncio.run(start(world.make_plan(path, [mode]), Home(tmp_path / "home")))
+    asked = [seen for seen in server.log if seen.model == "teacher"]
+    limits = {("new_skill" in world.properties(seen), seen.body["max_tokens"]) for seen in asked}
+    assert limits == {(False, 16_384), (True, 64_000)}
