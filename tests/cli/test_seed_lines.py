@@ -37,8 +37,11 @@ EVAL = (
     "python scripts/eval_only.py --config configs/searchqa/default.yaml "
     "--skill reflact/envs/searchqa/skills/initial.md"
 )
-MODES = ("", " --split_mode ratio --data_path /path/to/searchqa_train_2000.json")
-MODES += (" --split_mode split_dir --split_dir /path/to/searchqa_split",)
+MODES = (
+    "",
+    " --split_mode ratio --data_path /path/to/searchqa_train_2000.json",
+    " --split_mode split_dir --split_dir /path/to/searchqa_split",
+)
 SIZES = {"train": 6, "val": 8, "test": 4}
 
 
