@@ -13,6 +13,7 @@ VERSION = "0.1.4"
 OPENAI = "3.49.0"
 AWP = "1.0.56"
 """Of awp-agents."""
+SKILLOPT = "0.2.0"
 HOLODECK = "0.7.1"
 HOLODECK_LACKS = ("exceptiongroup", "openai==2.41.0")
 """What holodeck-ai needs and does not ask for, and a version that it works with."""
@@ -33,6 +34,11 @@ def openai_python() -> str | None:
 def awp_python() -> str | None:
     """The same for awp-agents, which has the loop that an agent run is."""
     return _python("awp-agents", AWP)
+
+
+def skillopt_python() -> str | None:
+    """The same for SkillOpt, which has the method that training is."""
+    return _python("skillopt", SKILLOPT)
 
 
 def _python(package: str, version: str, extra: str = "") -> str | None:

@@ -277,3 +277,14 @@ PARSERS = {
     "json": parsed(json.loads, ValueError),
     "toml": parsed(tomllib.loads, tomllib.TOMLDecodeError),
 }
+
+
+NAMED_TEST = re.compile(r"^\| (\d+) \|.*`(tests/[\w/]+\.py)::(test_\w+)` \|$", re.MULTILINE)
+
+
+def check_named_tests(page: Path, root: Path) -> set[int]:
+    """The numbers of a table whose rows end with a test; each test must be there."""
+    rows = NAMED_TEST.findall(page.read_text(encoding="utf-8"))
+    for _, file, name in rows:
+        assert f"def {name}(" in (root / file).read_text(encoding="utf-8"), (file, name)
+    return {int(number) for number, *_ in rows}

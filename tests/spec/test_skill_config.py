@@ -121,6 +121,12 @@ def test_files_that_inherit_in_a_circle_are_refused(tmp_path: Path):
     assert "there is no c.yaml" in problems(config(tmp_path, "_base_: c.yaml\n", "d.yaml"))[0]
 
 
+def test_mergers_of_one_patch_are_refused(tmp_path: Path):
+    """In the original they merged for ever."""
+    (told,) = problems(config(tmp_path, SNAPSHOT), "gradient.merge_batch_size=1")
+    assert "gradient.merge_batch_size" in told and "2" in told
+
+
 def test_keys_that_stand_alone_mean_those_of_their_sections(tmp_path: Path):
     """In the original the flat key `env` swallowed the section `env`."""
     flat = "batch_size: 12\nteacher_model: gpt-5\nteacher_backend: openai_chat\nenv: searchqa\n"

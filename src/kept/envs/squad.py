@@ -32,21 +32,23 @@ def exact(answer: str, gold: str) -> float:
 
 def token_f1(answer: str, gold: str) -> float:
     """The harmonic mean of how much of each is in the other, word by word."""
-    ours, theirs = normal(answer).split(), normal(gold).split()
-    if not ours or not theirs:
-        # two answers of nothing but articles are the same, and one such is like no other
-        return float(ours == theirs)
-    both = sum((Counter(ours) & Counter(theirs)).values())
-    if not both:
-        return 0.0
-    return 2 * both / (len(ours) + len(theirs))
+    return _f1(normal(answer).split(), normal(gold).split())
 
 
 def likeness(answer: str, golds: Sequence[str]) -> Likeness:
     """The best of each over all that are expected."""
-    padded = f" {normal(answer)} "
+    said, wanted = normal(answer), [normal(gold) for gold in golds]
+    words, padded = said.split(), f" {said} "
     return Likeness(
-        max(exact(answer, gold) for gold in golds),
-        max(token_f1(answer, gold) for gold in golds),
-        float(any(f" {normal(gold)} " in padded for gold in golds if normal(gold))),
+        max(float(said == gold) for gold in wanted),
+        max(_f1(words, gold.split()) for gold in wanted),
+        float(any(f" {gold} " in padded for gold in wanted if gold)),
     )
+
+
+def _f1(ours: Sequence[str], theirs: Sequence[str]) -> float:
+    if not ours or not theirs:
+        # two answers of nothing but articles are the same, and one such is like no other
+        return float(ours == theirs)
+    both = sum((Counter(ours) & Counter(theirs)).values())
+    return 2 * both / (len(ours) + len(theirs)) if both else 0.0

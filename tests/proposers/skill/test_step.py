@@ -1,6 +1,8 @@
 """The step of training: what analysts are shown, and what becomes of what they say."""
 
+import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -252,6 +254,27 @@ def test_an_analyst_is_asked_no_oftener_than_the_rounds_allow(rounds: int):
     reply, requests = propose(lambda _: "prose", failure_only=True, rounds=rounds)
     assert isinstance(reply, Skip) and len(requests) == rounds
     assert "no analyst gave an answer of use" in reply.why
+
+
+BENDS: dict[str, Callable[[str], str]] = {
+    "trailing comma": lambda text: text[:-1] + ",}",
+    "raw newline": lambda text: text.replace("- From", "- From\n"),
+    "thoughts before": lambda text: '<think>maybe {"patch": 1}</think>' + text,
+    "said twice": lambda text: f"{text}\n{text}",
+    "in a fence": lambda text: f"Here it is:\n```json\n{text}\n```\n",
+}
+
+
+@pytest.mark.parametrize("bend", BENDS.values(), ids=list(BENDS))
+def test_a_reply_that_is_nearly_json_costs_no_minibatch(bend: Callable[[str], str]):
+    """In the original the first four were no reply, and nobody was asked again."""
+    reply, requests = propose(lambda request: bend(json.dumps(by_side(request))), rounds=1)
+    assert isinstance(reply, Proposal)
+    patches: Any = reply.about["patches"]
+    assert not any("error" in patch for patch in patches)
+    sides = {one["content"].split()[-1] for patch in patches for one in patch["patch"]["edits"]}
+    assert sides == {"failure.", "success."}
+    assert len(requests) == len(patches) + 1, "the merger too was asked once"
 
 
 def test_a_minibatch_that_an_outage_took_costs_no_other():

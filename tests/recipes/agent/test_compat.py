@@ -1,12 +1,12 @@
 """What holodeck gets wrong with providers and time, with the input that shows it; and the page."""
 
-import re
 import time
 from pathlib import Path
 
 import pytest
 
 from kept.testing.server import Fault, ModelServer, Seen
+from tests.docs_pages import check_named_tests
 from tests.recipes.agent.test_agent import measured, plan_of
 from tests.spec.agent.agents import write
 
@@ -91,8 +91,4 @@ def test_a_case_of_one_turn_whose_model_hangs_is_given_up_and_the_other_finishes
 
 
 def test_every_test_that_the_page_names_exists():
-    text = PAGE.read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d+) \|.*`(tests/[\w/]+\.py)::(test_\w+)` \|$", text, re.MULTILINE)
-    assert {int(number) for number, *_ in rows} == {*range(1, 19)}
-    for _, file, name in rows:
-        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), (file, name)
+    assert check_named_tests(PAGE, ROOT) == {*range(1, 19)}
