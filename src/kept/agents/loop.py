@@ -4,7 +4,7 @@ Everything that is asked goes through the scope, and nothing that a model is tol
 or on who was quicker, so a resume takes the same way up to the first reply that is missing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -39,7 +39,7 @@ from kept.agents.texts import tool_texts
 from kept.core.model import Message
 from kept.core.ports import Scope
 from kept.core.rollout import FREE, Failure, Usage
-from kept.shared_files import SharedFiles
+from kept.shared_files import Changes, SharedFiles, changes_between
 
 MOST_IDLE = 5
 """Turns in a row that only plan or diagnose: then nothing else will come."""
@@ -263,7 +263,7 @@ class Loop:
             workers_per_iteration=limits.workers_per_iteration,
         )
         ledger = Ledger(left, elapsed=account.elapsed, depth=self.ledger.depth + 1)
-        wanted = errand.delegation
+        wanted, before = errand.delegation, errand.files.all()
         task = (
             f"{errand.subtask.description}\n\n{wanted.instructions}"
             if errand.subtask
@@ -273,7 +273,7 @@ class Loop:
             replace(self._kit, limits=left),
             self._texts,
             replace(self._assignment, task=task, brief="", inputs=self._assignment.inputs),
-            self._files,
+            errand.files,
             scope,
             ledger,
         )
@@ -285,7 +285,7 @@ class Loop:
         account.loops_used += ledger.loops
         account.workers_used += ledger.workers
         account.elapsed = ledger.elapsed
-        return _worked(reason, below.course)
+        return _worked(reason, below.course, changes_between(before, errand.files.all()))
 
     def _refuse(self, turn: _Turn, gate: str, reason: str) -> None:
         rejection = Rejection(iteration=turn.number, gate=gate, reason=reason, completion=False)
@@ -340,11 +340,8 @@ class Loop:
         await self.story.tell(lambda: Moment(iterated=news))
 
 
-def _worked(reason: str, course: Course) -> Worked:
+def _worked(reason: str, course: Course, written: Changes) -> Worked:
     """What a manager below another brought back."""
-    written: Mapping[str, bytes | None] = {
-        path: None for one in course.delegations for path in one.written
-    }
     status = status_of(reason, delivered=bool(written))
     if course.end is None or status == "failed":
         failure = Failure("limit", "candidate", f"the manager below ended {status}: {reason}")
