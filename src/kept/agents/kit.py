@@ -77,6 +77,8 @@ class Kit:
     clock: Clock
     prompts: Mapping[str, str]
     """Of manager, worker and critic."""
+    says_tools: bool = False
+    """Whether plans have to say what each subtask is done with (R31)."""
     room: int | None = None
     """Tokens that a request to the manager or the critic may have; None if unknown."""
     say: Callable[[str], None] = _nobody

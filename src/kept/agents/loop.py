@@ -152,12 +152,15 @@ class Loop:
         shown = told(
             course, self._assignment, self._texts, self.ledger, self._files.all(), self._kit.room
         )
-        messages = (
-            Message("system", system(self._texts, self._tools, limits.workers_per_iteration)),
-            Message("user", shown),
-        )
         ground = Ground(
-            tuple(one.id for one in course.plan), self._tools, limits.workers_per_iteration
+            tuple(one.id for one in course.plan),
+            self._tools,
+            limits.workers_per_iteration,
+            self._kit.says_tools,
+        )
+        messages = (
+            Message("system", system(self._texts, ground)),
+            Message("user", shown),
         )
         (account,) = self.ledger.open()
         scope = Metered(self._branch(turn, "manager"), account)

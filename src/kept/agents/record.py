@@ -80,6 +80,20 @@ class BudgetSnapshot:
     phase: Phase
 
 
+How = Literal["reuse", "synthesize", "generate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Something that has to be possible for a subtask, and by which means it is."""
+
+    capability: str
+    how: How
+    of: str = ""
+    """The tool, pattern or archetype; empty where something new is to be made."""
+    assumptions: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subtask:
     """One part of a plan."""
@@ -98,7 +112,9 @@ class Subtask:
     smoke_test: str = ""
     """A script among the outputs, or a command, that must end well; empty for none."""
     tools: tuple[str, ...] = ()
-    """What the manager means to have it done with."""
+    """What the manager means to have it done with, by names of tools."""
+    needs: tuple[Need, ...] = ()
+    """The same at length (R31)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
