@@ -21,7 +21,7 @@ COOK: dict[str, object] = {
 }
 
 
-def _subtask(ground: Ground = GROUND, **said: object) -> Subtask:
+def _subtask(ground: Ground = GROUND, /, **said: object) -> Subtask:
     (one,) = decided(plan(**said), ground).decision.plan
     return one
 

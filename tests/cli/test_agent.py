@@ -110,6 +110,35 @@ def test_a_run_without_an_end_is_partial_and_exits_with_1(project: Path) -> None
     assert "partial (max_loops), 2 deliverables" in out
 
 
+def test_a_run_that_a_limit_ended_goes_on_with_more(project: Path) -> None:
+    workers = {
+        "w1": [write(content="# Draft\n\nSales were 12.\n"), done("w1")],
+        "w2": [write(), done("w2")],
+    }
+    play = Play([plan("report.md"), delegate("w1"), delegate("w2"), complete()], workers, loops=2)
+    with ModelServer(play.of_server) as server:
+        code, out, err = _agent(project, server, "--max-loops", "2", "--output", "made")
+        assert code == 1, err
+        (folder,) = (project / ".kept" / "runs").iterdir()
+        assert f"go on      kept resume {folder.name} --set budget.max_loops=4" in out
+        asked = len(server.log)
+        assert _run(project, server, "resume", "last", "-q")[0] == 1
+        code, _, err = _run(project, server, "resume", "last", "--set", "budget.max_loops=1")
+        assert code == 2 and "budget changed since it started" in err
+        assert len(server.log) == asked, "nothing was asked for that"
+        play.loops = 4
+        code, out, err = _run(project, server, "resume", "last", "--set", "budget.max_loops=4")
+        assert code == 0, err
+        assert "goes on with more: max_loops 2 -> 4\nturn 3: the manager sends 1 worker" in err
+        assert len(server.log) == asked + 5
+        assert "goes on with more" in _run(project, server, "show")[1]
+    assert "complete (completed), 1 deliverable" in out and "go on" not in out
+    for place in (project / "made", folder / "FINAL"):
+        assert (place / "report.md").read_text() == REPORT, "in the place of the draft"
+    manifest = json.loads((folder / "run_manifest.json").read_text())
+    assert manifest["budget"]["max_loops"] == 4
+
+
 def test_an_output_folder_that_holds_something_is_not_touched(project: Path) -> None:
     (project / "out").mkdir()
     (project / "out" / "mine").write_text("mine")

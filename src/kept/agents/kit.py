@@ -77,6 +77,8 @@ class Kit:
     clock: Clock
     prompts: Mapping[str, str]
     """Of manager, worker and critic."""
+    raised: Limits | None = None
+    """What a run that a limit has ended may go on with; None where it is over."""
     says_tools: bool = False
     """Whether plans have to say what each subtask is done with (R31)."""
     room: int | None = None

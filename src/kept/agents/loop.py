@@ -94,15 +94,18 @@ class Loop:
         self._team = Team(
             kit=kit, texts=texts, files=files, ledger=self.ledger, manages=self._manage
         )
-        self._completing = Completing(
-            kit=kit, texts=texts, assignment=assignment, ledger=self.ledger
-        )
         offered = kit.tools(files, tool_texts(texts["tool_description_templates"]))
         self._tools = tuple(tool.offer.name for tool in offered)
         self._forced: tuple[Delegation, Rejection] | None = None
         """A repair that is due, and what it is for."""
         self._base = self.ledger.elapsed
         self._since = kit.clock.monotonic()
+
+    def raise_to(self, limits: Limits) -> None:
+        """Have more from here on; what was used is used."""
+        self._kit = replace(self._kit, limits=limits)
+        self._team = replace(self._team, kit=self._kit)
+        self.ledger.limits = limits
 
     async def run(self) -> str | Failure:
         """Go on until there is a reason to end; a `Failure` is one of infrastructure."""
@@ -215,7 +218,10 @@ class Loop:
         course, limits = self.course, self._kit.limits
         course.end = decision
         files = self._files.below(OUTPUT)
-        judged = await self._completing.check(decision, course, files, self._branch(turn, "checks"))
+        completing = Completing(
+            kit=self._kit, texts=self._texts, assignment=self._assignment, ledger=self.ledger
+        )
+        judged = await completing.check(decision, course, files, self._branch(turn, "checks"))
         if isinstance(judged, Failure):
             return judged
         turn.checks = judged.outcomes

@@ -282,6 +282,16 @@ class Deliverable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """A run that a limit had ended goes on with higher ones."""
+
+    after: int
+    """The last turn with the limits before."""
+    before: Limits
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRun:
     """An agent run: everything there is to know of it."""
 
@@ -289,6 +299,7 @@ class AgentRun:
     task: str
     models: Models
     limits: Limits
+    """What it has now; `raised` tells what it had before."""
     started: float
     """Seconds since the epoch."""
     inputs: tuple[str, ...] = ()
@@ -299,6 +310,7 @@ class AgentRun:
     rejections: tuple[Rejection, ...] = ()
     """In order, each once."""
     repairs: tuple[Repair, ...] = ()
+    raised: tuple[Raised, ...] = ()
     evaluation: Evaluated | None = None
     critique: Critique | None = None
     """Of the whole run: the mean score of the last critiques, and all of their defects."""
