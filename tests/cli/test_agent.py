@@ -208,6 +208,42 @@ def test_without_a_model_it_says_which_flag_is_missing(project: Path) -> None:
     assert code == 2 and "give --model provider/model, or set KEPT_MODEL" in err
 
 
+LOGIN = "http://kim:hunter2hunter2@"
+
+
+@pytest.mark.parametrize("rest", ["127.0.0.1:1/v1", "127.0.0.1:port/v1"])
+def test_a_login_in_an_address_is_shown_nowhere(project: Path, rest: str) -> None:
+    address = {"OPENAI_COMPATIBLE_BASE_URL": f"{LOGIN}{rest}"}
+    model = "models.manager={provider: openai_compatible, model: m, tries: 1}"
+    said = ""
+    for words in (
+        ("agent", "run", TASK, "--set", model),
+        ("show",),
+        ("runs",),
+        ("doctor",),
+        ("models",),
+    ):
+        said += "".join(kept(project, *words, **address).communicate(timeout=60))
+    assert "openai_compatible/m" in said
+    files = [path for path in (project / ".kept").rglob("*") if path.is_file()]
+    assert any(path.name == "journal.jsonl" for path in files)
+    for told in (said.encode(), *(path.read_bytes() for path in files)):
+        assert b"hunter2" not in told
+
+
+def test_a_login_in_a_file_is_refused_without_being_shown(project: Path) -> None:
+    block = f"{{provider: openai_compatible, model: m, base_url: '{LOGIN}host/v1'}}"
+    (project / "run.yaml").write_text(f"models:\n  worker: {block}\n")
+    with ModelServer(_play().of_server) as server:
+        by_file = _agent(project, server, "--config", "run.yaml")
+        by_hand = _agent(project, server, "--set", f"models.worker={block}")
+        assert not server.log
+    for code, out, err in (by_file, by_hand):
+        assert code == 2 and "a login is kept in the environment" in err
+        assert "hunter2" not in out + err
+    assert "run.yaml:2 models.worker.base_url" in by_file[2]
+
+
 def test_a_run_that_is_interrupted_is_aborted_and_can_be_gone_on_with(project: Path) -> None:
     with ModelServer(_play().of_server, latency=0.2) as server:
         more = ("--input", "data.csv", "--model", "openai_compatible/m", "--output", "out")
