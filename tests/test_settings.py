@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kept import settings
 from kept.settings import cache_home
 
 
@@ -59,3 +60,25 @@ def test_the_cache_is_where_the_user_has_it(
     for name, value in {"HOME": "/home/me", **variables}.items():
         monkeypatch.setenv(name, value)
     assert cache_home() == Path(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        ("http://kim:hunter2@host:80/v1", "http://host:80/v1"),
+        ("see https://tok3n@h/a, or http://h/a@b", "see https://h/a, or http://h/a@b"),
+        ("mail kim@host", "mail kim@host"),
+    ],
+)
+def test_an_address_is_told_without_its_login(text: str, bare: str) -> None:
+    assert settings.without_login(text) == bare
+
+
+def test_logins_of_addresses_in_the_environment_are_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", "http://kim:hunter2hunter2@host/v1")
+    monkeypatch.setenv("LINKS", "http://u:p@a http://b/c@d")
+    found = settings.secrets()
+    assert {"kim:hunter2hunter2@", "hunter2hunter2", "u:p@"} <= set(found)
+    assert "p" not in found and not any("c@" in one for one in found), "short ones stand in words"

@@ -100,9 +100,25 @@ def names_secret(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
+_LOGIN = re.compile(r"(?<=://)[^/?#\s@\"'<>]+@")
+"""Who an address is asked as."""
+
+
+def without_login(text: str) -> str:
+    """A text whose addresses do not say as whom they are asked."""
+    return _LOGIN.sub("", text)
+
+
+def logins(text: str) -> tuple[str, ...]:
+    """What must not be shown of the addresses in a text; longest first."""
+    found = [one for login in _LOGIN.findall(text) for one in (login, login[:-1].partition(":")[2])]
+    return tuple(one for one in found if "@" in one or len(one) >= 8)
+
+
 def secrets() -> tuple[str, ...]:
-    """Values of variables whose names say that they are secret; longest first."""
+    """Values of variables whose names say that they are secret, and logins; longest first."""
     found = {v for name, v in os.environ.items() if names_secret(name) and len(v) >= 8}
+    found |= {one for value in os.environ.values() if "@" in value for one in logins(value)}
     return tuple(sorted(found, key=len, reverse=True))
 
 

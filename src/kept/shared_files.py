@@ -33,6 +33,12 @@ class SharedFiles:
         """Of the last change of each path, also of one that is gone."""
         self._last = 0
 
+    def copy(self) -> "SharedFiles":
+        """The same files, which from now on change apart."""
+        other = SharedFiles(self.most_bytes, self._most_files)
+        other.apply(self._files, other.stamp())
+        return other
+
     def read(self, path: str) -> bytes | None:
         """A file; None where there is none."""
         return self._files.get(path)

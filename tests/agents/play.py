@@ -14,7 +14,7 @@ from kept.agents.check import Check, CheckResult, Passed, Ran, Rejected, Submiss
 from kept.agents.checks import chain
 from kept.agents.course import Assignment
 from kept.agents.kit import Kit
-from kept.agents.record import AgentRun, Limits, Models
+from kept.agents.record import AgentRun, Iteration, Limits, Models
 from kept.agents.runner import AgentRunner
 from kept.agents.story import Moment, record_of
 from kept.agents.texts import own_artifacts, own_prompts
@@ -29,6 +29,7 @@ from kept.engine.scope import JournalScope
 from kept.models.scripted import ScriptedModel
 from kept.shared_files import SharedFiles
 from kept.testing import MemoryJournal
+from kept.testing.journal import CallRecord
 from kept.testing.server import Fault, Seen
 from kept.tools.arithmetic import ArithmeticTool
 from kept.tools.files import file_tools
@@ -239,3 +240,24 @@ def finished(came: Came | Failure) -> Came:
 
 def with_limits(**more: object) -> Limits:
     return replace(Limits(), **more)  # pyright: ignore[reportArgumentType] # checked by the class
+
+
+def timeless(record: AgentRun) -> AgentRun:
+    """Without what a clock said."""
+
+    def still(one: Iteration) -> Iteration:
+        sent = tuple(replace(d, seconds=0.0) for d in one.delegations)
+        return replace(one, began=0.0, ended=0.0, budget=None, delegations=sent)
+
+    return replace(
+        record,
+        started=0.0,
+        ended=None,
+        budget=None,
+        iterations=tuple(map(still, record.iterations)),
+    )
+
+
+def replies_in(records: Sequence[object]) -> int:
+    """Replies of models among what was written down."""
+    return sum(isinstance(r, CallRecord) and isinstance(r.reply, ModelReply) for r in records)

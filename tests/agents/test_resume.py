@@ -1,12 +1,10 @@
 """Cut behind everything that was ever written, and resumed: no reply is asked for twice."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
-from kept.agents.record import AgentRun, Iteration, Limits
-from kept.core.model import ModelReply
+from kept.agents.record import Limits
 from kept.core.tool import ToolAnswer
 from kept.testing import MemoryJournal
 from kept.testing.journal import CallRecord
@@ -22,7 +20,9 @@ from tests.agents.play import (
     kit_of,
     plan,
     refuse,
+    replies_in,
     run_agent,
+    timeless,
     use,
     with_limits,
     write,
@@ -60,40 +60,20 @@ def _run(journal: MemoryJournal | None = None, play: Play | None = None) -> tupl
     return finished(run_agent(kit, inputs={"in.bin": b"\x00\xff"}, journal=journal)), play
 
 
-def _timeless(record: AgentRun) -> AgentRun:
-    """Without what a clock said."""
-
-    def still(one: Iteration) -> Iteration:
-        sent = tuple(replace(d, seconds=0.0) for d in one.delegations)
-        return replace(one, began=0.0, ended=0.0, budget=None, delegations=sent)
-
-    return replace(
-        record,
-        started=0.0,
-        ended=None,
-        budget=None,
-        iterations=tuple(map(still, record.iterations)),
-    )
-
-
-def _replies(records: list[object]) -> int:
-    return sum(isinstance(r, CallRecord) and isinstance(r.reply, ModelReply) for r in records)
-
-
 def test_a_run_that_is_cut_behind_any_record_resumes_to_the_same_end_and_repeats_no_call() -> None:
     whole, play = _run()
     assert whole.record.status == "complete" and len(whole.record.repairs) == 1
     records = list(whole.journal.records)
     asked = len(play.heard)
-    assert _replies(list(records)) == asked
+    assert replies_in(records) == asked
     for cut in range(len(records)):
         journal = whole.journal.reopened(cut)
         journal.tail(0)
         again, heard = _run(journal)
-        known = _replies(list(records[:cut]))
+        known = replies_in(records[:cut])
         assert len(heard.heard) == asked - known, f"cut behind {cut}: {records[cut - 1]}"
         assert again.files == whole.files
-        assert _timeless(again.record) == _timeless(whole.record)
+        assert timeless(again.record) == timeless(whole.record)
 
 
 def test_a_tool_is_not_used_again_and_its_files_are_there_all_the_same() -> None:
@@ -127,8 +107,8 @@ def test_a_run_that_its_budget_ended_resumes_to_the_same_end(tokens: int) -> Non
         journal = whole.journal.reopened(cut)
         journal.tail(0)
         again, heard = go(journal)
-        assert len(heard.heard) == len(play.heard) - _replies(list(records[:cut]))
-        assert _timeless(again.record) == _timeless(whole.record)
+        assert len(heard.heard) == len(play.heard) - replies_in(records[:cut])
+        assert timeless(again.record) == timeless(whole.record)
 
 
 @pytest.mark.parametrize("side_by_side", [1, 2, 4])

@@ -110,6 +110,35 @@ def test_a_run_without_an_end_is_partial_and_exits_with_1(project: Path) -> None
     assert "partial (max_loops), 2 deliverables" in out
 
 
+def test_a_run_that_a_limit_ended_goes_on_with_more(project: Path) -> None:
+    workers = {
+        "w1": [write(content="# Draft\n\nSales were 12.\n"), done("w1")],
+        "w2": [write(), done("w2")],
+    }
+    play = Play([plan("report.md"), delegate("w1"), delegate("w2"), complete()], workers, loops=2)
+    with ModelServer(play.of_server) as server:
+        code, out, err = _agent(project, server, "--max-loops", "2", "--output", "made")
+        assert code == 1, err
+        (folder,) = (project / ".kept" / "runs").iterdir()
+        assert f"go on      kept resume {folder.name} --set budget.max_loops=4" in out
+        asked = len(server.log)
+        assert _run(project, server, "resume", "last", "-q")[0] == 1
+        code, _, err = _run(project, server, "resume", "last", "--set", "budget.max_loops=1")
+        assert code == 2 and "budget changed since it started" in err
+        assert len(server.log) == asked, "nothing was asked for that"
+        play.loops = 4
+        code, out, err = _run(project, server, "resume", "last", "--set", "budget.max_loops=4")
+        assert code == 0, err
+        assert "goes on with more: max_loops 2 -> 4\nturn 3: the manager sends 1 worker" in err
+        assert len(server.log) == asked + 5
+        assert "goes on with more" in _run(project, server, "show")[1]
+    assert "complete (completed), 1 deliverable" in out and "go on" not in out
+    for place in (project / "made", folder / "FINAL"):
+        assert (place / "report.md").read_text() == REPORT, "in the place of the draft"
+    manifest = json.loads((folder / "run_manifest.json").read_text())
+    assert manifest["budget"]["max_loops"] == 4
+
+
 def test_an_output_folder_that_holds_something_is_not_touched(project: Path) -> None:
     (project / "out").mkdir()
     (project / "out" / "mine").write_text("mine")
@@ -177,6 +206,42 @@ def test_without_a_model_it_says_which_flag_is_missing(project: Path) -> None:
     with ModelServer(_play().of_server) as server:
         code, _, err = _run(project, server, "agent", "run", TASK)
     assert code == 2 and "give --model provider/model, or set KEPT_MODEL" in err
+
+
+LOGIN = "http://kim:hunter2hunter2@"
+
+
+@pytest.mark.parametrize("rest", ["127.0.0.1:1/v1", "127.0.0.1:port/v1"])
+def test_a_login_in_an_address_is_shown_nowhere(project: Path, rest: str) -> None:
+    address = {"OPENAI_COMPATIBLE_BASE_URL": f"{LOGIN}{rest}"}
+    model = "models.manager={provider: openai_compatible, model: m, tries: 1}"
+    said = ""
+    for words in (
+        ("agent", "run", TASK, "--set", model),
+        ("show",),
+        ("runs",),
+        ("doctor",),
+        ("models",),
+    ):
+        said += "".join(kept(project, *words, **address).communicate(timeout=60))
+    assert "openai_compatible/m" in said
+    files = [path for path in (project / ".kept").rglob("*") if path.is_file()]
+    assert any(path.name == "journal.jsonl" for path in files)
+    for told in (said.encode(), *(path.read_bytes() for path in files)):
+        assert b"hunter2" not in told
+
+
+def test_a_login_in_a_file_is_refused_without_being_shown(project: Path) -> None:
+    block = f"{{provider: openai_compatible, model: m, base_url: '{LOGIN}host/v1'}}"
+    (project / "run.yaml").write_text(f"models:\n  worker: {block}\n")
+    with ModelServer(_play().of_server) as server:
+        by_file = _agent(project, server, "--config", "run.yaml")
+        by_hand = _agent(project, server, "--set", f"models.worker={block}")
+        assert not server.log
+    for code, out, err in (by_file, by_hand):
+        assert code == 2 and "a login is kept in the environment" in err
+        assert "hunter2" not in out + err
+    assert "run.yaml:2 models.worker.base_url" in by_file[2]
 
 
 def test_a_run_that_is_interrupted_is_aborted_and_can_be_gone_on_with(project: Path) -> None:

@@ -7,10 +7,13 @@ import pytest
 
 from kept.core.model import Message, ModelReply, ModelRequest, ToolCall
 from kept.core.rollout import Failure
+from kept.engine.scope import JournalScope
 from kept.errors import SetupError
+from kept.models.asking import ask as asking
 from kept.models.config import ModelConfig, Price
 from kept.models.connect import connect
 from kept.models.pricing import worst_usd
+from kept.testing import MemoryJournal
 
 
 def ask(folder: Path, *texts: str, price: Price | None = None) -> list[ModelReply | Failure]:
@@ -69,3 +72,21 @@ def test_a_reply_may_want_tools_used(tmp_path: Path):
         ToolCall("call-0", "add", '{"a":1}'),
         ToolCall("call-1", "now", "{}"),
     )
+
+
+def test_a_script_goes_on_behind_what_an_earlier_sitting_has_heard(tmp_path: Path):
+    lines = ['"one"', '{"when": "weather", "text": "sunny"}', '"two"', '"three"']
+    (tmp_path / "replies.jsonl").write_text("\n".join(lines))
+    journal = MemoryJournal()
+
+    async def sitting(*texts: str) -> list[str]:
+        model = connect(ModelConfig(provider="scripted", model="replies.jsonl", folder=tmp_path))
+        scope = JournalScope(journal, "run")
+        requests = [ModelRequest((Message("user", text),)) for text in texts]
+        replies = [await asking(scope, model, request) for request in requests]
+        return [getattr(reply, "text", "failed") for reply in replies]
+
+    assert asyncio.run(sitting("a", "the weather?")) == ["one", "sunny"]
+    journal.tail(0)
+    said = asyncio.run(sitting("a", "the weather?", "b", "the weather now?", "c", "d"))
+    assert said == ["one", "sunny", "two", "sunny", "three", "failed"]

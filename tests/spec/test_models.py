@@ -12,7 +12,7 @@ from kept.models.roles import ROLES, connect_role, is_kept
 from kept.recipes import Compiled
 from kept.recipes.artifact import compile_task
 from kept.recipes.roles import configs
-from kept.spec.models import ModelsSpec
+from kept.spec.models import ModelsSpec, open_address
 from tests.spec.tasks import TASK, write_task
 
 FAR = "base_url: 'https://h/v1'"
@@ -211,3 +211,29 @@ def test_replies_are_kept_unless_they_are_draws_to_measure_by(
     assert isinstance(connect_role("judge", config()), CachedModel)
     # with the first call, and not before: `kept check` connects too, and writes nothing
     assert not (tmp_path / "calls.db").exists()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "models.judge={provider: openai, model: x, api_key: sk-123456789}",
+        "models.judge={provider: openai, model: x, 'api_key': 'sk-123456789'}",
+        "models.judge.api_key=sk-123456789",
+        "models.judge={provider: openai, model: x, base_url: 'http://kim:sk-123456789@h'}",
+    ],
+)
+def test_what_is_secret_in_a_setting_is_not_told_with_what_is_wrong_with_it(
+    tmp_path: Path, given: str
+):
+    path = write_task(tmp_path, f"{TASK}models: {{judge: {{provider: openai, model: x}}}}\n")
+    with pytest.raises(SpecError) as told:
+        compile_task(path, [given])
+    assert "--set models.judge" in str(told.value) and "in the environment" in str(told.value)
+    assert "sk-1234" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://${USER}:${PASS}@h/v1", "${URL}", "http://${LOGIN}@h", "http://h/a@b"]
+)
+def test_an_address_may_have_its_login_from_the_environment(address: str):
+    assert open_address(address) == address

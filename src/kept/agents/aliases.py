@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast, get_args
 
+from kept.agents.manifest import tool_name
+
 Kind = Literal["plan", "delegate", "complete", "fail", "diagnose"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Object = Mapping[str, Any]
@@ -45,7 +47,6 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "description": ("task", "goal", "title"),
     "dependencies": ("depends_on", "deps"),
     "required_outputs": ("outputs", "deliverables", "files"),
-    "tools": ("tool_manifest",),
     "worker_id": ("worker", "id", "name"),
     "subtask_id": ("subtask", "task_id"),
     "instructions": ("instruction", "prompt", "task", "description"),
@@ -84,14 +85,15 @@ def _plan(found: Object) -> dict[str, Any]:
 def _subtask(row: object) -> object:
     if not isinstance(row, dict):
         return row
-    names = ("id", "description", "dependencies", "required_outputs", "tools")
+    names = ("id", "description", "dependencies", "required_outputs")
     body = _renamed(cast("Object", row), *names)
     body["id"] = str(body["id"]) if isinstance(body.get("id"), int) else body.get("id")
     for name in ("success_criteria", "required_outputs", "dependencies"):
         body[name] = _texts(body.get(name))
-    # the original asks for a table here; what it is done with is all that is of use
-    tools = _rows(body.get("tools"))
-    body["tools"] = [_tool_name(one) for one in tools if isinstance(one, str)]
+    # either may have what belongs to the other: a list of names, or a table
+    told = [*_rows(body.get("tools")), *_rows(body.get("tool_manifest"))]
+    body["tools"] = [tool_name(one) for one in told if isinstance(one, str)]
+    body["tool_manifest"] = [one for one in told if not isinstance(one, str)]
     body["smoke_test"] = str(body.get("smoke_test") or "")
     if not isinstance(body.get("priority"), int):
         body.pop("priority", None)
@@ -117,7 +119,7 @@ def _delegation(row: object) -> object:
     described = body.get("output_description") or told.get("description")
     body["output_description"] = str(described or "")
     body["subtask_id"] = str(body.get("subtask_id") or "")
-    body["tools_allowed"] = [_tool_name(name) for name in _texts(body.get("tools_allowed"))]
+    body["tools_allowed"] = [tool_name(name) for name in _texts(body.get("tools_allowed"))]
     if body.get("temperature") is None:
         body.pop("temperature", None)
     body["as_submanager"] = bool(body.get("as_submanager"))
@@ -181,9 +183,3 @@ def _texts(value: object) -> list[str]:
         return [value] if value.strip() else []
     found = cast("list[object]", value) if isinstance(value, list) else []
     return [one if isinstance(one, str) else json.dumps(one) for one in found]
-
-
-def _tool_name(name: str) -> str:
-    """As providers take it: the original has dots in its names, and one for all of arithmetic."""
-    plain = name.strip().replace(".", "_")
-    return "arithmetic" if plain.startswith("arithmetic") else plain

@@ -8,7 +8,8 @@ inside a branch is the sum of what its replies took, which is written down with 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, TypeVar, cast
 
 from kept.agents.record import BudgetSnapshot, Limits, Phase, Used
@@ -30,6 +31,9 @@ REASONS: Mapping[str, str] = {
 }
 """By axis, the reason of a run that ends because it is used up."""
 
+AXES: Mapping[str, str] = {reason: axis for axis, reason in REASONS.items()}
+"""The same the other way round."""
+
 _PHASES: tuple[tuple[float, Phase], ...] = ((0.6, "ample"), (0.3, "moderate"), (0.1, "low"))
 _REFUSED = "the budget has no room for it: "
 _OVERTIME = "the wall time of the run was used up meanwhile"
@@ -37,6 +41,18 @@ _TIGHT = 64_000
 """Tokens below which a reply is held short: what was set aside for it must be enough."""
 _HAIR = 1e-9
 """Sums of cents in floating point must not refuse the last fitting call."""
+
+
+def most(limits: Limits, axis: str) -> float:
+    """What there is of an axis."""
+    found = getattr(limits, axis)
+    return inf if found is None else found
+
+
+def is_raise(before: Limits, after: Limits) -> bool:
+    """Whether limits differ only in that some axes have more."""
+    same = replace(after, **{axis: getattr(before, axis) for axis in REASONS})
+    return same == before and all(most(after, axis) >= most(before, axis) for axis in REASONS)
 
 
 @dataclass(slots=True)
@@ -219,7 +235,7 @@ class Ledger:
         left = self._left()
         axis = min(left, key=lambda name: left[name])
         least: Phase = "critical" if left[axis] > 0 else "exhausted"
-        phases: list[Phase] = [name for most, name in _PHASES if left[axis] > most]
+        phases: list[Phase] = [name for over, name in _PHASES if left[axis] > over]
         phase = phases[0] if phases else least
         return BudgetSnapshot(used=self.spent, remaining=left[axis], scarcest=axis, phase=phase)
 
@@ -230,16 +246,16 @@ class Ledger:
 
     def _left(self) -> dict[str, float]:
         """Shares that are left, by axis."""
-        most, used = self.limits, self.spent
+        limits, used = self.limits, self.spent
         rows: dict[str, tuple[float, float]] = {
-            "loops": (used.loops, most.loops),
-            "workers": (used.workers, most.workers),
-            "tokens": (used.tokens, most.tokens),
-            "tool_calls": (used.tool_calls, most.tool_calls),
-            "wall_seconds": (used.wall_seconds, most.wall_seconds),
+            "loops": (used.loops, limits.loops),
+            "workers": (used.workers, limits.workers),
+            "tokens": (used.tokens, limits.tokens),
+            "tool_calls": (used.tool_calls, limits.tool_calls),
+            "wall_seconds": (used.wall_seconds, limits.wall_seconds),
         }
-        if most.usd is not None:
-            rows["usd"] = (used.usd, most.usd)
+        if limits.usd is not None:
+            rows["usd"] = (used.usd, limits.usd)
         return {name: round(max(0.0, 1 - u / m), 6) if m else 0.0 for name, (u, m) in rows.items()}
 
 

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kept.agents.budget import Ledger
+from kept.agents.decisions import Ground
 from kept.agents.fitting import Part, fitted
+from kept.agents.manifest import RULE
 from kept.agents.record import Decision, Delegation, Evaluated, Rejection, Repair, Subtask
 from kept.agents.texts import joined, place
 from kept.core.words import count, one_line, shortened
@@ -120,11 +122,12 @@ def told(
     return fitted(parts, room)
 
 
-def system(texts: Mapping[str, str], tools: Sequence[str], most_workers: int) -> str:
+def system(texts: Mapping[str, str], ground: Ground) -> str:
     """What a manager is told once and for all."""
-    values = {"tools": ", ".join(tools), "workers": str(most_workers)}
+    values = {"tools": ", ".join(ground.tools), "workers": str(ground.most_workers)}
     return joined(
         place(texts["manager"], values),
+        RULE if ground.says_tools else "",
         texts["manager_planning_preamble"],
         texts["pattern_library"],
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from kept.agents.aliases import Kind, Object, kind_of, normal
+from kept.agents.manifest import manifest_faults, needs_of
 from kept.agents.record import Decision, Delegation, Subtask
 from kept.core.artifact import is_safe_path
 from kept.models.structured import Unfit, fit, problem_with
@@ -37,6 +38,8 @@ class Ground:
     """Of the plan so far."""
     tools: tuple[str, ...]
     most_workers: int
+    says_tools: bool = False
+    """Whether a plan has to say what each subtask is done with (R31)."""
 
 
 _TEXT: Object = {"type": "string", "minLength": 1}
@@ -54,6 +57,7 @@ _SUBTASK: Object = {
         "schemas": {"type": "object", "additionalProperties": {"type": "object"}},
         "smoke_test": {"type": "string"},
         "tools": _TEXTS,
+        "tool_manifest": {"type": "array"},
     },
     "required": ["id", "description"],
 }
@@ -125,6 +129,7 @@ def _made_plan(body: Object, ground: Ground) -> Decided:
         for other in row["dependencies"]:
             if other not in known or other == row["id"]:
                 raise BadDecision(f"subtask `{row['id']}` depends on `{other}`, which is no other")
+    _closed(rows, ground)
     made = tuple(
         Subtask(
             id=str(row["id"]),
@@ -136,10 +141,28 @@ def _made_plan(body: Object, ground: Ground) -> Decided:
             schemas={_output(path): one for path, one in row.get("schemas", {}).items()},
             smoke_test=row["smoke_test"],
             tools=tuple(row["tools"]),
+            needs=needs_of(row["tool_manifest"]),
         )
         for row in rows
     )
     return Decided(Decision(kind="plan", plan=made))
+
+
+def _closed(rows: Sequence[Object], ground: Ground) -> None:
+    """Hold a plan to the tools that there are (R31); all that is wrong is told at once."""
+    there = ", ".join(ground.tools)
+    wrong = [
+        f"subtask `{row['id']}` names the tool `{name}`; there is {there}"
+        for row in rows
+        for name in row["tools"]
+        if name not in ground.tools
+    ]
+    if ground.says_tools:
+        for row in rows:
+            at = row["id"], row["tool_manifest"], row["tools"], ground.tools
+            wrong += manifest_faults(*at)
+    if wrong:
+        raise BadDecision("; ".join(wrong))
 
 
 def _made_delegate(body: Object, ground: Ground) -> Decided:

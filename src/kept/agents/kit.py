@@ -77,6 +77,10 @@ class Kit:
     clock: Clock
     prompts: Mapping[str, str]
     """Of manager, worker and critic."""
+    raised: Limits | None = None
+    """What a run that a limit has ended may go on with; None where it is over."""
+    says_tools: bool = False
+    """Whether plans have to say what each subtask is done with (R31)."""
     room: int | None = None
     """Tokens that a request to the manager or the critic may have; None if unknown."""
     say: Callable[[str], None] = _nobody

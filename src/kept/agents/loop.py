@@ -4,7 +4,7 @@ Everything that is asked goes through the scope, and nothing that a model is tol
 or on who was quicker, so a resume takes the same way up to the first reply that is missing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -39,7 +39,7 @@ from kept.agents.texts import tool_texts
 from kept.core.model import Message
 from kept.core.ports import Scope
 from kept.core.rollout import FREE, Failure, Usage
-from kept.shared_files import SharedFiles
+from kept.shared_files import Changes, SharedFiles, changes_between
 
 MOST_IDLE = 5
 """Turns in a row that only plan or diagnose: then nothing else will come."""
@@ -94,15 +94,18 @@ class Loop:
         self._team = Team(
             kit=kit, texts=texts, files=files, ledger=self.ledger, manages=self._manage
         )
-        self._completing = Completing(
-            kit=kit, texts=texts, assignment=assignment, ledger=self.ledger
-        )
         offered = kit.tools(files, tool_texts(texts["tool_description_templates"]))
         self._tools = tuple(tool.offer.name for tool in offered)
         self._forced: tuple[Delegation, Rejection] | None = None
         """A repair that is due, and what it is for."""
         self._base = self.ledger.elapsed
         self._since = kit.clock.monotonic()
+
+    def raise_to(self, limits: Limits) -> None:
+        """Have more from here on; what was used is used."""
+        self._kit = replace(self._kit, limits=limits)
+        self._team = replace(self._team, kit=self._kit)
+        self.ledger.limits = limits
 
     async def run(self) -> str | Failure:
         """Go on until there is a reason to end; a `Failure` is one of infrastructure."""
@@ -152,12 +155,15 @@ class Loop:
         shown = told(
             course, self._assignment, self._texts, self.ledger, self._files.all(), self._kit.room
         )
-        messages = (
-            Message("system", system(self._texts, self._tools, limits.workers_per_iteration)),
-            Message("user", shown),
-        )
         ground = Ground(
-            tuple(one.id for one in course.plan), self._tools, limits.workers_per_iteration
+            tuple(one.id for one in course.plan),
+            self._tools,
+            limits.workers_per_iteration,
+            self._kit.says_tools,
+        )
+        messages = (
+            Message("system", system(self._texts, ground)),
+            Message("user", shown),
         )
         (account,) = self.ledger.open()
         scope = Metered(self._branch(turn, "manager"), account)
@@ -212,7 +218,10 @@ class Loop:
         course, limits = self.course, self._kit.limits
         course.end = decision
         files = self._files.below(OUTPUT)
-        judged = await self._completing.check(decision, course, files, self._branch(turn, "checks"))
+        completing = Completing(
+            kit=self._kit, texts=self._texts, assignment=self._assignment, ledger=self.ledger
+        )
+        judged = await completing.check(decision, course, files, self._branch(turn, "checks"))
         if isinstance(judged, Failure):
             return judged
         turn.checks = judged.outcomes
@@ -263,7 +272,7 @@ class Loop:
             workers_per_iteration=limits.workers_per_iteration,
         )
         ledger = Ledger(left, elapsed=account.elapsed, depth=self.ledger.depth + 1)
-        wanted = errand.delegation
+        wanted, before = errand.delegation, errand.files.all()
         task = (
             f"{errand.subtask.description}\n\n{wanted.instructions}"
             if errand.subtask
@@ -273,7 +282,7 @@ class Loop:
             replace(self._kit, limits=left),
             self._texts,
             replace(self._assignment, task=task, brief="", inputs=self._assignment.inputs),
-            self._files,
+            errand.files,
             scope,
             ledger,
         )
@@ -285,7 +294,7 @@ class Loop:
         account.loops_used += ledger.loops
         account.workers_used += ledger.workers
         account.elapsed = ledger.elapsed
-        return _worked(reason, below.course)
+        return _worked(reason, below.course, changes_between(before, errand.files.all()))
 
     def _refuse(self, turn: _Turn, gate: str, reason: str) -> None:
         rejection = Rejection(iteration=turn.number, gate=gate, reason=reason, completion=False)
@@ -340,11 +349,8 @@ class Loop:
         await self.story.tell(lambda: Moment(iterated=news))
 
 
-def _worked(reason: str, course: Course) -> Worked:
+def _worked(reason: str, course: Course, written: Changes) -> Worked:
     """What a manager below another brought back."""
-    written: Mapping[str, bytes | None] = {
-        path: None for one in course.delegations for path in one.written
-    }
     status = status_of(reason, delivered=bool(written))
     if course.end is None or status == "failed":
         failure = Failure("limit", "candidate", f"the manager below ended {status}: {reason}")

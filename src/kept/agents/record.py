@@ -80,6 +80,20 @@ class BudgetSnapshot:
     phase: Phase
 
 
+How = Literal["reuse", "synthesize", "generate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Something that has to be possible for a subtask, and by which means it is."""
+
+    capability: str
+    how: How
+    of: str = ""
+    """The tool, pattern or archetype; empty where something new is to be made."""
+    assumptions: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subtask:
     """One part of a plan."""
@@ -98,7 +112,9 @@ class Subtask:
     smoke_test: str = ""
     """A script among the outputs, or a command, that must end well; empty for none."""
     tools: tuple[str, ...] = ()
-    """What the manager means to have it done with."""
+    """What the manager means to have it done with, by names of tools."""
+    needs: tuple[Need, ...] = ()
+    """The same at length (R31)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +282,16 @@ class Deliverable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """A run that a limit had ended goes on with higher ones."""
+
+    after: int
+    """The last turn with the limits before."""
+    before: Limits
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRun:
     """An agent run: everything there is to know of it."""
 
@@ -273,6 +299,7 @@ class AgentRun:
     task: str
     models: Models
     limits: Limits
+    """What it has now; `raised` tells what it had before."""
     started: float
     """Seconds since the epoch."""
     inputs: tuple[str, ...] = ()
@@ -283,6 +310,7 @@ class AgentRun:
     rejections: tuple[Rejection, ...] = ()
     """In order, each once."""
     repairs: tuple[Repair, ...] = ()
+    raised: tuple[Raised, ...] = ()
     evaluation: Evaluated | None = None
     critique: Critique | None = None
     """Of the whole run: the mean score of the last critiques, and all of their defects."""

@@ -10,14 +10,16 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from kept.agents.budget import AXES, most
 from kept.agents.course import Assignment, Course
 from kept.agents.decisions import OUTPUT
 from kept.agents.kit import Kit
 from kept.agents.loop import Loop
 from kept.agents.record import AgentRun, Critique, Deliverable
-from kept.agents.status import COMPLETED, FAILED, status_of
+from kept.agents.status import COMPLETED, FAILED, is_limit, status_of
 from kept.agents.stopping import Stop, Stoppable
 from kept.agents.story import Ended, Hearer, Moment, Story, record_of
+from kept.agents.telling import raised_line
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Scope
@@ -48,6 +50,14 @@ FilesOf = Callable[[Case], Mapping[str, bytes]]
 Measures = Callable[[AgentRun], Mapping[str, float]]
 
 
+def _let_it_be(reason: str) -> None:
+    """Nobody goes on with it."""
+
+
+class _NotRaisedError(Exception):
+    """A limit is what it was."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRunner:
     """Implements `kept.core.ports.Runner`."""
@@ -57,6 +67,8 @@ class AgentRunner:
     files_of: FilesOf
     measures: Measures
     closes: Callable[[], Awaitable[None]]
+    limited: Callable[[str], None] = _let_it_be
+    """Told of the limit that ended a run; may raise to leave it open."""
     hear: Hearer | None = None
     stop: Stop = field(default_factory=Stop)
 
@@ -76,20 +88,54 @@ class AgentRunner:
         texts = {**self.kit.prompts, **candidate.texts}
         loop = Loop(self.kit, texts, assignment, files, scope)
         loop.story = story
-        reason = await loop.run()
-        if isinstance(reason, Failure):
-            return reason
-        delivered = await self._deliver(files, scope)
+        sitting = 0
+        delivered = await self._to_its_end(loop, story, files, scope, sitting)
+        while not isinstance(delivered, Failure) and await self._raised(loop, story):
+            sitting += 1
+            delivered = await self._to_its_end(loop, story, files, scope, sitting)
         if isinstance(delivered, Failure):
             return delivered
-        await story.tell(lambda: Moment(ended=self._ended(reason, loop, delivered.files)))
         record = record_of(story.moments)
         assert record is not None, "a run that has ended has begun"
+        if is_limit(record.reason):
+            self.limited(record.reason)
         return delivered._replace(
             output=json.dumps(record.final_result, ensure_ascii=False, default=str),
             metrics=self.measures(record),
             trace=_trace(record),
         )
+
+    async def _to_its_end(
+        self, loop: Loop, story: Story, files: SharedFiles, scope: Scope, sitting: int
+    ) -> Rollout | Failure:
+        reason = await loop.run()
+        if isinstance(reason, Failure):
+            return reason
+        delivered = await self._deliver(files, scope, sitting)
+        if not isinstance(delivered, Failure):
+            await story.tell(lambda: Moment(ended=self._ended(reason, loop, delivered.files)))
+        return delivered
+
+    async def _raised(self, loop: Loop, story: Story) -> bool:
+        """Whether the limit that ended it is a higher one now, or was in an earlier sitting."""
+        ended = story.moments[-1].ended
+        if ended is None or (axis := AXES.get(ended.reason)) is None:
+            return False
+        more, limits = self.kit.raised, loop.ledger.limits
+
+        def make() -> Moment:
+            if more is None or most(more, axis) <= most(limits, axis):
+                raise _NotRaisedError
+            return Moment(raised=more)
+
+        try:
+            moment = await story.tell(make)
+        except _NotRaisedError:
+            return False
+        assert moment.raised is not None, "nothing else follows an end"
+        loop.raise_to(moment.raised)
+        self.kit.say(raised_line(limits, moment.raised))
+        return True
 
     async def close(self) -> None:
         """Let go of scratch folders and the like."""
@@ -105,13 +151,15 @@ class AgentRunner:
 
         return await scope.branch(INPUT).call({"inputs": case.id}, Given, read, 0.0)
 
-    async def _deliver(self, files: SharedFiles, scope: Scope) -> Rollout | Failure:
+    async def _deliver(self, files: SharedFiles, scope: Scope, sitting: int) -> Rollout | Failure:
         """What stands in the output folder, written down as what the execution brought back."""
 
         async def gather() -> Rollout:
             return Rollout(files=files.below(OUTPUT))
 
-        return await scope.branch(DELIVERED).call({"delivered": True}, Rollout, gather, 0.0)
+        return await scope.branch(DELIVERED).call(
+            {"delivered": sitting or True}, Rollout, gather, 0.0
+        )
 
     def _began(self, assignment: Assignment) -> AgentRun:
         kit = self.kit

@@ -14,6 +14,8 @@ from kept.agents.record import (
     Deliverable,
     Evaluated,
     Iteration,
+    Limits,
+    Raised,
     Rejection,
     Repair,
     Status,
@@ -62,6 +64,8 @@ class Moment:
     began: AgentRun | None = None
     iterated: Iterated | None = None
     ended: Ended | None = None
+    raised: Limits | None = None
+    """What a run goes on with that a limit had ended."""
     usage: Usage = FREE
     """Nothing: what calls cost is counted with them."""
 
@@ -84,10 +88,9 @@ class Story:
         async def do() -> Moment:
             return make()
 
-        number = self._told
-        self._told += 1
-        moment = await self._scope.call({"moment": number}, Moment, do, 0.0)
+        moment = await self._scope.call({"moment": self._told}, Moment, do, 0.0)
         assert not isinstance(moment, Failure), "to write something down does not fail"
+        self._told += 1
         self.moments.append(moment)
         if self._hear is not None:
             self._hear(moment)
@@ -104,6 +107,8 @@ def record_of(moments: Iterable[Moment]) -> AgentRun | None:
             run = _iterated(run, moment.iterated)
         elif run is not None and moment.ended is not None:
             run = _ended(run, moment.ended)
+        elif run is not None and moment.raised is not None:
+            run = _raised(run, moment.raised)
     return run
 
 
@@ -131,4 +136,11 @@ def _ended(run: AgentRun, end: Ended) -> AgentRun:
         final_result=end.final_result,
         confidence=end.confidence,
         usage=end.used,
+    )
+
+
+def _raised(run: AgentRun, limits: Limits) -> AgentRun:
+    now = Raised(after=len(run.iterations), before=run.limits, limits=limits)
+    return replace(
+        run, limits=limits, raised=(*run.raised, now), status="running", reason="", ended=None
     )

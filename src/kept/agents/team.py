@@ -5,18 +5,28 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kept.agents.budget import Account, Ledger, Metered
-from kept.agents.catching_up import CatchingUp, CatchUp, Following
+from kept.agents.catching_up import CatchingUp, CatchUp, Following, turn_of
 from kept.agents.course import Course
 from kept.agents.critic import criticise
 from kept.agents.kit import Errand, Kit, Texts, Worked
 from kept.agents.record import Delegation
 from kept.agents.telling import worker_lines
 from kept.core.ports import Scope
-from kept.core.rollout import Failure
+from kept.core.rollout import FREE, Failure, Usage
 from kept.shared_files import SharedFiles
 
 Manages = Callable[[Errand, Scope, Account], Awaitable[Worked | Failure]]
 """Has a subtask done by a manager of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """When the work of a manager in the place of a worker joined that of the others."""
+
+    stamp: int
+    refused: str = ""
+    """Why it could not; empty where it did."""
+    usage: Usage = FREE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +48,8 @@ class Team:
             Errand(
                 delegation=one,
                 subtask=(subtask := course.subtask(one.subtask_id)),
-                files=self.files,
+                # who manages others works in a copy: what it is told must not depend on neighbours
+                files=self.files.copy() if one.worker_id in managed else self.files,
                 texts=self.texts,
                 before=course.before(subtask),
                 held=held,
@@ -49,7 +60,7 @@ class Team:
         self.ledger.workers += len(wanted)
         accounts = self.ledger.open(len(wanted))
         side_by_side = self.kit.limits.parallel_workers
-        turn = CatchingUp(len(wanted), side_by_side)
+        turn, scope = turn_of(scope, len(wanted), side_by_side)
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(
@@ -74,15 +85,26 @@ class Team:
         account: Account,
         managed: frozenset[str],
     ) -> Delegation | Failure:
-        if managed:
-            # a manager below has workers of its own, who would wait for those that wait for it
-            async with turn.places:
-                return await self._one(errand, scope, account, managed)
         worker = Following(turn)
         try:
             return await self._one(errand, CatchUp(scope, worker), account, managed)
         finally:
             worker.ended()
+
+    async def _merged(self, worked: Worked, scope: Scope) -> Worked:
+        """What was changed in a copy, changed in the files that all share."""
+        changes = worked.written
+
+        async def do() -> Merged:
+            return Merged(self.files.stamp(), self.files.refusal(changes) or "")
+
+        merged = await scope.call({"merged": sorted(changes)}, Merged, do, 0.0)
+        assert isinstance(merged, Merged), "to take a number does not fail"
+        if merged.refused:
+            failure = Failure("limit", "candidate", merged.refused)
+            return Worked(failure=failure, story=worked.story)
+        self.files.apply(changes, merged.stamp)
+        return worked
 
     async def _one(
         self, errand: Errand, scope: Scope, account: Account, managed: frozenset[str]
@@ -90,6 +112,8 @@ class Team:
         wanted, metered = errand.delegation, Metered(scope, account)
         if wanted.worker_id in managed:
             worked = await self.manages(errand, scope.branch("manages"), account)
+            if not isinstance(worked, Failure):
+                worked = await self._merged(worked, scope.branch("merged"))
         else:
             worked = await self.kit.works(errand, metered.branch("works"))
         if isinstance(worked, Failure):

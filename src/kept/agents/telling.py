@@ -1,7 +1,9 @@
 """An agent run told as a story: one sentence a line, the same live and afterwards."""
 
 from collections.abc import Iterator
+from math import inf
 
+from kept.agents.budget import REASONS, most
 from kept.agents.record import (
     AgentRun,
     BudgetSnapshot,
@@ -10,6 +12,7 @@ from kept.agents.record import (
     Decision,
     Delegation,
     Iteration,
+    Limits,
     Rejection,
     Repair,
 )
@@ -118,6 +121,18 @@ def budget_line(stands: BudgetSnapshot) -> str:
     )
 
 
+def raised_line(before: Limits, after: Limits) -> str:
+    """That a run goes on which a limit had ended."""
+    moved = [axis for axis in REASONS if getattr(before, axis) != getattr(after, axis)]
+    words = [f"{REASONS[axis]} {_most(before, axis)} -> {_most(after, axis)}" for axis in moved]
+    return f"goes on with more: {', '.join(words)}"
+
+
+def _most(limits: Limits, axis: str) -> str:
+    found = most(limits, axis)
+    return "no limit" if found == inf else f"{found:g}" if found < 1e6 else f"{found:.0f}"
+
+
 def turn_lines(
     one: Iteration, repairs: tuple[Repair, ...], rejections: tuple[Rejection, ...]
 ) -> Iterator[str]:
@@ -151,6 +166,11 @@ def story(record: AgentRun) -> Iterator[str]:
     yield ""
     for one in record.iterations:
         yield from turn_lines(one, record.repairs, record.rejections)
+        yield from (
+            raised_line(more.before, more.limits)
+            for more in record.raised
+            if more.after == one.number
+        )
     yield ""
     yield end_line(record)
     for one in record.deliverables:

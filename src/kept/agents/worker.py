@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kept.agents.budget import Account, Metered
 from kept.agents.contract import Broken, confidence_of, result_of
 from kept.agents.kit import Errand, ToolsFor, Worked
+from kept.agents.record import Need
 from kept.agents.texts import joined, place, tool_texts
 from kept.core.model import Message, ModelRequest, ToolOffer
 from kept.core.ports import Model, Scope, Tool
@@ -127,6 +128,8 @@ def told(errand: Errand) -> str:
         )
         files = [f"output/{path}" for path in subtask.required_outputs]
         parts += ["It must leave these files:\n" + _listed(files)] * bool(files)
+        means = [*subtask.tools, *map(_means, subtask.needs)]
+        parts += ["The plan has it done with:\n" + _listed(means)] * bool(means)
     parts.append(f"Instructions:\n{wanted.instructions}")
     parts += [f"What others brought already:\n{errand.before}"] * bool(errand.before)
     names = [f"{path} ({size} bytes)" for path, size in errand.held.items()]
@@ -136,6 +139,11 @@ def told(errand: Errand) -> str:
         fields = ", ".join(f"`{name}`" for name in (*wanted.required_fields, "confidence"))
         parts.append(f"Under your name report {fields}. {wanted.output_description}".strip())
     return "\n\n".join(parts)
+
+
+def _means(need: Need) -> str:
+    assumed = f", assuming {'; '.join(need.assumptions)}" if need.assumptions else ""
+    return f"{need.capability}: {need.how} {need.of}".rstrip() + assumed
 
 
 def _listed(lines: "tuple[str, ...] | list[str]") -> str:

@@ -2,11 +2,12 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kept.agents.budget import AXES, most
 from kept.agents.document import agent_run_json, agent_run_page, agent_run_text
 from kept.agents.record import AgentRun
 from kept.agents.rundir.places import FINAL
@@ -21,8 +22,8 @@ from kept.cli.output import pairs
 from kept.cli.progress import PlainProgress, Progress
 from kept.core.state import State
 from kept.errors import SetupError
-from kept.recipes.agent_reading import agent_run_of, delivered_by
-from kept.recipes.agent_run import Asked, Watched, compile_agent_run
+from kept.recipes.agent_reading import agent_run_of, deliveries_of
+from kept.recipes.agent_run import Asked, Watched, before_of, compile_agent_run
 from kept.runs import Ended, Watch, resume, start
 from kept.store.files import write_below
 from kept.store.home import Home
@@ -58,7 +59,8 @@ def resume_agent(run: Run, settings: tuple[str, ...], how: HowAgent) -> int:
     asked = Asked.of(run.fact(AGENT_RUN))
     asked = replace(asked, settings=(*asked.settings, *settings))
     progress, stop = _progress(how), Stop()
-    plan = told_warnings(compile_agent_run(asked, Watched(say=progress.say, stop=stop)))
+    watched = Watched(say=progress.say, stop=stop)
+    plan = told_warnings(compile_agent_run(asked, watched, before_of(run)))
     return _sit(lambda watch: resume(plan, run.folder, watch), asked, how, progress, stop)
 
 
@@ -97,12 +99,9 @@ def _sit(
 
 def _tell(folder: Path, state: State, asked: Asked, how: HowAgent) -> int:
     """Put down what was made, and say what came of it."""
-    run = Run(folder)
-    try:
-        record, files = agent_run_of(run), delivered_by(run)
-    finally:
-        run.close()
-    place = _deliver(folder, asked, files)
+    with Run(folder) as run:
+        record, delivered = agent_run_of(run), deliveries_of(run)
+    place = _deliver(folder, asked, delivered)
     if record is not None:
         try:
             write_whole(folder / "report.md", agent_run_page(record).encode("utf-8", "replace"))
@@ -123,6 +122,8 @@ def _answer(record: AgentRun, folder: Path, place: Path, *, whole: bool) -> str:
     colour = {"complete": "green", "partial": "yellow"}.get(record.status, "red")
     rows = [("output", path_from_here(place))] if record.deliverables else []
     rows += [("folder", path_from_here(folder)), ("look", command_for("show", folder))]
+    if (more := _more(record)) is not None:
+        rows.append(("go on", f"{command_for('resume', folder)} --set {more}"))
     return f"{output.style(end_line(record), bold=True, fg=colour)}\n\n{pairs(rows)}"
 
 
@@ -148,19 +149,46 @@ def _check_output(asked: Asked) -> None:
         raise SetupError(f"`{asked.output}` is there already, and is not empty", hint=hint)
 
 
-def _deliver(folder: Path, asked: Asked, files: Mapping[str, bytes]) -> Path:
+_KEYS = {
+    "loops": "max_loops",
+    "workers": "max_workers",
+    "tokens": "max_tokens",
+    "tool_calls": "max_tool_calls",
+    "wall_seconds": "max_minutes",
+    "depth": "max_depth",
+    "usd": "max_usd",
+}
+"""What a file calls each limit."""
+
+
+def _more(record: AgentRun) -> str | None:
+    """A setting with twice of what ended the run; None where no limit did."""
+    axis = AXES.get(record.reason)
+    if axis is None:
+        return None
+    twice = 2 * most(record.limits, axis) / (60 if axis == "wall_seconds" else 1)
+    return f"budget.{_KEYS[axis]}={twice:.10g}"
+
+
+def _deliver(folder: Path, asked: Asked, delivered: Sequence[Mapping[str, bytes]]) -> Path:
     """Write the deliverables where they were asked for; beside the journal they stand already."""
     final = folder / FINAL
     place = final if final.is_dir() else folder / "output" / folder.name
+    files: Mapping[str, bytes] = delivered[-1] if delivered else {}
     if files and asked.output is not None:
         place = Path(asked.folder) / asked.output
-        write_below(place, {path: data for path, data in files.items() if _free(place / path)})
+        before = [[one[path] for one in delivered if path in one] for path in files]
+        rows = zip(files.items(), before, strict=True)
+        write_below(place, {path: data for (path, data), own in rows if _free(place / path, own)})
     return place
 
 
-def _free(path: Path) -> bool:
-    """Whether nothing is there: since the run began, somebody may have put something there."""
-    if path.exists():
+def _free(path: Path, own: Collection[bytes]) -> bool:
+    """Whether nothing is there but what this run put there.
+
+    Since it began, somebody may have put something there, or changed it.
+    """
+    if path.exists() and not (path.is_file() and path.read_bytes() in own):
         output.warn(f"`{path_from_here(path)}` is there already, and is left alone")
         return False
     return True

@@ -22,6 +22,7 @@ from kept.models.providers import address, key_of
 from kept.sandbox import Command, Exit, abilities
 from kept.sandbox.command import MIB
 from kept.sandbox.walls import INSIDE
+from kept.settings import logins
 from kept.store.files import write_below
 from kept.workspace import MAX_OUTPUT, Output, Scratch, Workspace
 
@@ -80,11 +81,14 @@ class Harness:
             return Failure("limit", "infrastructure", message)
         if isinstance(output, Output):
             # here, because a session is packed before it is brought back
-            output = output._replace(files=hide_in(key, output.files))
+            for secret in (key, *logins(target.base_url)):
+                output = output._replace(files=hide_in(secret, output.files))
         if isinstance(ended, Exit):
             result = Result(self.cli, self.config, prompt, ended, command.timeout)
             ended = result.brought(output, shown, HOME)
-        return hide(key, ended)
+        for secret in (key, *logins(target.base_url)):
+            ended = hide(secret, ended)
+        return ended
 
     def _target(self) -> Target:
         config = self.config

@@ -11,6 +11,7 @@ from kept.core.rollout import Failure
 from kept.core.words import count
 from kept.models.cache import CachedModel
 from kept.models.pricing import worst_usd
+from kept.models.scripted import ScriptedModel
 from kept.models.structured import ROUNDS, Check, settle
 
 _FIELDS = tuple(one.name for one in fields(ModelRequest))
@@ -30,8 +31,10 @@ async def ask(
     the draws of one request, for a model whose replies are kept; `rounds` are the questions at most
     until a reply satisfies its schema and `check`.
     """
+    made: list[ModelRequest] = []
 
     async def do(one: ModelRequest) -> ModelReply | Failure:
+        made.append(one)
         began = time.monotonic()
         if isinstance(model, CachedModel):
             reply = await model.draw(one, repeat)
@@ -43,7 +46,11 @@ async def ask(
 
     async def call(one: ModelRequest) -> ModelReply | Failure:
         known_by = {"model": model.name, **{name: getattr(one, name) for name in _FIELDS}}
-        return await scope.call(known_by, ModelReply, lambda: do(one), worst_usd(model, one))
+        made.clear()
+        reply = await scope.call(known_by, ModelReply, lambda: do(one), worst_usd(model, one))
+        if not made and isinstance(model, ScriptedModel) and isinstance(reply, ModelReply):
+            model.heard(one)
+        return reply
 
     return await settle(request, call, rounds, check)
 

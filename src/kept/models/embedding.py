@@ -20,6 +20,7 @@ from kept.models.prices import embedding_rates_of
 from kept.models.providers import PROVIDERS, located
 from kept.models.speech import Taken, mapping, maps, number
 from kept.models.trouble import lasting, passing
+from kept.settings import without_login
 
 MOST_TEXTS = 128
 """Of one call; no provider takes fewer, and the reply stays far below what is read of one."""
@@ -53,7 +54,8 @@ class HttpEmbedder:
         """`dimensions` is how long vectors are to be, for models that can cut them."""
         self.config = config
         self.name = config.name
-        self.known_by = f"{config.name} at {config.base_url} of {dimensions or 'its own'} numbers"
+        where = without_login(str(config.base_url))
+        self.known_by = f"{config.name} at {where} of {dimensions or 'its own'} numbers"
         self.rates = embedding_rates_of(config)
         """None where the price is not known."""
         self._dimensions = dimensions

@@ -21,7 +21,7 @@ from kept.models.http import Endpoint
 from kept.models.limiter import Limiter, limiter_of
 from kept.models.providers import key_name, key_of
 from kept.models.trouble import Trouble
-from kept.settings import proxy_for, variable
+from kept.settings import logins, proxy_for, variable
 
 FIRST_WAIT = 0.5
 """Seconds before the second try; doubles with each further one, up to the longest."""
@@ -97,7 +97,7 @@ class Line:
         except BaseException as error:
             limiter.end()
             if isinstance(error, Trouble):
-                error.hide(secrets_of(headers))
+                error.hide((*secrets_of(headers), *logins(self.endpoint.url)))
                 if error.failure.kind == "rate_limit":
                     # who wants too much patience is given up, and nobody else waits for that
                     patient = error.after is not None and error.after <= MOST_PATIENCE

@@ -61,6 +61,11 @@ class ScriptedModel:
         line = self._line(request)
         return ModelReply(line, self._usage) if isinstance(line, str) else line
 
+    def heard(self, request: ModelRequest) -> None:
+        """Pass over what an earlier sitting has heard: a file goes on behind it."""
+        if isinstance(self._script, FileScript):
+            self._script.pick(request)
+
     def _line(self, request: ModelRequest) -> Line:
         if callable(self._script):
             return self._script(request)
@@ -94,7 +99,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class FileScript:
     """Replies of a file: the first that answers the words of the request, else the next in turn.
 
-    Those in turn depend on who asks first; a run that is resumed hears the first of them again.
+    Those in turn depend on who asks first. A run that is resumed goes on behind the last that it
+    hears again from its journal.
     """
 
     entries: tuple[Entry, ...]
@@ -103,18 +109,25 @@ class FileScript:
 
     def __call__(self, request: ModelRequest) -> Line:
         """What is said to a request."""
+        entry = self.pick(request)
+        if entry is None:
+            what = (
+                f"the script has no reply for this request, and no more than {self._next} in turn"
+            )
+            return Failure("harness", "infrastructure", what)
+        return self._reply(entry, request)
+
+    def pick(self, request: ModelRequest) -> Entry | None:
+        """The reply that it is the turn of; None where there is none left."""
         last = request.messages[-1].text
         for entry in self.entries:
             if entry.when is not None and entry.when in last:
-                return self._reply(entry, request)
+                return entry
         turns = [entry for entry in self.entries if entry.when is None]
         if self._next >= len(turns):
-            what = (
-                f"the script has no reply for this request, and no more than {len(turns)} in turn"
-            )
-            return Failure("harness", "infrastructure", what)
+            return None
         self._next += 1
-        return self._reply(turns[self._next - 1], request)
+        return turns[self._next - 1]
 
     def worst(self, request: ModelRequest) -> float:
         """The most that any of the replies costs."""

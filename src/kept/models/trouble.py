@@ -21,6 +21,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from kept.core.rollout import Failure, FailureKind, Usage
+from kept.settings import without_login
 
 LONGEST = 600
 """Characters of a provider's message that are told."""
@@ -76,13 +77,13 @@ class Trouble(Exception):
 
 def _bare(url: str) -> str:
     """An address without what may be secret in it."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+    parts = urlsplit(without_login(url))
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
 
 def hidden(text: str, secrets: Iterable[str]) -> str:
     """A text without what was sent in confidence, also as it would stand inside JSON."""
+    text = without_login(text)
     for secret in secrets:
         for plain in (secret, secret.removeprefix("Bearer ")):
             if len(plain) >= SHORTEST:

@@ -131,6 +131,7 @@ def kit_of(
         limits=limits,
         clock=SystemClock(),
         prompts={},
+        says_tools=spec.plan_tools == "required",
         room=min(rooms) if rooms else None,
     )
 

@@ -1,11 +1,11 @@
 """An agent run as its journal tells it: the record, and what was delivered."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kept.agents.record import AgentRun
-from kept.agents.rundir.write import Layout, write_run
+from kept.agents.rundir.write import Layout, sweep, write_run
 from kept.agents.runner import DELIVERED
 from kept.agents.story import STORY, Moment, record_of
 from kept.core.event import Event, RunStopped
@@ -50,8 +50,13 @@ def agent_run_of(run: Run) -> AgentRun | None:
 
 def delivered_by(run: Run) -> Mapping[str, bytes]:
     """The files that a run left, by path; none before it has ended."""
-    found = [ran.files for _, ran in run.executions([f"{scope_of(run)}/{DELIVERED}"])]
+    found = deliveries_of(run)
     return found[-1] if found else {}
+
+
+def deliveries_of(run: Run) -> Sequence[Mapping[str, bytes]]:
+    """The files that it left each time that it ended: one that was gone on with ended before."""
+    return [ran.files for _, ran in run.executions([f"{scope_of(run)}/{DELIVERED}"])]
 
 
 class RunFolder:
@@ -71,6 +76,7 @@ class RunFolder:
             with Run(self._folder) as run:
                 record = agent_run_of(run)
                 if record is not None:
+                    sweep(self._folder, record.run_id, deliveries_of(run)[:-1])
                     write_run(self._folder, record, delivered_by(run), Layout())
         except OSError as error:
             log.warning("cannot write %s: %s", error.filename, error.strerror)

@@ -5,14 +5,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from kept.agents.budget import REASONS, is_raise
 from kept.agents.course import Assignment
 from kept.agents.loss import run_loss
-from kept.agents.record import AgentRun
+from kept.agents.record import AgentRun, Limits
 from kept.agents.runner import AgentRunner
 from kept.agents.stopping import Stop
 from kept.agents.story import Hearer
 from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.budget import Budget, StopReason
+from kept.core.budget import Budget, StopKind, StopReason
 from kept.core.case import Case, Cases
 from kept.core.objective import Objective
 from kept.core.plan import AGENT_RUN, Plan
@@ -26,7 +27,7 @@ from kept.models.roles import unbounded
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
 from kept.recipes.agent_kit import Configs, check, configs_of, hidden_from, kit_of, limits_of
-from kept.recipes.agent_reading import CASE, RunFolder
+from kept.recipes.agent_reading import CASE, RunFolder, agent_run_of
 from kept.recipes.agent_texts import run_texts
 from kept.recipes.given import find_inputs
 from kept.recipes.hashing import hash_of
@@ -35,6 +36,7 @@ from kept.spec.agent_run import AgentRunSpec
 from kept.spec.load import validate
 from kept.spec.source import Source, read_source, source_of
 from kept.store.home import Home
+from kept.store.reader import Run
 from kept.workspace import Scratch
 
 LOSS = "loss"
@@ -81,7 +83,27 @@ class Watched:
             self.say(line)
 
 
-def compile_agent_run(asked: Asked, watched: Watched | None = None) -> Compiled:
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a run that is gone on with had to keep to."""
+
+    limits: Limits
+    budget: str
+    """By its hash."""
+
+
+def before_of(run: Run) -> Before | None:
+    """Of a run that had begun to ask; None for one that had not."""
+    record, started = agent_run_of(run), run.state.started
+    if record is None or started is None:
+        return None
+    limits = record.raised[0].before if record.raised else record.limits
+    return Before(limits, started.inputs["budget"])
+
+
+def compile_agent_run(
+    asked: Asked, watched: Watched | None = None, before: Before | None = None
+) -> Compiled:
     """The plan of an agent run; raises `SpecError` or `SetupError` with what is wrong."""
     watched = watched or Watched()
     folder = Path(asked.folder)
@@ -98,9 +120,13 @@ def compile_agent_run(asked: Asked, watched: Watched | None = None) -> Compiled:
     never = (home.path, *([folder / asked.output] if asked.output else []))
     found = find_inputs([folder / path for path in asked.inputs], never)
     scratch = Scratch()
-    limits = limits_of(spec.budget)
+    limits, budget = limits_of(spec.budget), hash_of(spec.budget.model_dump(mode="json"))
+    raised = None
+    if before is not None and is_raise(before.limits, limits):
+        # what is left is told to the manager: what was heard is served only with what it was told
+        limits, raised, budget = before.limits, limits, before.budget
     kit = kit_of(spec, configs, limits, scratch, hidden_from(folder, home.path))
-    kit = replace(kit, prompts=texts.prompts, say=watched.tell)
+    kit = replace(kit, prompts=texts.prompts, say=watched.tell, raised=raised)
     seed = Candidate(texts.artifacts)
 
     async def close() -> None:
@@ -114,6 +140,7 @@ def compile_agent_run(asked: Asked, watched: Watched | None = None) -> Compiled:
         files_of=lambda case: found.read(),
         measures=measures,
         closes=close,
+        limited=_leave_open,
         hear=watched.hear,
         stop=watched.stop,
     )
@@ -134,8 +161,7 @@ def compile_agent_run(asked: Asked, watched: Watched | None = None) -> Compiled:
         views=(RunFolder,),
         inputs={
             "prompts": hash_of(dict(texts.prompts)),
-            # what is left of it is told to the manager: with another, all would be asked again
-            "budget": hash_of(spec.budget.model_dump(mode="json")),
+            "budget": budget,
             "settings": settings_hash(spec, configs),
         },
         facts={AGENT_RUN: asdict(asked), "description": asked.task[:200]},
@@ -146,13 +172,20 @@ def compile_agent_run(asked: Asked, watched: Watched | None = None) -> Compiled:
 def settings_hash(spec: AgentRunSpec, configs: Configs) -> str:
     """What a resume knows settings by, models among them that only the environment names."""
     names = [one.name for one in (configs.manager, configs.worker, configs.critic)]
-    return hash_of([spec.model_dump(mode="json", exclude={"budget"}), names])
+    errand = spec.budget.usd_per_errand
+    return hash_of([spec.model_dump(mode="json", exclude={"budget"}), names, errand])
 
 
 def measures(record: AgentRun) -> Mapping[str, float]:
     """The loss and its parts, by the names that a journal has for them."""
     parts = run_loss(record).parts()
     return {LOSS: parts.pop("total"), **{f"{LOSS}_{name}": value for name, value in parts.items()}}
+
+
+def _leave_open(reason: str) -> None:
+    """With a higher limit the run can be gone on with: its one step is not closed."""
+    kinds: Mapping[str, StopKind] = {REASONS["wall_seconds"]: "minutes", REASONS["usd"]: "usd"}
+    raise Halt(StopReason(kinds.get(reason, "iterations"), f"the run came to its {reason}"))
 
 
 @dataclass(frozen=True, slots=True)

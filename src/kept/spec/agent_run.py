@@ -61,6 +61,8 @@ class AgentRunSpec(Model):
     """An agent CLI that does the work with the worker's model; by default the model itself does."""
     walls: Literal["required", "off"] = "required"
     """Workers run programs; `off` lets them where nothing holds those back."""
+    plan_tools: Literal["optional", "required"] = "optional"
+    """Whether every subtask of a plan has to say what it is done with (R31)."""
     prompts: Text | None = None
     """A folder with files that stand for Kept's own prompts, NAME.md each."""
     code_seconds: Seconds = 60.0

@@ -12,7 +12,7 @@ from kept.harness import CLIS
 from kept.models.config import ModelConfig, Price
 from kept.models.providers import check_provider
 from kept.spec.base import Finite, Model, OneOrMore, Seconds, Text
-from kept.spec.models import PriceSpec, model_block, reference
+from kept.spec.models import PriceSpec, model_block, open_address, reference
 
 TIMEOUT = 600.0
 """Seconds an agent gets when nobody says otherwise."""
@@ -25,7 +25,7 @@ class AgentModelSpec(Model):
 
     provider: Annotated[Text, AfterValidator(check_provider)]
     model: Text
-    base_url: Text | None = None
+    base_url: Annotated[Text | None, AfterValidator(open_address)] = None
     api_key: Annotated[Text | None, BeforeValidator(reference)] = None
     """`${NAME}`; by default the variable that the provider is known by."""
     effort: Effort | None = None

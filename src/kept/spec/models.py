@@ -11,6 +11,7 @@ from kept.core.model import Effort
 from kept.models.config import REFERENCE, ModelConfig, Price
 from kept.models.entra import SCOPE, is_scope
 from kept.models.providers import check_provider, parse
+from kept.settings import logins
 from kept.spec.base import Count, Finite, Model, Seconds, Text
 
 Positive = Annotated[Finite, Field(gt=0)]
@@ -23,6 +24,17 @@ def reference(value: object) -> object:
         return value
     # without the value: it may be a key
     raise ValueError("a key is kept in the environment, not in a file; write ${NAME} for it")
+
+
+def open_address(value: str | None) -> str | None:
+    """An address that anybody may read: a login in it is a secret."""
+    if value is not None and logins(REFERENCE.sub("", value).replace("://:@", "://")):
+        # without the value, for the same reason
+        raise ValueError(
+            "a login is kept in the environment, not in a file; write ${NAME} for it, or for all "
+            "of the address"
+        )
+    return value
 
 
 def scope(value: str | None) -> str | None:
@@ -56,7 +68,7 @@ class ModelSpec(Model):
 
     provider: Annotated[Text, AfterValidator(check_provider)]
     model: Text
-    base_url: Text | None = None
+    base_url: Annotated[Text | None, AfterValidator(open_address)] = None
     api_key: Annotated[Text | None, BeforeValidator(reference)] = None
     """`${NAME}`; by default the variable that the provider is known by."""
     api_version: Text | None = None

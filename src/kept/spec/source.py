@@ -3,11 +3,13 @@
 Knows nothing of what the file should say.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 from kept.errors import Problem, SetupError, SpecError
+from kept.settings import without_login
 from kept.spec.yaml import Document, Loc, YamlFault, read_yaml
 
 
@@ -141,9 +143,17 @@ def _loc_of(key: str) -> Loc:
     return tuple(int(part) if part.isdigit() else part for part in key.strip().split("."))
 
 
+_KEY = re.compile(r"((?:^|[\s{,.\"'])api_key[\"']?\s*[:=]\s*)(?!\s|[\"']?\$\{)[^,}]+")
+
+
+def _shown(override: str) -> str:
+    """What was set, without a key or a login that somebody put there."""
+    return _KEY.sub(r"\1…", without_login(override))
+
+
 def _lay_over(source: Source, override: str) -> None:
     """Put the value of one `KEY=VALUE` where its key says."""
-    flag = f"--set {override}"
+    flag = f"--set {_shown(override)}"
     key, equals, _ = override.partition("=")
     loc = _loc_of(key)
     if not equals or "" in loc:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from kept._version import __version__
 from kept.core.rollout import Failure, FailureKind
 from kept.core.words import count
-from kept.settings import variable
+from kept.settings import variable, without_login
 from kept.threads import call_apart
 from kept.tools.mcp_stdio import MOST_LINE, Program, stdio
 
@@ -146,7 +146,7 @@ class Session:
         elif self._program is not None and self._program.ended:
             words = self._program.how()
         lasting = config.transport == "stdio" or isinstance(error, ImportError | ValueError)
-        message = f"cannot open the server `{config.name}`: {words.splitlines()[0]}"
+        message = f"cannot open the server `{config.name}`: {without_login(words.splitlines()[0])}"
         detail = self._program.last_words if self._program is not None else ""
         return Failure(
             kind or ("harness" if lasting else "network"), "infrastructure", message, detail

@@ -7,7 +7,7 @@ looks for it. Each refusal stands there once.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +47,13 @@ def write_run(root: Path, run: AgentRun, files: Mapping[str, bytes], layout: Lay
     """Write all of it below a folder; what is there already is written over."""
     for path, data in run_files(run, files, layout).items():
         write_whole(root / path, data)
+
+
+def sweep(root: Path, run_id: str, before: Iterable[Mapping[str, bytes]]) -> None:
+    """Take away what a run had delivered before it went on; only files that it wrote itself."""
+    for path in {path for files in before for path in files if is_safe_path(path)}:
+        for folder in (f"output/{run_id}", f"output/{FINAL}", FINAL):
+            (root / folder / path).unlink(missing_ok=True)
 
 
 def run_files(run: AgentRun, files: Mapping[str, bytes], layout: Layout) -> dict[str, bytes]:
