@@ -187,3 +187,29 @@ def test_help_names_every_flag():
     text = kept("refine", "--help").stdout
     flags = ("--iterations", "--model", "--worker-model", "--tier-low", "--tier-mid", "--tier-high")
     assert all(flag in text for flag in flags)
+
+
+def test_every_iteration_is_a_run_with_the_run_that_it_started_from(here: Path, stage: Stage):
+    stage.plays = [one.play() for one in scores(0.8, 0.7, 0.9)]
+    seed = seed_in(here)
+    assert refine(seed).code == 0
+    rows = kept("runs", "--json").json
+    mine = [row for row in rows if row["refinement"]]
+    assert [row["iteration"] for row in mine] == [1, 2, 3]
+    assert {row["refinement"] for row in mine} == {rows[0]["id"]}
+    first, second, third = (row["id"] for row in mine)
+    # the second was worse, so the third started from the first as well
+    assert [row["parent_run_id"] for row in mine] == ["seed_1", first, first]
+    for row in mine:
+        told = json.loads((Path(row["folder"]) / "run_completion.json").read_text())
+        assert told["run_id"] == row["id"] and told["parent_run_id"] == row["parent_run_id"]
+    listed = kept("runs").stdout
+    assert second in listed and "iteration 2" in listed and f"from {first}" in listed
+    # again from the index, which has them now
+    assert kept("runs", "--json").json == rows
+    shown = kept("show", third)
+    assert shown.code == 0 and "loss: 0." in shown.stdout, shown.stderr
+    assert kept("show", third[-8:], "--json").json["parent_run_id"] == first
+    again = kept("refine", third, "--iterations", "1", "--json")
+    assert again.code in (0, 1), again.stderr
+    assert again.json["session"].startswith(str(Path(mine[2]["folder"]).resolve()))

@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from kept.agents.refine.best import BEST, best_loss
-from kept.agents.refine.folder import attempts, stop_name
+from kept.agents.refine.folder import stop_name
 from kept.agents.refine.made import made_of
-from kept.agents.refine.session import SESSIONS, Attempt, session_name
+from kept.agents.refine.session import SESSIONS, session_name
 from kept.agents.rundir.write import Layout, write_run
 from kept.agents.stopping import Stop
 from kept.cli import output
 from kept.cli.compiling import told_warnings
 from kept.cli.fail import CUT_SHORT, INTERRUPTED, CutShortError
 from kept.cli.log import show_log
+from kept.cli.looking import iteration_named
 from kept.cli.names import command_for, path_from_here
 from kept.cli.output import pairs
 from kept.cli.progress import PlainProgress, Progress
 from kept.core.plan import REFINE
-from kept.core.refine import reruns
+from kept.core.refine import Attempt, attempts, reruns
 from kept.core.state import State
 from kept.recipes.agent_reading import agent_run_of, delivered_by, is_agent_run
 from kept.recipes.agent_run import Watched
@@ -40,7 +41,10 @@ def seed_folder(name: str) -> Path:
     if not (folder.is_dir() and not (folder / "journal.jsonl").exists()):
         if folder.is_dir() and (folder / "run_completion.json").exists():
             return folder.resolve()
-        folder = Home.find(Path.cwd()).find_run(name, is_agent) if not folder.is_dir() else folder
+        if not folder.is_dir():
+            if (iteration := iteration_named(name)) is not None:
+                return Path(iteration.folder).resolve()
+            folder = Home.find(Path.cwd()).find_run(name, is_agent)
         lay_out(folder)
     return folder.resolve()
 

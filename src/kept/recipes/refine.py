@@ -24,7 +24,7 @@ from kept.agents.story import Hearer
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import Case, Cases
 from kept.core.objective import Objective
-from kept.core.plan import REFINE, Plan
+from kept.core.plan import ITERATIONS, REFINE, Plan
 from kept.core.refine import FEWEST, MOST, Refining, Tier, clamped, halved
 from kept.engine.clock import SystemClock
 from kept.errors import SetupError
@@ -172,6 +172,7 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
             "spec": asked.run,
             "description": run.task[:200],
             "seed_run": run.run_id,
+            ITERATIONS: str(asked.root),
         },
         views=(partial(SessionFiles, place),),
     )

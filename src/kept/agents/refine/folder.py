@@ -16,18 +16,17 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from kept.agents.record import AgentRun
 from kept.agents.refine.best import Winner, recover, write_best
 from kept.agents.refine.made import Made, all_made, best_of
 from kept.agents.refine.rerun import Iterating
-from kept.agents.refine.session import Attempt, Session, session_stamp, write_session
+from kept.agents.refine.session import Session, session_stamp, write_session
 from kept.agents.rundir.write import Layout, write_run
 from kept.core.event import Event, RunStopped
 from kept.core.ports import Journal
 from kept.core.proposal import ClosedStep
-from kept.core.refine import reruns, stop_word
+from kept.core.refine import attempts, reruns, stop_word
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
@@ -152,26 +151,3 @@ def stop_name(kind: str, message: str) -> str:
     if kind == "error":
         return ":".join(message.split(":")[:2])
     return stop_word(message) if kind in ("iterations", "converged") else kind
-
-
-def attempts(done: list[ClosedStep]) -> list[Attempt]:
-    """The iterations that ran, whether or not they left anything."""
-    found: list[Attempt] = []
-    for step in done:
-        told_by = step.proposal or step.skip
-        if told_by is None or "run_id" not in told_by.about:
-            continue
-        told = cast("Mapping[str, Any]", told_by.about)
-        found.append(
-            Attempt(
-                k=cast("int", step.turn.settings["k"]),
-                run_id=told["run_id"],
-                loss=told["loss"]["total"],
-                status=told["status"],
-                tier=told["tier"],
-                model_manager=told["manager"] or None,
-                model_worker=told["worker"] or None,
-                loss_breakdown=told["loss"],
-            )
-        )
-    return found

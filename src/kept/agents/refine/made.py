@@ -38,6 +38,8 @@ class Made:
     tier: str | None = None
     manager: str = ""
     worker: str = ""
+    parent: str = ""
+    """The run whose deliverable it started from."""
 
     @property
     def loss(self) -> float:
@@ -56,6 +58,7 @@ class Made:
             "tier": self.tier,
             "manager": self.manager,
             "worker": self.worker,
+            "parent_run_id": self.parent,
         }
         files = {
             f"{BELOW}{path}": data.decode("utf-8", "surrogateescape")
@@ -73,6 +76,7 @@ class Made:
             "tier": self.tier,
             "manager": self.manager,
             "worker": self.worker,
+            "parent_run_id": self.parent,
         }
 
 
@@ -99,6 +103,7 @@ def made_of(texts: Mapping[str, str]) -> Made:
         tier=page["tier"],
         manager=page["manager"],
         worker=page["worker"],
+        parent=page.get("parent_run_id", ""),
     )
 
 

@@ -29,6 +29,9 @@ from kept.core.refine import RERUN, Tier
 from kept.core.rollout import FREE, Failure, Job, Usage
 from kept.engine.purse import Halt
 
+RUN = "run"
+"""The branch of a proposal's scope that the run of an iteration is journalled in."""
+
 _ASKED = Job("refine", "task", 0, "feedback")
 _CASE = Case("task")
 _ALIKE = 120
@@ -139,7 +142,7 @@ class Rerun:
         pair = self.pair_for(tier)
         runner = self.runner_for(pair, assignment, about.start.files, moments.append)
         texts = Candidate(self.texts)
-        ran = await runner.run(_ASKED, texts, _CASE, scope.branch("run"))
+        ran = await runner.run(_ASKED, texts, _CASE, scope.branch(RUN))
         if isinstance(ran, Failure):
             # an improvement that was made before stays, and a resume goes on from here
             raise Halt(StopReason("error", f"error:{ran.kind}: {ran.message}"))
@@ -161,6 +164,7 @@ def made_by(run: AgentRun, files: Mapping[str, bytes], tier: str | None) -> Made
         tier=tier,
         manager=run.models.manager,
         worker=run.models.worker,
+        parent=run.parent_run_id or "",
     )
 
 

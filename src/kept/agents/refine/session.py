@@ -4,29 +4,15 @@ A view: all that it says stands in the journal of the refinement.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kept.core.refine import Attempt
 from kept.store.views import write_whole
 
 SESSIONS = "refinement_sessions"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One iteration of a session."""
-
-    k: int
-    run_id: str
-    loss: float | None
-    status: str
-    tier: str | None = None
-    model_manager: str | None = None
-    model_worker: str | None = None
-    loss_breakdown: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +55,7 @@ def _row(one: Attempt) -> dict[str, Any]:
         "model_manager": one.model_manager,
         "model_worker": one.model_worker,
         "loss_breakdown": dict(one.loss_breakdown),
+        "parent_run_id": one.parent_run_id or None,
     }
 
 
