@@ -31,6 +31,8 @@ class Stage:
         self.at = 0
         self.gone = False
         self.briefs: dict[str, int] = {}
+        self.loops = 10
+        """Of an iteration: half of what the seed had."""
 
     def __call__(self, seen: Seen) -> Say:
         text = "\n".join(line.text for line in seen.lines)
@@ -40,7 +42,7 @@ class Stage:
         if self.gone:
             return GONE
         play: Play = self.plays[min(self.at, len(self.plays) - 1)]
-        play.loops = 10  # half of what the seed had
+        play.loops = self.loops
         return play.of_server(seen)
 
 

@@ -13,10 +13,14 @@ from kept.cli.options import json_option, quiet_option, set_option
     examples=(
         "kept refine runs/first",
         "kept refine runs/first --iterations 5 --from last",
+        "kept refine --target exp_0123abcd:001",
         "kept refine runs/first --tier-low a/small:a/small --tier-high a/large:a/medium",
     ),
 )
-@click.argument("run_dir", metavar="RUN_DIR")
+@click.argument("run_dir", metavar="[RUN_DIR]", required=False)
+@click.option(
+    "--target", metavar="EXP:TASK", help="Refine the best run of a task of an experiment instead."
+)
 @click.option(
     "--iterations", type=int, default=3, show_default=True, metavar="N", help="From 1 to 10."
 )
@@ -43,7 +47,8 @@ from kept.cli.options import json_option, quiet_option, set_option
 @json_option
 @quiet_option
 def refine(  # a command has its options
-    run_dir: str,
+    run_dir: str | None,
+    target: str | None,
     iterations: int,
     model: str | None,
     worker_model: str | None,
@@ -59,11 +64,12 @@ def refine(  # a command has its options
     RUN_DIR is the folder of a finished run, or the name of one of ours. What critics, checks and
     metrics found wrong with it is told to the manager of each iteration, which starts from the best
     deliverable so far, with half the budget. The best of all sessions is in BEST of the run's
-    folder. Exits with 0 where the loss fell or there is nothing to refine, 1 where it did not, 2
-    where it could not begin, 3 after an error and 130 when interrupted.
+    folder; with --target, in that of the task, whose `refinements` hold the sessions. Exits with 0
+    where the loss fell or there is nothing to refine, 1 where it did not, 2 where it could not
+    begin, 3 after an error and 130 when interrupted.
     """
     from kept.agents.refine.tiers import ModelPair, parse_pair
-    from kept.cli.refine_sitting import new_session, seed_folder, start_refine
+    from kept.cli.refine_sitting import named, start_refine
     from kept.recipes.refine import Refinement
 
     pairs = {
@@ -72,11 +78,12 @@ def refine(  # a command has its options
         if text is not None
     }
     none = ModelPair()
-    folder = seed_folder(run_dir)
+    seed = named(run_dir, target)
     asked = Refinement(
-        run=str(folder),
+        run=str(seed.folder),
         folder=str(Path.cwd()),
-        session=new_session(folder),
+        session=seed.session,
+        target=seed.target,
         iterations=iterations,
         model=model or "",
         worker_model=worker_model or "",

@@ -5,8 +5,11 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from kept.agents.experiments.folders import EXPERIMENTS, find_task
+from kept.agents.experiments.refining import SESSION, new_task_session
+from kept.agents.experiments.tasks import best_run, chosen
 from kept.agents.refine.best import BEST, best_loss
 from kept.agents.refine.folder import stop_name
 from kept.agents.refine.made import made_of
@@ -24,6 +27,7 @@ from kept.cli.progress import PlainProgress, Progress
 from kept.core.plan import REFINE
 from kept.core.refine import Attempt, attempts, reruns
 from kept.core.state import State
+from kept.errors import SetupError
 from kept.recipes.agent_reading import agent_run_of, delivered_by, is_agent_run
 from kept.recipes.agent_run import Watched
 from kept.recipes.refine import Refinement, compile_refine
@@ -33,6 +37,28 @@ from kept.store.reader import Run
 
 NO_GAIN = 1
 """The seed is still the best."""
+
+
+class Seed(NamedTuple):
+    """The run that is to be refined, and the session that does it."""
+
+    folder: Path
+    session: str
+    target: str = ""
+
+
+def named(run_dir: str | None, target: str | None) -> Seed:
+    """What a person means: a run, or the best one of a task."""
+    if (run_dir is None) == (target is None):
+        raise SetupError(
+            "name a run, or a task", hint="`kept refine RUN_DIR`, or --target EXP:TASK"
+        )
+    if run_dir is not None:
+        folder = seed_folder(run_dir)
+        return Seed(folder, new_session(folder))
+    task = find_task(Home.find(Path.cwd()).path / EXPERIMENTS, target or "")
+    folder = seed_folder(str(best_run(task)))
+    return Seed(folder, new_task_session(task, time.time()), task.target)
 
 
 def seed_folder(name: str) -> Path:
@@ -134,8 +160,7 @@ def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
         "best_iter": best.k if gained and best else 0,
         "stop_reason": reason,
         "iterations": [{"k": a.k, "run_id": a.run_id, "loss": a.loss} for a in tried],
-        "best": str(Path(asked.run) / BEST) if best_loss(Path(asked.run)) is not None else None,
-        "session": str(Path(asked.run) / SESSIONS / f"{asked.session}.json"),
+        **_places(asked),
         "folder": str(ended.folder),
     }
     if as_json:
@@ -143,6 +168,17 @@ def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
     else:
         output.answer(_answer(told, seed.parts, tried, asked))
     return _code(ended.folder, state, gained)
+
+
+def _places(asked: Refinement) -> dict[str, str | None]:
+    """Where the best lies, if there is one, and the session."""
+    if asked.target:
+        best, session = asked.task.best, asked.root / SESSION
+        return {"best": str(best) if best.exists() else None, "session": str(session)}
+    seed = Path(asked.run)
+    held = best_loss(seed) is not None
+    session = seed / SESSIONS / f"{asked.session}.json"
+    return {"best": str(seed / BEST) if held else None, "session": str(session)}
 
 
 def _answer(
@@ -164,6 +200,9 @@ def _answer(
     rows.append(("stopped", told["stop_reason"]))
     if told["best"] is not None:
         rows.append(("best", path_from_here(told["best"])))
+    if asked.target and told["best_iter"] and chosen(asked.task):
+        choose = f"`kept experiment task set-best {asked.target} --auto` has the loss choose"
+        rows.append(("", f"left as somebody chose it: {choose}"))
     rows.append(("session", path_from_here(told["session"])))
     rows.append(("iterations", path_from_here(asked.root)))
     return f"{output.style(title, bold=True)}\n\n{pairs(rows)}"

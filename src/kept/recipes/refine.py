@@ -11,10 +11,18 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from kept.agents.course import Assignment
+from kept.agents.experiments.folders import EXPERIMENTS, Task, find_task
+from kept.agents.experiments.refining import InTask, sessions_of
 from kept.agents.kit import Kit
 from kept.agents.record import Limits
 from kept.agents.refine.findings import findings_of
-from kept.agents.refine.folder import IterationFolders, SessionFiles, SessionPlace
+from kept.agents.refine.folder import (
+    BesideSeed,
+    IterationFolders,
+    SessionFiles,
+    SessionPlace,
+    Shelf,
+)
 from kept.agents.refine.made import BELOW, LOSS, Made, MadeRunner
 from kept.agents.refine.rerun import Rerun
 from kept.agents.refine.tiers import MIXED, ModelPair, Tiers
@@ -55,6 +63,8 @@ class Refinement:
     folder: str
     """Where it was asked: paths begin there."""
     session: str
+    target: str = ""
+    """The task of an experiment that it belongs to, `EXP:TASK`; empty for none."""
     iterations: int = 3
     model: str = ""
     worker_model: str = ""
@@ -73,7 +83,20 @@ class Refinement:
     @property
     def root(self) -> Path:
         """Where its iterations are kept."""
+        if self.target:
+            return sessions_of(self.task) / self.session
         return Home.find(Path(self.folder)).path / SESSIONS / self.session
+
+    @property
+    def task(self) -> Task:
+        """The task that it belongs to, of one that belongs to any."""
+        experiments = Home.find(Path(self.folder)).path / EXPERIMENTS
+        return find_task(experiments, self.target)
+
+    @property
+    def shelf(self) -> Shelf:
+        """Where it is told of: with its task, or beside its seed."""
+        return InTask(self.task) if self.target else BesideSeed(Path(self.run))
 
     @classmethod
     def of(cls, fact: object) -> "Refinement":
@@ -133,7 +156,7 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
     seed = Candidate(_made(run).texts())
     tiers = not asked.tiers.trivial
     place = SessionPlace(
-        seed=Path(asked.run),
+        shelf=asked.shelf,
         root=asked.root,
         session_id=asked.session,
         seed_run_id=run.run_id,

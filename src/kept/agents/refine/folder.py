@@ -16,6 +16,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from kept.agents.record import AgentRun
 from kept.agents.refine.best import Winner, recover, write_best
@@ -70,12 +71,46 @@ def _warned() -> Generator[None]:
         log.warning("cannot write %s: %s", error.filename, error.strerror)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPlace:
-    """Where a session is told of."""
+class Shelf(Protocol):
+    """Where a session is told of, and where the best is put."""
+
+    def write(self, session: Session) -> None:
+        """Tell what is true of a session now."""
+        ...
+
+    def put(self, winner: Winner, made: Made) -> None:
+        """Put the best there, if it is better than what is there."""
+        ...
+
+    def recover(self) -> None:
+        """Put right what a kill left."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BesideSeed:
+    """The folder of the seed run. Implements `Shelf`."""
 
     seed: Path
-    """The folder of the seed run."""
+
+    def write(self, session: Session) -> None:
+        """In a file of its own."""
+        write_session(self.seed, session)
+
+    def put(self, winner: Winner, made: Made) -> None:
+        """In BEST of the seed."""
+        write_best(self.seed, winner, made.files)
+
+    def recover(self) -> None:
+        """After a kill."""
+        recover(self.seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlace:
+    """What is told of a session, and where."""
+
+    shelf: Shelf
     root: Path
     session_id: str
     seed_run_id: str
@@ -99,7 +134,7 @@ class SessionFiles:
         ended = event.t if isinstance(event, RunStopped) else None
         try:
             self._best(made, done)
-            write_session(self._place.seed, self._session(state, made, done, ended))
+            self._place.shelf.write(self._session(state, made, done, ended))
         except OSError as error:
             if not self._told:
                 log.warning("cannot write %s: %s", error.filename, error.strerror)
@@ -129,7 +164,7 @@ class SessionFiles:
 
     def _best(self, made: list[Made], done: list[ClosedStep]) -> None:
         place, best = self._place, best_of(made)
-        recover(place.seed)
+        place.shelf.recover()
         if best is made[0]:
             return
         k = next(one.k for one in attempts(done) if one.run_id == best.run_id)
@@ -141,7 +176,7 @@ class SessionFiles:
             winning_run_dir=str(place.root / f"iter_{k}" / "workspace" / "runs" / best.run_id),
             loss_breakdown=best.parts,
         )
-        write_best(place.seed, winner, best.files)
+        place.shelf.put(winner, best)
 
 
 def stop_name(kind: str, message: str) -> str:
