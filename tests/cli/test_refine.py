@@ -8,7 +8,7 @@ import pytest
 
 from kept.sandbox import abilities
 from kept.testing.server import Fault, ModelServer, Seen
-from tests.agents.play import Play, Say
+from tests.agents.play import Play, Say, say
 from tests.agents.rundir.made import perfect_run, synthetic_run
 from tests.cli.tasks import Called, kept
 from tests.recipes.refine.world import TASK, Attempted, scores
@@ -215,3 +215,20 @@ def test_every_iteration_is_a_run_with_the_run_that_it_started_from(here: Path, 
     again = kept("refine", third, "--iterations", "1", "--json")
     assert again.code in (0, 1), again.stderr
     assert again.json["session"].startswith(str(Path(mine[2]["folder"]).resolve()))
+
+
+def test_a_race_tells_what_it_read_and_how_noisy_that_was(here: Path, stage: Stage):
+    seed = seed_in(here)
+    for play in stage.plays:
+        play.critic = lambda user: say(
+            {"score": 0.9 if "Version" in user else 0.7, "defects": [], "summary": "so"}
+        )
+    called = refine(seed, "--gate", "race", "--iterations", "1")
+    assert called.code == 0, called.stderr
+    assert "noise" in called.stdout and "none: 8 readings agree" in called.stdout
+    assert (seed / "BEST" / "report.md").is_file()
+    told = the_session(seed)
+    assert told["gate"] == "race" and told["noise"] == {"deviation": 0.0, "readings": 8}
+    once = refine(seed_in(here / "other"), "--iterations", "1")
+    assert "not measured: each loss is of one run" in once.stdout
+    assert refine(seed, "--cases", "criteria.jsonl").code == 2

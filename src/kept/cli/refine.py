@@ -7,12 +7,16 @@ import click
 from kept.cli.command import Command
 from kept.cli.options import json_option, quiet_option, set_option
 
+LEAST_REPEATS, REPEATS = 17, 40
+"""Without so many, the last of ten iterations could not be kept even if it won them all."""
+
 
 @click.command(
     cls=Command,
     examples=(
         "kept refine runs/first",
         "kept refine runs/first --iterations 5 --from last",
+        "kept refine runs/first --gate race",
         "kept refine --target exp_0123abcd:001",
         "kept refine runs/first --tier-low a/small:a/small --tier-high a/large:a/medium",
     ),
@@ -38,6 +42,27 @@ from kept.cli.options import json_option, quiet_option, set_option
     help="Which attempt the next one starts from.",
 )
 @click.option(
+    "--gate",
+    type=click.Choice(("follow", "race")),
+    default="follow",
+    show_default=True,
+    help="Believe the loss that a run ends with, or read what it left until the noise is beaten.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=LEAST_REPEATS),
+    default=REPEATS,
+    show_default=True,
+    metavar="N",
+    help="Of a race without cases: readings of each side, at most.",
+)
+@click.option(
+    "--cases",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Of a race: criteria that each reading is about, one a line.",
+)
+@click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
@@ -53,6 +78,9 @@ def refine(  # a command has its options
     model: str | None,
     worker_model: str | None,
     start: str,
+    gate: str,
+    repeats: int,
+    cases: Path | None,
     config: Path | None,
     settings: tuple[str, ...],
     as_json: bool,
@@ -70,8 +98,11 @@ def refine(  # a command has its options
     """
     from kept.agents.refine.tiers import ModelPair, parse_pair
     from kept.cli.refine_sitting import named, start_refine
-    from kept.recipes.refine import Refinement
+    from kept.errors import SetupError
+    from kept.recipes.refine_asked import Refinement
 
+    if cases is not None and gate != "race":
+        raise SetupError("--cases are for a race", hint="add --gate race")
     pairs = {
         name.removeprefix("tier_"): parse_pair(text, f"--{name.replace('_', '-')}")
         for name, text in tiers.items()
@@ -91,6 +122,9 @@ def refine(  # a command has its options
         mid=pairs.get("mid", none),
         high=pairs.get("high", none),
         from_last=start == "last",
+        gate=gate,
+        repeats=repeats,
+        cases=str(cases) if cases else None,
         config=str(config) if config else None,
         settings=settings,
     )

@@ -4,11 +4,12 @@ A view: all that it says stands in the journal of the refinement.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kept.agents.refine.reading import Noise
 from kept.core.refine import Attempt
 from kept.store.views import write_whole
 
@@ -29,6 +30,9 @@ class Session:
     iterations: tuple[Attempt, ...] = ()
     tier_plan_used: bool | None = None
     seed_loss: float | None = None
+    gate: str = "follow"
+    noise: Noise | None = None
+    """How much the loss of one reading says; None where nobody measured it."""
 
     def document(self) -> dict[str, Any]:
         """As the source writes it, and the parts of each loss."""
@@ -39,13 +43,15 @@ class Session:
             "completed_at": self.completed_at,
             "stop_reason": self.stop_reason,
             "best_iter": self.best_iter,
-            "iterations": [_row(one) for one in self.iterations],
+            "iterations": [_row(one, self.gate) for one in self.iterations],
             "tier_plan_used": self.tier_plan_used,
             "seed_loss": self.seed_loss,
+            "gate": self.gate,
+            "noise": None if self.noise is None else asdict(self.noise),
         }
 
 
-def _row(one: Attempt) -> dict[str, Any]:
+def _row(one: Attempt, gate: str) -> dict[str, Any]:
     return {
         "k": one.k,
         "run_id": one.run_id,
@@ -56,6 +62,7 @@ def _row(one: Attempt) -> dict[str, Any]:
         "model_worker": one.model_worker,
         "loss_breakdown": dict(one.loss_breakdown),
         "parent_run_id": one.parent_run_id or None,
+        "measured_loss": None if gate == "follow" else one.measured,
     }
 
 
