@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -49,6 +49,8 @@ class Took(NamedTuple):
     requests: int
     said: str
     """The end of what it printed."""
+    iterations: int = 0
+    """Of a refinement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +128,23 @@ def measure(arms: Sequence[Arm], repeats: int) -> dict[str, list[Took]]:
             for arm in arms:
                 say(f"{arm.name} ({number} of {repeats})")
                 for what, command in (("--help", arm.start), ("run", arm.run)):
-                    one = _took(command, server)
+                    one = took_by(command, server)
                     if number:
                         took[f"{arm.name} {what}"].append(one)
     return took
 
 
-def _took(command: Sequence[str], server: ModelServer) -> Took:
+def took_by(
+    command: Sequence[str],
+    server: ModelServer,
+    prepare: Callable[[Path], None] | None = None,
+    ending: Callable[[Path], tuple[int, str]] | None = None,
+) -> Took:
+    """What a command took in a folder of its own, which may be prepared, and looked at after."""
     before = len(server.log)
     with scratch() as folder:
+        if prepare is not None:
+            prepare(folder)
         env = {
             "PATH": os.defpath,
             "HOME": str(folder),
@@ -152,10 +162,12 @@ def _took(command: Sequence[str], server: ModelServer) -> Took:
         wall = time.perf_counter() - began
         process.stdout.close()
         process.returncode = os.waitstatus_to_exitcode(status)
+        found = ending(folder) if ending is not None else None
     cpu = usage.ru_utime + usage.ru_stime
     last = said.strip().splitlines()[:1] or [""]
     ended = last[0] if process.returncode in (0, 1) else f"exit {process.returncode}"
-    return Took(wall, cpu, len(server.log) - before, ended)
+    iterations, ended = found or (0, ended)
+    return Took(wall, cpu, len(server.log) - before, ended, iterations)
 
 
 def rows_of(took: Mapping[str, Sequence[Took]], what: str) -> list[tuple[str, ...]]:

@@ -232,8 +232,9 @@ def start_command(facts: Mapping[str, object]) -> str:
             words += (
                 [f"--{_FLAGS.get(option, option).replace('_', '-')}", str(given)] if given else []
             )
-    if REFINE in facts:
-        words = [program(), "refine", name]
+    if refined := cast("dict[str, Any]", facts.get(REFINE)):
+        target = refined.get("target")
+        words = [program(), "refine", *(["--target", str(target)] if target else [name])]
     # of what was not written down only the names are known
     hidden = [f"{key}=…" for key in cast("list[str]", facts.get("set_again") or [])]
     for given in (*cast("list[str]", facts.get("set") or []), *hidden):

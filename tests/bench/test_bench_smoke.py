@@ -47,6 +47,16 @@ def test_the_bench_of_agent_runs_completes_one(tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.sandbox
+@pytest.mark.skipif(not abilities().walls, reason="no walls here")
+def test_the_bench_of_refinement_runs_three_iterations(tmp_path: Path):
+    shown = run_bench("bench.refine", "--no-peer", "--repeats", "1", "--out", str(tmp_path))
+    assert "| 3 iterations, plateau |" in shown
+    found = json.loads((tmp_path / "refine.json").read_text(encoding="utf-8"))
+    assert found["iterations"] == {"kept": 3}
+
+
+@pytest.mark.slow
 def test_the_models_bench_measures_every_arm(tmp_path: Path):
     shown = run_bench("bench.models", "--quick", "--no-openai", "--out", str(tmp_path))
     for arm in ("kept", "kept, streamed", "kept, messages of Anthropic", "bare aiohttp"):

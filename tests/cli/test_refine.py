@@ -8,7 +8,7 @@ import pytest
 
 from kept.sandbox import abilities
 from kept.testing.server import Fault, ModelServer, Seen
-from tests.agents.play import Play, Say
+from tests.agents.play import Play, Say, say
 from tests.agents.rundir.made import perfect_run, synthetic_run
 from tests.cli.tasks import Called, kept
 from tests.recipes.refine.world import TASK, Attempted, scores
@@ -31,6 +31,8 @@ class Stage:
         self.at = 0
         self.gone = False
         self.briefs: dict[str, int] = {}
+        self.loops = 10
+        """Of an iteration: half of what the seed had."""
 
     def __call__(self, seen: Seen) -> Say:
         text = "\n".join(line.text for line in seen.lines)
@@ -40,7 +42,7 @@ class Stage:
         if self.gone:
             return GONE
         play: Play = self.plays[min(self.at, len(self.plays) - 1)]
-        play.loops = 10  # half of what the seed had
+        play.loops = self.loops
         return play.of_server(seen)
 
 
@@ -187,3 +189,46 @@ def test_help_names_every_flag():
     text = kept("refine", "--help").stdout
     flags = ("--iterations", "--model", "--worker-model", "--tier-low", "--tier-mid", "--tier-high")
     assert all(flag in text for flag in flags)
+
+
+def test_every_iteration_is_a_run_with_the_run_that_it_started_from(here: Path, stage: Stage):
+    stage.plays = [one.play() for one in scores(0.8, 0.7, 0.9)]
+    seed = seed_in(here)
+    assert refine(seed).code == 0
+    rows = kept("runs", "--json").json
+    mine = [row for row in rows if row["refinement"]]
+    assert [row["iteration"] for row in mine] == [1, 2, 3]
+    assert {row["refinement"] for row in mine} == {rows[0]["id"]}
+    first, second, third = (row["id"] for row in mine)
+    # the second was worse, so the third started from the first as well
+    assert [row["parent_run_id"] for row in mine] == ["seed_1", first, first]
+    for row in mine:
+        told = json.loads((Path(row["folder"]) / "run_completion.json").read_text())
+        assert told["run_id"] == row["id"] and told["parent_run_id"] == row["parent_run_id"]
+    listed = kept("runs").stdout
+    assert second in listed and "iteration 2" in listed and f"from {first}" in listed
+    # again from the index, which has them now
+    assert kept("runs", "--json").json == rows
+    shown = kept("show", third)
+    assert shown.code == 0 and "loss: 0." in shown.stdout, shown.stderr
+    assert kept("show", third[-8:], "--json").json["parent_run_id"] == first
+    again = kept("refine", third, "--iterations", "1", "--json")
+    assert again.code in (0, 1), again.stderr
+    assert again.json["session"].startswith(str(Path(mine[2]["folder"]).resolve()))
+
+
+def test_a_race_tells_what_it_read_and_how_noisy_that_was(here: Path, stage: Stage):
+    seed = seed_in(here)
+    for play in stage.plays:
+        play.critic = lambda user: say(
+            {"score": 0.9 if "Version" in user else 0.7, "defects": [], "summary": "so"}
+        )
+    called = refine(seed, "--gate", "race", "--iterations", "1")
+    assert called.code == 0, called.stderr
+    assert "noise" in called.stdout and "none: 8 readings agree" in called.stdout
+    assert (seed / "BEST" / "report.md").is_file()
+    told = the_session(seed)
+    assert told["gate"] == "race" and told["noise"] == {"deviation": 0.0, "readings": 8}
+    once = refine(seed_in(here / "other"), "--iterations", "1")
+    assert "not measured: each loss is of one run" in once.stdout
+    assert refine(seed, "--cases", "criteria.jsonl").code == 2

@@ -202,9 +202,10 @@ def set_best_(target: str, run: Path | None, auto: bool, as_json: bool) -> None:
 
 
 def _root() -> Path:
+    from kept.agents.experiments.folders import EXPERIMENTS
     from kept.store.home import Home
 
-    return Home.find(Path.cwd()).path / "experiments"
+    return Home.find(Path.cwd()).path / EXPERIMENTS
 
 
 def _now() -> str:
@@ -222,12 +223,9 @@ def _experiment(id_: str) -> "Experiment":
 
 
 def _target(text: str) -> "Task":
-    from kept.errors import SetupError
+    from kept.agents.experiments.folders import find_task
 
-    experiment_id, colon, name = text.partition(":")
-    if not colon:
-        raise SetupError(f"`{text}` names no task", hint="write EXP:TASK, as in exp_0123abcd:001")
-    return _experiment(experiment_id).task(name)
+    return find_task(_root(), text)
 
 
 def _row(task: "Task") -> dict[str, object]:

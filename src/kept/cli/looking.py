@@ -8,6 +8,7 @@ from kept.cli.log import show_log
 from kept.core.event import StepClosed
 from kept.errors import SetupError
 from kept.store.home import Home
+from kept.store.index import RunIndex, RunRow
 from kept.store.reader import Run
 
 
@@ -22,6 +23,17 @@ def open_run(name: str, of_use: Callable[[Path], bool] | None = None) -> Run:
         hint = "`kept optimize SPEC` makes one; a run elsewhere is named by its folder"
         raise SetupError(f"there is no run in {home.runs}", hint=runs_below() or hint)
     return Run(home.find_run(name, of_use))
+
+
+def iteration_named(name: str) -> RunRow | None:
+    """The iteration of a refinement that a person means; None where it is a run of its own."""
+    home = Home.find(Path.cwd())
+    ids = [folder.name for folder in home.folders()]
+    whole = any(id_.startswith(name) or id_.endswith(name) for id_ in ids)
+    # looking makes no folder, where there is none
+    if not ids or whole or name == "last" or Path(name).exists():
+        return None
+    return RunIndex(home).find_iteration(name)
 
 
 def runs_below() -> str:

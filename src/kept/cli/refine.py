@@ -7,16 +7,24 @@ import click
 from kept.cli.command import Command
 from kept.cli.options import json_option, quiet_option, set_option
 
+LEAST_REPEATS, REPEATS = 17, 40
+"""Without so many, the last of ten iterations could not be kept even if it won them all."""
+
 
 @click.command(
     cls=Command,
     examples=(
         "kept refine runs/first",
         "kept refine runs/first --iterations 5 --from last",
+        "kept refine runs/first --gate race",
+        "kept refine --target exp_0123abcd:001",
         "kept refine runs/first --tier-low a/small:a/small --tier-high a/large:a/medium",
     ),
 )
-@click.argument("run_dir", metavar="RUN_DIR")
+@click.argument("run_dir", metavar="[RUN_DIR]", required=False)
+@click.option(
+    "--target", metavar="EXP:TASK", help="Refine the best run of a task of an experiment instead."
+)
 @click.option(
     "--iterations", type=int, default=3, show_default=True, metavar="N", help="From 1 to 10."
 )
@@ -34,6 +42,27 @@ from kept.cli.options import json_option, quiet_option, set_option
     help="Which attempt the next one starts from.",
 )
 @click.option(
+    "--gate",
+    type=click.Choice(("follow", "race")),
+    default="follow",
+    show_default=True,
+    help="Believe the loss that a run ends with, or read what it left until the noise is beaten.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=LEAST_REPEATS),
+    default=REPEATS,
+    show_default=True,
+    metavar="N",
+    help="Of a race without cases: readings of each side, at most.",
+)
+@click.option(
+    "--cases",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Of a race: criteria that each reading is about, one a line.",
+)
+@click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
@@ -43,11 +72,15 @@ from kept.cli.options import json_option, quiet_option, set_option
 @json_option
 @quiet_option
 def refine(  # a command has its options
-    run_dir: str,
+    run_dir: str | None,
+    target: str | None,
     iterations: int,
     model: str | None,
     worker_model: str | None,
     start: str,
+    gate: str,
+    repeats: int,
+    cases: Path | None,
     config: Path | None,
     settings: tuple[str, ...],
     as_json: bool,
@@ -59,24 +92,29 @@ def refine(  # a command has its options
     RUN_DIR is the folder of a finished run, or the name of one of ours. What critics, checks and
     metrics found wrong with it is told to the manager of each iteration, which starts from the best
     deliverable so far, with half the budget. The best of all sessions is in BEST of the run's
-    folder. Exits with 0 where the loss fell or there is nothing to refine, 1 where it did not, 2
-    where it could not begin, 3 after an error and 130 when interrupted.
+    folder; with --target, in that of the task, whose `refinements` hold the sessions. Exits with 0
+    where the loss fell or there is nothing to refine, 1 where it did not, 2 where it could not
+    begin, 3 after an error and 130 when interrupted.
     """
     from kept.agents.refine.tiers import ModelPair, parse_pair
-    from kept.cli.refine_sitting import new_session, seed_folder, start_refine
-    from kept.recipes.refine import Refinement
+    from kept.cli.refine_sitting import named, start_refine
+    from kept.errors import SetupError
+    from kept.recipes.refine_asked import Refinement
 
+    if cases is not None and gate != "race":
+        raise SetupError("--cases are for a race", hint="add --gate race")
     pairs = {
         name.removeprefix("tier_"): parse_pair(text, f"--{name.replace('_', '-')}")
         for name, text in tiers.items()
         if text is not None
     }
     none = ModelPair()
-    folder = seed_folder(run_dir)
+    seed = named(run_dir, target)
     asked = Refinement(
-        run=str(folder),
+        run=str(seed.folder),
         folder=str(Path.cwd()),
-        session=new_session(folder),
+        session=seed.session,
+        target=seed.target,
         iterations=iterations,
         model=model or "",
         worker_model=worker_model or "",
@@ -84,6 +122,9 @@ def refine(  # a command has its options
         mid=pairs.get("mid", none),
         high=pairs.get("high", none),
         from_last=start == "last",
+        gate=gate,
+        repeats=repeats,
+        cases=str(cases) if cases else None,
         config=str(config) if config else None,
         settings=settings,
     )

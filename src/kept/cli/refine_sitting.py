@@ -4,34 +4,65 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from kept.agents.experiments.folders import EXPERIMENTS, find_task
+from kept.agents.experiments.refining import SESSION, new_task_session
+from kept.agents.experiments.tasks import best_run, chosen
 from kept.agents.refine.best import BEST, best_loss
-from kept.agents.refine.folder import attempts, stop_name
-from kept.agents.refine.made import made_of
-from kept.agents.refine.session import SESSIONS, Attempt, session_name
+from kept.agents.refine.folder import Told, stop_name
+from kept.agents.refine.made import all_made
+from kept.agents.refine.session import SESSIONS, session_name
 from kept.agents.rundir.write import Layout, write_run
 from kept.agents.stopping import Stop
 from kept.cli import output
 from kept.cli.compiling import told_warnings
 from kept.cli.fail import CUT_SHORT, INTERRUPTED, CutShortError
 from kept.cli.log import show_log
+from kept.cli.looking import iteration_named
 from kept.cli.names import command_for, path_from_here
 from kept.cli.output import pairs
 from kept.cli.progress import PlainProgress, Progress
 from kept.core.plan import REFINE
 from kept.core.refine import reruns
 from kept.core.state import State
+from kept.errors import SetupError
 from kept.recipes.agent_reading import agent_run_of, delivered_by, is_agent_run
 from kept.recipes.agent_run import Watched
-from kept.recipes.refine import Refinement, compile_refine
+from kept.recipes.refine import compile_refine
+from kept.recipes.refine_asked import Refinement
 from kept.runs import Ended, Watch, is_agent, resume, start
 from kept.store.home import Home
 from kept.store.reader import Run
 
+UNMEASURED = "not measured: each loss is of one run; `--gate race` measures it"
+
 NO_GAIN = 1
 """The seed is still the best."""
+
+
+class Seed(NamedTuple):
+    """The run that is to be refined, and the session that does it."""
+
+    folder: Path
+    session: str
+    target: str = ""
+
+
+def named(run_dir: str | None, target: str | None) -> Seed:
+    """What a person means: a run, or the best one of a task."""
+    if (run_dir is None) == (target is None):
+        raise SetupError(
+            "name a run, or a task", hint="`kept refine RUN_DIR`, or --target EXP:TASK"
+        )
+    if run_dir is not None:
+        folder = seed_folder(run_dir)
+        return Seed(folder, new_session(folder))
+    task = find_task(Home.find(Path.cwd()).path / EXPERIMENTS, target or "")
+    folder = seed_folder(str(best_run(task)))
+    return Seed(folder, new_task_session(task, time.time()), task.target)
 
 
 def seed_folder(name: str) -> Path:
@@ -40,7 +71,10 @@ def seed_folder(name: str) -> Path:
     if not (folder.is_dir() and not (folder / "journal.jsonl").exists()):
         if folder.is_dir() and (folder / "run_completion.json").exists():
             return folder.resolve()
-        folder = Home.find(Path.cwd()).find_run(name, is_agent) if not folder.is_dir() else folder
+        if not folder.is_dir():
+            if (iteration := iteration_named(name)) is not None:
+                return Path(iteration.folder).resolve()
+            folder = Home.find(Path.cwd()).find_run(name, is_agent)
         lay_out(folder)
     return folder.resolve()
 
@@ -111,56 +145,66 @@ def _sit(
 
 
 def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
-    run = Run(ended.folder)
-    try:
-        seed = made_of(run.candidate(run.state.seed).texts)
-    finally:
-        run.close()
     state = ended.state
-    tried = attempts(reruns(state))
+    with Run(ended.folder) as run:
+        told = Told(state, all_made(run.candidate(state.seed), reruns(state)))
     stopped = state.stopped
-    reason = stop_name(stopped.kind, stopped.message) if stopped else ""
-    best = min(tried, key=lambda one: one.loss or 0.0, default=None)
-    gained = state.best != state.seed
-    told: dict[str, Any] = {
+    seed, best = told.parts(state.seed), told.parts(state.best)
+    document: dict[str, Any] = {
         "ok": not (stopped and stopped.kind == "error"),
-        "seed_loss": seed.loss,
-        "seed_loss_breakdown": dict(seed.parts),
-        "best_loss": best.loss if gained and best else seed.loss,
-        "best_iter": best.k if gained and best else 0,
-        "stop_reason": reason,
-        "iterations": [{"k": a.k, "run_id": a.run_id, "loss": a.loss} for a in tried],
-        "best": str(Path(asked.run) / BEST) if best_loss(Path(asked.run)) is not None else None,
-        "session": str(Path(asked.run) / SESSIONS / f"{asked.session}.json"),
+        "seed_loss": seed["total"],
+        "seed_loss_breakdown": dict(seed),
+        "best_loss": best["total"],
+        "best_iter": told.best_iter,
+        "stop_reason": stop_name(stopped.kind, stopped.message) if stopped else "",
+        "iterations": [{"k": a.k, "run_id": a.run_id, "loss": a.loss} for a in told.attempts],
+        "gate": "race" if told.raced else "follow",
+        "noise": asdict(told.noise) if told.noise else None,
+        **_places(asked),
         "folder": str(ended.folder),
     }
     if as_json:
-        output.document(told)
+        output.document(document)
     else:
-        output.answer(_answer(told, seed.parts, tried, asked))
-    return _code(ended.folder, state, gained)
+        output.answer(_answer(document, told, asked))
+    return _code(ended.folder, state, told.best_iter > 0)
 
 
-def _answer(
-    told: dict[str, Any],
-    parts: Mapping[str, float],
-    tried: list[Attempt],
-    asked: Refinement,
-) -> str:
-    if told["stop_reason"] == "empty_gradient":
+def _places(asked: Refinement) -> dict[str, str | None]:
+    """Where the best lies, if there is one, and the session."""
+    if asked.target:
+        best, session = asked.task.best, asked.root / SESSION
+        return {"best": str(best) if best.exists() else None, "session": str(session)}
+    seed = Path(asked.run)
+    held = best_loss(seed) is not None
+    session = seed / SESSIONS / f"{asked.session}.json"
+    return {"best": str(seed / BEST) if held else None, "session": str(session)}
+
+
+def _answer(document: dict[str, Any], told: Told, asked: Refinement) -> str:
+    if document["stop_reason"] == "empty_gradient":
         return "nothing to refine: no defects, no refusals, no metric that falls short"
+    k, seed_loss = document["best_iter"], document["seed_loss"]
     title = (
-        f"better: loss {told['best_loss']:.4f} (iteration {told['best_iter']}), "
-        f"down from {told['seed_loss']:.4f}"
-        if told["best_iter"]
-        else f"no gain: the seed's loss of {told['seed_loss']:.4f} is still the least"
+        f"better: loss {document['best_loss']:.4f} (iteration {k}), down from {seed_loss:.4f}"
+        if k
+        else f"no gain: the seed's loss of {seed_loss:.4f} is still the least"
     )
-    rows = [("seed", _parts(parts))]
-    rows += [(f"attempt {a.k}", f"{_parts(a.loss_breakdown)} ({a.status})") for a in tried]
-    rows.append(("stopped", told["stop_reason"]))
-    if told["best"] is not None:
-        rows.append(("best", path_from_here(told["best"])))
-    rows.append(("session", path_from_here(told["session"])))
+    if told.raced and not k:
+        title = f"no gain: nothing was shown to be better than the seed's loss of {seed_loss:.4f}"
+    rows = [("seed", _parts(document["seed_loss_breakdown"]))]
+    verdicts = {step.step: step.verdict.reason for step in reruns(told.state)}
+    for one in told.attempts:
+        rows.append((f"attempt {one.k}", f"{_parts(one.loss_breakdown)} ({one.status})"))
+        rows += [("", verdicts[one.step])] if told.raced else []
+    rows.append(("noise", told.noise.words if told.noise else UNMEASURED))
+    rows.append(("stopped", document["stop_reason"]))
+    if document["best"] is not None:
+        rows.append(("best", path_from_here(document["best"])))
+    if asked.target and k and chosen(asked.task):
+        choose = f"`kept experiment task set-best {asked.target} --auto` has the loss choose"
+        rows.append(("", f"left as somebody chose it: {choose}"))
+    rows.append(("session", path_from_here(document["session"])))
     rows.append(("iterations", path_from_here(asked.root)))
     return f"{output.style(title, bold=True)}\n\n{pairs(rows)}"
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def runs(limit: int, as_json: bool) -> None:
     """List the runs of this project.
 
-    They are in the `.kept` folder found from here upwards, or in the one KEPT_HOME names.
+    They are in the `.kept` folder found from here upwards, or in the one KEPT_HOME names. The runs
+    of a refinement's iterations are behind it, each with the run that it started from.
     """
     from dataclasses import asdict
 
@@ -39,11 +40,12 @@ def runs(limit: int, as_json: bool) -> None:
 
     home = Home.find(Path.cwd())
     # looking makes no folder: the index would
-    rows = RunIndex(home).rows() if home.folders() else []
+    rows = RunIndex(home).with_iterations() if home.folders() else []
     if as_json:
         document = [
             {k: v for k, v in asdict(row).items() if k not in ("size", "spark")}
             | {"comparison": _document(home.runs / row.id) if row.recipe == COMPARE else None}
+            | {"folder": row.folder or str(home.runs / row.id)}
             for row in rows[:limit]
         ]
         output.document(document)
@@ -110,6 +112,9 @@ def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
     from kept.core.plan import AGENT_RUN, COMPARE, EVAL
     from kept.report.words import number
 
+    if row.refinement:
+        loss = f"loss {number(row.best_value)}"
+        return (row.id, row.status, f"iteration {row.iteration}", loss, f"from {row.parent_run_id}")
     compared = row.recipe == COMPARE
     result = f"{row.metric} {number(row.seed_value)}" if row.steps else ""
     if row.keeps and row.best_value != row.seed_value:

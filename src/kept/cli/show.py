@@ -10,6 +10,7 @@ from kept.cli.options import json_option, run_argument, step_option
 
 if TYPE_CHECKING:
     from kept.report.tested import Sweep
+    from kept.store.index import RunRow
     from kept.store.reader import Run
 
 
@@ -57,16 +58,17 @@ def show(  # a command has its options
 
 def _show_run(name: str, as_json: bool) -> None:
     from kept.cli import output
-    from kept.cli.looking import open_run
+    from kept.cli.looking import iteration_named, open_run
     from kept.cli.texts import run_text
     from kept.recipes.agent_reading import is_agent_run
     from kept.report import headline, summary
     from kept.report.document import step_row
     from kept.report.tested import sweep_of
 
-    past = open_run(name)
-    if is_agent_run(past):
-        _show_agent_run(past, as_json)
+    found = iteration_named(name)
+    past = open_run(name if found is None else found.refinement)
+    if found is not None or is_agent_run(past):
+        _show_agent_run(past, found, as_json)
         return
     sweep = sweep_of(past)
     told = summary(past)
@@ -80,18 +82,19 @@ def _show_run(name: str, as_json: bool) -> None:
         output.answer(run_text(told))
 
 
-def _show_agent_run(run: "Run", as_json: bool) -> None:
+def _show_agent_run(run: "Run", iteration: "RunRow | None", as_json: bool) -> None:
     from kept.agents.document import agent_run_json, agent_run_text
     from kept.cli import output
     from kept.errors import SetupError
-    from kept.recipes.agent_reading import agent_run_of
+    from kept.recipes.agent_reading import agent_run_of, iteration_of
 
-    record = agent_run_of(run)
+    record = agent_run_of(run) if iteration is None else iteration_of(run, iteration.id)
     run.close()
+    folder = run.folder.resolve() if iteration is None else iteration.folder
     if record is None:
         raise SetupError(f"run {run.id} ended before its first turn")
     if as_json:
-        output.document({"folder": str(run.folder.resolve()), **agent_run_json(record)})
+        output.document({"folder": str(folder), **agent_run_json(record)})
     else:
         output.answer(output.visible(agent_run_text(record)))
 

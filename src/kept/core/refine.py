@@ -5,10 +5,10 @@ iterations so far, the time they took, and what the seed run used.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal, cast
 
 from kept.core.budget import StopReason
 from kept.core.proposal import ClosedStep, Turn
@@ -124,6 +124,59 @@ def stop_of(
 def reruns(state: State) -> list[ClosedStep]:
     """The iterations so far, oldest first; what was only measured is none."""
     return [step for step in state.closed if step.turn.proposer == RERUN]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One iteration that ran, as the journal tells of it."""
+
+    k: int
+    run_id: str
+    loss: float | None
+    """By the account of its own run."""
+    status: str
+    tier: str | None = None
+    model_manager: str | None = None
+    model_worker: str | None = None
+    loss_breakdown: Mapping[str, float] = field(default_factory=dict[str, float])
+    parent_run_id: str = ""
+    """The run whose deliverable it started from."""
+    step: int = 0
+    seconds: float = 0.0
+    measured: float | None = None
+    """Its loss on the deciding cases; of a race, the mean of all readings of what it left."""
+
+
+def attempts(done: Iterable[ClosedStep]) -> list[Attempt]:
+    """The iterations that ran, whether or not they left anything."""
+    found: list[Attempt] = []
+    for step in done:
+        told_by = step.proposal or step.skip
+        if told_by is None or "run_id" not in told_by.about:
+            continue
+        told = cast("Mapping[str, Any]", told_by.about)
+        found.append(
+            Attempt(
+                k=cast("int", step.turn.settings["k"]),
+                run_id=told["run_id"],
+                loss=told["loss"]["total"],
+                status=told["status"],
+                tier=told["tier"],
+                model_manager=told["manager"] or None,
+                model_worker=told["worker"] or None,
+                loss_breakdown=told["loss"],
+                parent_run_id=told.get("parent_run_id", ""),
+                step=step.step,
+                seconds=told["seconds"],
+                measured=step.loss,
+            )
+        )
+    return found
+
+
+def run_folder(root: str, attempt: Attempt) -> str:
+    """Where the run of an iteration lies, below the folder of all iterations."""
+    return f"{root}/iter_{attempt.k}/workspace/runs/{attempt.run_id}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from kept.core.coordinate import Coordinate
 from kept.core.epochs import Epochs
 from kept.core.plan import Plan
 from kept.core.ports import Building, Gate
+from kept.core.refine import Refining
 from kept.core.schedule import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
 from kept.core.state import MOST_BARS
 from kept.core.words import are
@@ -38,7 +39,7 @@ LAST_RACE = 14
 LAST_PART = 0.1
 """Share of a rollout budget that they may be at most."""
 
-_RACED = RoundRobin | Bandit | Coordinate | Epochs
+_RACED = RoundRobin | Bandit | Coordinate | Epochs | Refining
 
 
 def race_of(spec: RaceSpec) -> Race:

@@ -5,84 +5,47 @@ where its best is kept apart.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from kept.agents.course import Assignment
 from kept.agents.kit import Kit
 from kept.agents.record import Limits
 from kept.agents.refine.findings import findings_of
-from kept.agents.refine.folder import IterationFolders, SessionFiles, SessionPlace
-from kept.agents.refine.made import BELOW, LOSS, Made, MadeRunner
+from kept.agents.refine.folder import (
+    IterationFolders,
+    SessionFiles,
+    SessionPlace,
+)
+from kept.agents.refine.made import BELOW, Made
+from kept.agents.refine.reading import Reading
 from kept.agents.refine.rerun import Rerun
-from kept.agents.refine.tiers import MIXED, ModelPair, Tiers
+from kept.agents.refine.tiers import MIXED, ModelPair
 from kept.agents.rundir.read import FinishedRun, read_run
 from kept.agents.runner import AgentRunner
 from kept.agents.story import Hearer
 from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.case import Case, Cases
-from kept.core.objective import Objective
-from kept.core.plan import REFINE, Plan
+from kept.core.plan import ITERATIONS, REFINE, Plan
 from kept.core.refine import FEWEST, MOST, Refining, Tier, clamped, halved
 from kept.engine.clock import SystemClock
 from kept.errors import SetupError
-from kept.gates.follow import Follow
 from kept.harness import CLIS
 from kept.recipes import Compiled
 from kept.recipes.agent_kit import check, configs_of, hidden_from, kit_of, limits_of
 from kept.recipes.agent_run import Watched, settings_hash
 from kept.recipes.agent_texts import run_texts
 from kept.recipes.hashing import hash_of
+from kept.recipes.racing import with_race
+from kept.recipes.refine_asked import Refinement
+from kept.recipes.refine_gate import RACE, follows, races
 from kept.scorers.recorded import RecordedScorer
 from kept.spec.agent_run import AgentRunSpec
 from kept.spec.load import said, validate
 from kept.spec.source import Source, read_source, source_of
 from kept.store.home import Home
 from kept.workspace import Scratch
-
-SESSIONS = "refinements"
-"""The folder of a home that iterations are kept in."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refinement:
-    """What somebody asked for, as it is written down for a resume."""
-
-    run: str
-    """The folder of the seed run."""
-    folder: str
-    """Where it was asked: paths begin there."""
-    session: str
-    iterations: int = 3
-    model: str = ""
-    worker_model: str = ""
-    low: ModelPair = ModelPair()  # noqa: RUF009 # a tuple of two texts
-    mid: ModelPair = ModelPair()  # noqa: RUF009 # as above
-    high: ModelPair = ModelPair()  # noqa: RUF009 # as above
-    from_last: bool = False
-    config: str | None = None
-    settings: tuple[str, ...] = ()
-
-    @property
-    def tiers(self) -> Tiers:
-        """The pairs of the tiers."""
-        return Tiers(self.low, self.mid, self.high)
-
-    @property
-    def root(self) -> Path:
-        """Where its iterations are kept."""
-        return Home.find(Path(self.folder)).path / SESSIONS / self.session
-
-    @classmethod
-    def of(cls, fact: object) -> "Refinement":
-        """From the fact that a run began with."""
-        told = dict(cast("Mapping[str, Any]", fact))
-        for name in ("low", "mid", "high"):
-            told[name] = ModelPair(*told[name])
-        told["settings"] = tuple(told["settings"])
-        return cls(**told)
 
 
 def compile_refine(asked: Refinement, watched: Watched | None = None) -> Compiled:
@@ -123,6 +86,10 @@ class Making(Protocol):
         """A runner for one iteration."""
         ...
 
+    def reading(self) -> Reading:
+        """What reads deliverables, where they are raced: always with the same critic."""
+        ...
+
     def close(self) -> None:
         """Let go of what was opened."""
         ...
@@ -133,7 +100,7 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
     seed = Candidate(_made(run).texts())
     tiers = not asked.tiers.trivial
     place = SessionPlace(
-        seed=Path(asked.run),
+        shelf=asked.shelf,
         root=asked.root,
         session_id=asked.session,
         seed_run_id=run.run_id,
@@ -148,15 +115,18 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
         places=IterationFolders(asked.root),
         clock=SystemClock(),
         from_last=asked.from_last,
+        # without findings nothing is run or read, and nobody is needed for it
+        raced=asked.gate == RACE and not findings_of(run).empty,
     )
-    return Plan(
+    judging = races(asked, making.reading()) if rerun.raced else follows(run.task, making.close)
+    plan = Plan(
         recipe=REFINE,
         seed=seed,
         rules=Rules({name: Artifact(name) for name in seed.texts}, new_files=(f"{BELOW}*",)),
-        cases=Cases(holdout=(Case("task", {"task": run.task}),)),
-        runner=MadeRunner(making.close),
+        cases=judging.cases,
+        runner=judging.runner,
         scorer=RecordedScorer(),
-        objective=Objective(LOSS, "minimize", (0.0, 1.0)),
+        objective=judging.objective,
         proposers=(rerun,),
         schedule=Refining(
             clamped(asked.iterations),
@@ -164,7 +134,7 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
             nothing=findings_of(run).empty,
             tiers=tiers,
         ),
-        gate=Follow(),
+        gate=judging.gate,
         tries_one=False,
         inputs={"seed": seed.id, "refinement": hash_of(repr(replace(asked, folder="")))},
         facts={
@@ -172,9 +142,11 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
             "spec": asked.run,
             "description": run.task[:200],
             "seed_run": run.run_id,
+            ITERATIONS: str(asked.root),
         },
         views=(partial(SessionFiles, place),),
     )
+    return with_race(plan)
 
 
 def _made(run: FinishedRun) -> Made:
@@ -238,6 +210,18 @@ class _Making:
             measures=lambda record: {},
             closes=close,
             hear=heard,
+            stop=self._watched.stop,
+        )
+
+    def reading(self) -> Reading:
+        """With the critic of the last iterations: those of others may know less."""
+        pair = self.pair_for(None if self._asked.tiers.trivial else "high")
+        kit = self._kits.get(pair) or self._kit(pair)
+        return Reading(
+            kit=kit,
+            task=self._run.task,
+            texts=self.artifacts,
+            closes=self.close,
             stop=self._watched.stop,
         )
 

@@ -1,7 +1,7 @@
 """Case files: one JSON value a line, or one JSON list."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,15 +22,18 @@ from kept.spec.load import said, section
 from kept.spec.source import Source, shown
 from kept.spec.task import CasesSpec
 
+Refuse = Callable[[Case], str | None]
+"""What is wrong with a case, in words; None where nothing is."""
 
-def read_cases(source: Source) -> Cases | None:
+
+def read_cases(source: Source, refuse: Refuse | None = None) -> Cases | None:
     """The cases by split; None, and reports, when they cannot be had."""
     spec = section(source, ("cases",), CasesSpec)
     decides = spec is not None and _leaves_holdout(source, spec)
     # the file is looked into although something is wrong with how it is to be split
     file = said(source, ("cases", "file"))
     readable = isinstance(file, str) and file != "" and "\0" not in file
-    cases = _read(source, str(file)) if readable else None
+    cases = _read(source, str(file), refuse) if readable else None
     if cases is None or spec is None or not decides:
         return None
     if spec.stratify is not None and not any(stratum(case, spec.stratify) for case in cases):
@@ -54,7 +57,7 @@ def _leaves_holdout(source: Source, spec: CasesSpec) -> bool:
     return False
 
 
-def _read(source: Source, name: str) -> list[Case] | None:
+def _read(source: Source, name: str, refuse: Refuse | None) -> list[Case] | None:
     """The cases of a file; None, and reports, when something is wrong with any."""
     path = source.folder / name
     try:
@@ -68,7 +71,7 @@ def _read(source: Source, name: str) -> list[Case] | None:
         return None
     found = len(source.problems)
     values = _list(source, path, text) if path.suffix == ".json" else _lines(source, path, text)
-    cases = list(_cases(source, path, values))
+    cases = list(_cases(source, path, values, refuse))
     if len(source.problems) > found:
         return None
     if not cases:
@@ -117,7 +120,12 @@ def _list(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]]
     yield from enumerate(cast("list[object]", data), 1)
 
 
-def _cases(source: Source, path: Path, values: Iterator[tuple[int, object]]) -> Iterator[Case]:
+def _cases(
+    source: Source,
+    path: Path,
+    values: Iterator[tuple[int, object]],
+    refuse: Refuse | None,
+) -> Iterator[Case]:
     places: dict[str, int] = {}
     for number, (place, value) in enumerate(values):
         id_ = _id(value, number)
@@ -129,6 +137,9 @@ def _cases(source: Source, path: Path, values: Iterator[tuple[int, object]]) -> 
             f"{id_}\0{case_text(case)}".encode()
         except UnicodeEncodeError:
             _report(source, path, place, "holds half of a surrogate pair, which is no character")
+            continue
+        if refuse is not None and (wrong := refuse(case)) is not None:
+            _report(source, path, place, wrong)
             continue
         if id_ in places:
             _report(source, path, place, f"the id `{id_}` stands twice (also {places[id_]})")

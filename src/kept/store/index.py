@@ -7,17 +7,21 @@ import logging
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import cast
 
 from kept.core.objective import Objective
+from kept.core.plan import AGENT_RUN, ITERATIONS, REFINE
+from kept.core.refine import attempts, reruns, run_folder
 from kept.core.rollout import Purpose
 from kept.core.state import State
 from kept.errors import JournalError
 from kept.store.glance import Glance
 from kept.store.home import Home
+from kept.store.journal import read_events
 from kept.store.lock import holder
+from kept.store.reader import fold_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,14 @@ class RunRow:
     """The incumbent's value by step, few enough to draw, as numbers with blanks between."""
     size: int
     """Of the journal when this was read; a different size now means the row is stale."""
+    parent_run_id: str = ""
+    """The run that an agent run started from; empty for none."""
+    refinement: str = ""
+    """Of an iteration, the run that refines; empty for others."""
+    iteration: int = 0
+    """Which one of that it is."""
+    folder: str = ""
+    """Where an iteration lies; empty for others, which lie below the home by their id."""
 
 
 log = logging.getLogger("kept")
@@ -86,6 +98,33 @@ class RunIndex:
         if fresh:
             self._remember(fresh)
         return rows[::-1]
+
+    def with_iterations(self) -> list[RunRow]:
+        """Every run, newest first, and behind each refinement the runs of its iterations."""
+        known: dict[str, list[RunRow]] = {}
+        for row in self._known().values():
+            if row.refinement:
+                known.setdefault(row.refinement, []).append(row)
+        found: list[RunRow] = []
+        fresh: list[RunRow] = []
+        for row in self.rows():
+            found.append(row)
+            if row.recipe != REFINE:
+                continue
+            mine = sorted(known.get(row.id, ()), key=lambda one: one.iteration)
+            if not mine or any(one.size != row.size for one in mine):
+                mine = iterations_of(self._home.runs / row.id, row)
+                fresh += mine
+            found += mine
+        if fresh:
+            self._remember(fresh)
+        return found
+
+    def find_iteration(self, name: str) -> RunRow | None:
+        """The iteration of that id, or the start or end of it; None where it is not one alone."""
+        ids = {row.id: row for row in self.with_iterations() if row.refinement}
+        hits = [id_ for id_ in ids if id_.startswith(name) or id_.endswith(name)]
+        return ids.get(name) or (ids[hits[0]] if len(hits) == 1 else None)
 
     def _known(self) -> dict[str, RunRow]:
         """What was read before; nothing where the database is missing or of no use."""
@@ -151,7 +190,51 @@ class RunIndex:
             elapsed=told.elapsed,
             spark=" ".join(f"{value:.4g}" for value in _staircase(told)),
             size=size,
+            parent_run_id=_parent(started.facts),
         )
+
+
+def _parent(facts: Mapping[str, object]) -> str:
+    asked = facts.get(AGENT_RUN)
+    told = cast("Mapping[str, object]", asked if isinstance(asked, Mapping) else {})
+    return str(told.get("parent_run_id") or "")
+
+
+def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
+    """The runs of the iterations of a refinement that have ended, oldest first."""
+    try:
+        state = fold_run(read_events(folder / "journal.jsonl")).state
+    except JournalError:
+        return []  # its own row says so
+    root = state.fact(ITERATIONS)
+    return [
+        replace(
+            of,
+            id=one.run_id,
+            recipe=AGENT_RUN,
+            status=one.status,
+            steps=0,
+            proposals=0,
+            keeps=0,
+            rollouts=0,
+            usd=0.0,  # counted with the refinement that paid for it
+            seed_value=None,
+            best_value=one.loss,
+            reason="",
+            gain=None,
+            low=None,
+            high=None,
+            limit="",
+            used=0.0,
+            elapsed=one.seconds,
+            spark="",
+            parent_run_id=one.parent_run_id,
+            refinement=of.id,
+            iteration=one.k,
+            folder=run_folder(root, one),
+        )
+        for one in attempts(reruns(state))
+    ]
 
 
 def values(state: State) -> tuple[float | None, float | None]:

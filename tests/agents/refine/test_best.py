@@ -9,7 +9,8 @@ import pytest
 
 from kept.agents.refine import best
 from kept.agents.refine.best import BEST, Winner, best_loss, exchange, recover, write_best
-from kept.agents.refine.session import Attempt, Session, session_name, write_session
+from kept.agents.refine.session import Session, session_name, write_session
+from kept.core.refine import Attempt
 from kept.errors import RunError
 
 

@@ -12,7 +12,8 @@ from kept.agents.rundir.read import read_loss, read_run
 from kept.agents.rundir.write import Layout, write_run
 from kept.agents.texts import own_prompts
 from kept.errors import JournalError
-from kept.recipes.refine import Refinement, compile_refine
+from kept.recipes.refine import compile_refine
+from kept.recipes.refine_asked import Refinement
 from kept.runs import check_drift, inputs_of
 from kept.sandbox import abilities
 from tests.agents.rundir.made import RUN, perfect_run, real_run, synthetic_run

@@ -8,6 +8,7 @@ from typing import Any
 
 from kept.agents.course import Assignment
 from kept.agents.record import Models
+from kept.agents.refine.reading import Reading
 from kept.agents.refine.tiers import ModelPair
 from kept.agents.rundir.read import read_run
 from kept.agents.runner import AgentRunner
@@ -16,7 +17,8 @@ from kept.agents.texts import own_artifacts
 from kept.core.plan import Plan
 from kept.core.refine import Tier, halved
 from kept.models.scripted import ScriptedModel
-from kept.recipes.refine import Refinement, plan_refinement
+from kept.recipes.refine import plan_refinement
+from kept.recipes.refine_asked import Refinement
 from kept.runs import Ended, resume, start
 from kept.store.home import Home
 from kept.testing.server import Fault
@@ -76,6 +78,9 @@ class World:
     plays: dict[int, Play] = field(default_factory=dict[int, Play])
     watch: Callable[[int], None] | None = None
     """Told of each call of a manager, with the iteration."""
+    look: Callable[[str, int], str] = lambda text, nth: say({"score": 0.8, "defects": []})
+    """What the critic of a race says of a deliverable when it looks for the nth time."""
+    looks: list[str] = field(default_factory=list[str])
     calls: int = 0
     """Of all models."""
 
@@ -124,6 +129,18 @@ class World:
         models = Models(manager=pair.manager or "seed-m", worker=pair.worker or "seed-w")
         kit = replace(kit, manager=model, critic=model, works=works, models=models)
         return runner_of(kit, assignment, files, hear)
+
+    def reading(self) -> Reading:
+        """By a critic whose every look is told of, and who sees more in some than in others."""
+
+        def answer(request: Any) -> Any:
+            text = request.messages[-1].text
+            self.looks.append(text)
+            return self.look(text, len(self.looks))
+
+        kit = kit_of(Play([]))
+        kit = replace(kit, critic=ScriptedModel(answer, name="scripted/critic"))
+        return Reading(kit=kit, task=TASK, texts=self.artifacts, closes=self.close)
 
     def close(self) -> None:
         pass

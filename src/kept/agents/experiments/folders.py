@@ -19,6 +19,9 @@ from kept.agents.rundir.files import read_object, rows_in, text_in
 from kept.errors import SetupError
 from kept.store.views import write_whole
 
+EXPERIMENTS = "experiments"
+"""The folder of a home that they are kept in."""
+
 LONGEST = 50
 """Characters of a slug."""
 
@@ -54,6 +57,11 @@ class Task:
     inputs: tuple[TaskInput, ...]
     created_at: str
     folder: Path
+
+    @property
+    def target(self) -> str:
+        """How it is named from anywhere."""
+        return f"{self.experiment_id}:{self.task_id}"
 
     @property
     def best(self) -> Path:
@@ -111,6 +119,14 @@ def read_experiment(folder: Path) -> Experiment:
         task_order=tuple(text_in(one) for one in told.get("task_order") or ()),
         folder=folder,
     )
+
+
+def find_task(root: Path, target: str) -> Task:
+    """The task that `EXP:TASK` names, of an experiment below a folder."""
+    experiment_id, colon, name = target.partition(":")
+    if not colon or not name:
+        raise SetupError(f"`{target}` names no task", hint="write EXP:TASK, as in exp_0123abcd:001")
+    return read_experiment(root / experiment_id).task(name)
 
 
 def all_experiments(root: Path) -> list[Experiment]:

@@ -5,20 +5,18 @@ stays until somebody chooses again. Nothing is taken away before its successor i
 """
 
 import json
-import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from kept.agents.experiments.folders import Experiment, Task, TaskInput, add_task
 from kept.agents.loss import first_number
-from kept.agents.refine.best import exchange
+from kept.agents.refine.best import recover, replace_best
 from kept.agents.rundir.files import read_object, text_in
 from kept.agents.rundir.places import files_below
 from kept.agents.rundir.read import FinishedRun, read_run
 from kept.errors import SetupError
-from kept.store.files import write_below
 
 TERMINAL = ("complete", "partial")
 MANIFEST = "manifest.json"
@@ -90,7 +88,7 @@ def _held(task: Task) -> dict[str, bytes]:
 def set_best(task: Task, run_folder: Path, at: str) -> FinishedRun:
     """Have somebody's choice be the best of a task."""
     run = _usable(run_folder)
-    _put(task, run, "user_override", at)
+    _put(task, _entry(run), "user_override", at)
     return run
 
 
@@ -103,21 +101,13 @@ def set_best_by_loss(task: Task, at: str) -> FinishedRun:
             hint="its best was left as it is",
         )
     best = min(runs, key=lambda one: one.loss.total)
-    _put(task, best, "auto_loss", at)
+    _put(task, _entry(best), "auto_loss", at)
     return best
 
 
 def offer_best(task: Task, run_folder: Path, at: str) -> bool:
-    """Have a run be the best of its task, if it is better than that; whether it is."""
-    run = _usable(run_folder)
-    manifest = read_object(task.best / MANIFEST)
-    if manifest is not None:
-        loss = first_number(manifest.get("loss"))
-        sticky = manifest.get("reason") == "user_override"
-        if sticky or (loss is not None and run.loss.total >= loss):
-            return False
-    _put(task, run, "auto_loss", at)
-    return True
+    """Have a run in a folder be the best of its task, if it is better; whether it is."""
+    return offer(task, _entry(_usable(run_folder)), at)
 
 
 def runs_of(task: Task) -> Iterable[FinishedRun]:
@@ -139,29 +129,81 @@ def _usable(folder: Path) -> FinishedRun:
     return run
 
 
-def _put(task: Task, run: FinishedRun, reason: Reason, at: str) -> None:
+def best_run(task: Task) -> Path:
+    """The folder of the run that is the best of a task; raises `SetupError` where there is none."""
+    manifest = read_object(task.best / MANIFEST) or {}
+    source = text_in(manifest.get("winner_source"))
+    name = f"{task.experiment_id}:{task.task_id}"
+    hint = f"`kept experiment task set-best {name} --run RUN_DIR` names one"
+    if not source:
+        raise SetupError(f"task {task.task_id} has no best run to start from", hint=hint)
+    if not Path(source).is_dir():
+        message = f"the best run of task {task.task_id} is gone: {source}"
+        raise SetupError(message, hint=hint)
+    return Path(source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A finished run that may be the best of a task."""
+
+    run_id: str
+    source: str
+    """Its folder."""
+    status: str
+    loss: float
+    parts: Mapping[str, float]
+    signals: Mapping[str, object]
+    files: Mapping[str, bytes]
+
+
+def offer(task: Task, entry: Entry, at: str) -> bool:
+    """Have a run be the best of its task, if it is better than that; whether it is."""
+    recover(task.folder)
+    if entry.status not in TERMINAL or not entry.files:
+        return False
+    manifest = read_object(task.best / MANIFEST)
+    if manifest is not None:
+        loss = first_number(manifest.get("loss"))
+        if chosen(task) or (loss is not None and entry.loss >= loss):
+            return False
+    _put(task, entry, "auto_loss", at)
+    return True
+
+
+def chosen(task: Task) -> bool:
+    """Whether somebody chose the best of a task: then no loss replaces it."""
+    manifest = read_object(task.best / MANIFEST) or {}
+    return manifest.get("reason") == "user_override"
+
+
+def _entry(run: FinishedRun) -> Entry:
     assert run.delivered is not None, "who left nothing is not usable"
+    return Entry(
+        run_id=run.run_id,
+        source=str(run.folder),
+        status=run.status,
+        loss=round(run.loss.total, 6),
+        parts=run.loss.parts(),
+        signals=asdict(run.loss.signals),
+        files=run.delivered.read(),
+    )
+
+
+def _put(task: Task, entry: Entry, reason: Reason, at: str) -> None:
     told = {
-        "winner_run_id": run.run_id,
-        "winner_source": str(run.folder),
+        "winner_run_id": entry.run_id,
+        "winner_source": entry.source,
         "reason": reason,
-        "loss": round(run.loss.total, 6),
-        "loss_breakdown": run.loss.parts(),
-        "raw_signals": asdict(run.loss.signals),
+        "loss": entry.loss,
+        "loss_breakdown": dict(entry.parts),
+        "raw_signals": dict(entry.signals),
         "updated_at": at,
     }
-    fresh = task.folder / ".BEST.new"
-    shutil.rmtree(fresh, ignore_errors=True)
     # the manifest is what R37 goes by, so a deliverable of that name steps aside
     files = {
-        ("manifest.deliverable.json" if p == MANIFEST else p): d
-        for p, d in run.delivered.read().items()
+        ("manifest.deliverable.json" if p == MANIFEST else p): d for p, d in entry.files.items()
     }
     text = json.dumps(told, indent=2, ensure_ascii=False)
-    write_below(fresh, {**files, MANIFEST: text.encode() + b"\n"})
-    if not task.best.exists():
-        fresh.rename(task.best)
-    elif not exchange(fresh, task.best):
-        shutil.rmtree(task.best)
-        fresh.rename(task.best)
-    shutil.rmtree(fresh, ignore_errors=True)
+    recover(task.folder)
+    replace_best(task.folder, {**files, MANIFEST: text.encode() + b"\n"})

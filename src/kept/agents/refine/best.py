@@ -53,14 +53,19 @@ def write_best(seed: Path, winner: Winner, files: Mapping[str, bytes]) -> bool:
     incumbent = best_loss(seed)
     if incumbent is not None and winner.best_loss >= incumbent:
         return False
-    fresh = seed / FRESH
-    shutil.rmtree(fresh, ignore_errors=True)  # of a process that was killed while it wrote
     name = MANIFEST_ASIDE if MANIFEST in files else MANIFEST
     text = json.dumps(asdict(winner), indent=2, ensure_ascii=False)
-    write_below(fresh, {**files, name: text.encode() + b"\n"})
-    _swap(fresh, seed / BEST)
-    shutil.rmtree(fresh, ignore_errors=True)
+    replace_best(seed, {**files, name: text.encode() + b"\n"})
     return True
+
+
+def replace_best(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Have BEST of a folder hold these files, in one move."""
+    fresh = folder / FRESH
+    shutil.rmtree(fresh, ignore_errors=True)  # of a process that was killed while it wrote
+    write_below(fresh, files)
+    _swap(fresh, folder / BEST)
+    shutil.rmtree(fresh, ignore_errors=True)
 
 
 def recover(seed: Path) -> None:

@@ -16,18 +16,18 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Protocol
 
 from kept.agents.record import AgentRun
 from kept.agents.refine.best import Winner, recover, write_best
-from kept.agents.refine.made import Made, all_made, best_of
+from kept.agents.refine.made import Made, all_made
+from kept.agents.refine.reading import Noise, noise_of, readings_of
 from kept.agents.refine.rerun import Iterating
-from kept.agents.refine.session import Attempt, Session, session_stamp, write_session
+from kept.agents.refine.session import Session, session_stamp, write_session
 from kept.agents.rundir.write import Layout, write_run
 from kept.core.event import Event, RunStopped
 from kept.core.ports import Journal
-from kept.core.proposal import ClosedStep
-from kept.core.refine import reruns, stop_word
+from kept.core.refine import attempts, reruns, run_folder, stop_word
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
@@ -71,12 +71,46 @@ def _warned() -> Generator[None]:
         log.warning("cannot write %s: %s", error.filename, error.strerror)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPlace:
-    """Where a session is told of."""
+class Shelf(Protocol):
+    """Where a session is told of, and where the best is put."""
+
+    def write(self, session: Session) -> None:
+        """Tell what is true of a session now."""
+        ...
+
+    def put(self, winner: Winner, made: Made) -> None:
+        """Put the best there, if it is better than what is there."""
+        ...
+
+    def recover(self) -> None:
+        """Put right what a kill left."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BesideSeed:
+    """The folder of the seed run. Implements `Shelf`."""
 
     seed: Path
-    """The folder of the seed run."""
+
+    def write(self, session: Session) -> None:
+        """In a file of its own."""
+        write_session(self.seed, session)
+
+    def put(self, winner: Winner, made: Made) -> None:
+        """In BEST of the seed."""
+        write_best(self.seed, winner, made.files)
+
+    def recover(self) -> None:
+        """After a kill."""
+        recover(self.seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlace:
+    """What is told of a session, and where."""
+
+    shelf: Shelf
     root: Path
     session_id: str
     seed_run_id: str
@@ -95,12 +129,11 @@ class SessionFiles:
         """Write what is true now; after a kill the next sitting begins by that."""
         if event.kind not in ("run_started", "run_resumed", "step_closed", "run_stopped"):
             return
-        done = reruns(state)
-        made = all_made(self._journal.load(state.seed), done)
+        told = Told(state, all_made(self._journal.load(state.seed), reruns(state)))
         ended = event.t if isinstance(event, RunStopped) else None
         try:
-            self._best(made, done)
-            write_session(self._place.seed, self._session(state, made, done, ended))
+            self._best(told)
+            self._place.shelf.write(self._session(told, ended))
         except OSError as error:
             if not self._told:
                 log.warning("cannot write %s: %s", error.filename, error.strerror)
@@ -109,40 +142,76 @@ class SessionFiles:
     def on_rollout(self, job: Job, outcome: Outcome) -> None:
         """Nothing to do."""
 
-    def _session(
-        self, state: State, made: list[Made], done: list[ClosedStep], ended: float | None
-    ) -> Session:
-        assert state.started is not None, "the first event is `run_started`"
-        place = self._place
-        best, tried = best_of(made), attempts(done)
-        stopped = state.stopped
+    def _session(self, told: "Told", ended: float | None) -> Session:
+        place, started, stopped = self._place, told.state.started, told.state.stopped
+        assert started is not None, "the first event is `run_started`"
         return Session(
             session_id=place.session_id,
             seed_run_id=place.seed_run_id,
-            started_at=session_stamp(state.started.t),
+            started_at=session_stamp(started.t),
             completed_at=None if ended is None else session_stamp(ended),
             stop_reason=stop_name(stopped.kind, stopped.message) if stopped else None,
-            best_iter=next((one.k for one in tried if one.run_id == best.run_id), 0),
-            iterations=tuple(tried),
+            best_iter=told.best_iter,
+            iterations=tuple(told.attempts),
             tier_plan_used=True if place.tiers else None,
-            seed_loss=round(made[0].loss, 6),
+            seed_loss=round(told.parts(told.state.seed)["total"], 6),
+            gate="race" if told.raced else "follow",
+            noise=told.noise,
         )
 
-    def _best(self, made: list[Made], done: list[ClosedStep]) -> None:
-        place, best = self._place, best_of(made)
-        recover(place.seed)
-        if best is made[0]:
+    def _best(self, told: "Told") -> None:
+        place, best = self._place, told.best
+        place.shelf.recover()
+        if not told.best_iter:
             return
-        k = next(one.k for one in attempts(done) if one.run_id == best.run_id)
+        won = next(one for one in told.attempts if one.k == told.best_iter)
+        parts, seed = told.parts(told.state.best), told.parts(told.state.seed)
         winner = Winner(
             best_run_id=best.run_id,
-            best_loss=round(best.loss, 6),
-            seed_loss=round(made[0].loss, 6),
+            best_loss=round(parts["total"], 6),
+            seed_loss=round(seed["total"], 6),
             session_id=place.session_id,
-            winning_run_dir=str(place.root / f"iter_{k}" / "workspace" / "runs" / best.run_id),
-            loss_breakdown=best.parts,
+            winning_run_dir=run_folder(str(place.root), won),
+            loss_breakdown=parts,
         )
-        write_best(place.seed, winner, best.files)
+        place.shelf.put(winner, best)
+
+
+class Told:
+    """What a state says of a refinement."""
+
+    def __init__(self, state: State, made: Mapping[str, Made]) -> None:
+        self.state = state
+        self.made = made
+        self.attempts = attempts(reruns(state))
+        self.raced = raced(state)
+
+    @property
+    def best(self) -> Made:
+        """What is the best by the gate."""
+        return self.made[self.state.best]
+
+    @property
+    def best_iter(self) -> int:
+        """The iteration that made it; 0 while the seed is the best."""
+        return next((one.k for one in self.attempts if one.run_id == self.best.run_id), 0)
+
+    @property
+    def noise(self) -> Noise | None:
+        """How much one reading says, by those of the seed and of what was kept."""
+        if not self.raced:
+            return None
+        return noise_of(readings_of(known) for known in self.state.evaluations.values())
+
+    def parts(self, id_: str) -> Mapping[str, float]:
+        """The loss of a candidate with its parts: the mean of its readings where it was raced."""
+        read = readings_of(self.state.evaluations.get(id_, ())) if self.raced else None
+        return self.made[id_].parts if read is None else read.parts
+
+
+def raced(state: State) -> bool:
+    """Whether deliverables are read several times, and not believed at once."""
+    return state.fact("gate") != "follow"
 
 
 def stop_name(kind: str, message: str) -> str:
@@ -152,26 +221,3 @@ def stop_name(kind: str, message: str) -> str:
     if kind == "error":
         return ":".join(message.split(":")[:2])
     return stop_word(message) if kind in ("iterations", "converged") else kind
-
-
-def attempts(done: list[ClosedStep]) -> list[Attempt]:
-    """The iterations that ran, whether or not they left anything."""
-    found: list[Attempt] = []
-    for step in done:
-        told_by = step.proposal or step.skip
-        if told_by is None or "run_id" not in told_by.about:
-            continue
-        told = cast("Mapping[str, Any]", told_by.about)
-        found.append(
-            Attempt(
-                k=cast("int", step.turn.settings["k"]),
-                run_id=told["run_id"],
-                loss=told["loss"]["total"],
-                status=told["status"],
-                tier=told["tier"],
-                model_manager=told["manager"] or None,
-                model_worker=told["worker"] or None,
-                loss_breakdown=told["loss"],
-            )
-        )
-    return found

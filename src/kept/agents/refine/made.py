@@ -38,6 +38,8 @@ class Made:
     tier: str | None = None
     manager: str = ""
     worker: str = ""
+    parent: str = ""
+    """The run whose deliverable it started from."""
 
     @property
     def loss(self) -> float:
@@ -56,6 +58,7 @@ class Made:
             "tier": self.tier,
             "manager": self.manager,
             "worker": self.worker,
+            "parent_run_id": self.parent,
         }
         files = {
             f"{BELOW}{path}": data.decode("utf-8", "surrogateescape")
@@ -73,6 +76,7 @@ class Made:
             "tier": self.tier,
             "manager": self.manager,
             "worker": self.worker,
+            "parent_run_id": self.parent,
         }
 
 
@@ -99,23 +103,30 @@ def made_of(texts: Mapping[str, str]) -> Made:
         tier=page["tier"],
         manager=page["manager"],
         worker=page["worker"],
+        parent=page.get("parent_run_id", ""),
     )
 
 
-def all_made(seed: Candidate, closed: Iterable[ClosedStep]) -> list[Made]:
-    """What the seed and every iteration made that left something, oldest first."""
+def measures_of(parts: Mapping[str, float]) -> dict[str, float]:
+    """A loss and its parts, by the names that a journal has for them."""
+    named = {f"{LOSS}_{name}": value for name, value in parts.items() if name != "total"}
+    return {LOSS: parts["total"], **named}
+
+
+def all_made(seed: Candidate, closed: Iterable[ClosedStep]) -> dict[str, Made]:
+    """What the seed and every iteration made that left something, by candidate, oldest first."""
     known: dict[str, Mapping[str, str]] = {seed.id: seed.texts}
-    found = [made_of(seed.texts)]
+    found = {seed.id: made_of(seed.texts)}
     for step in closed:
         if step.candidate is None or step.proposal is None:
             continue
         changed = {edit.path: edit.text for edit in step.proposal.edits if edit.op == "write"}
         known[step.candidate] = {**known[step.incumbent], **changed}
-        found.append(made_of(known[step.candidate]))
+        found[step.candidate] = made_of(known[step.candidate])
     return found
 
 
-def best_of(made: list[Made]) -> Made:
+def best_of(made: Iterable[Made]) -> Made:
     """The first with the least loss."""
     return min(made, key=lambda one: one.loss)
 
@@ -130,9 +141,7 @@ class MadeRunner:
         self, job: object, candidate: Candidate, case: object, scope: object
     ) -> Rollout | Failure:
         """Read the page; the run itself was the proposal."""
-        parts = made_of(candidate.texts).parts
-        named = {f"{LOSS}_{name}": value for name, value in parts.items() if name != "total"}
-        return Rollout(metrics={LOSS: parts["total"], **named})
+        return Rollout(metrics=measures_of(made_of(candidate.texts).parts))
 
     async def close(self) -> None:
         """Let go of what iterations were run with."""

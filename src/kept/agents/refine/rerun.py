@@ -15,7 +15,7 @@ from kept.agents.loss import run_loss
 from kept.agents.record import AgentRun
 from kept.agents.refine.brief import brief_text
 from kept.agents.refine.findings import findings_in
-from kept.agents.refine.made import Made, all_made, best_of
+from kept.agents.refine.made import Made, all_made, best_of, made_of
 from kept.agents.refine.tiers import ModelPair
 from kept.agents.runner import AgentRunner
 from kept.agents.story import Hearer, Moment, record_of
@@ -28,6 +28,9 @@ from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
 from kept.core.refine import RERUN, Tier
 from kept.core.rollout import FREE, Failure, Job, Usage
 from kept.engine.purse import Halt
+
+RUN = "run"
+"""The branch of a proposal's scope that the run of an iteration is journalled in."""
 
 _ASKED = Job("refine", "task", 0, "feedback")
 _CASE = Case("task")
@@ -82,13 +85,16 @@ class Rerun:
     places: Places
     clock: Clock
     from_last: bool = False
+    raced: bool = False
+    """Whether the incumbent is the best so far: it moves when a race is won, and not before."""
     name: str = RERUN
     serial: bool = True
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """Run once, from the best so far; what it left is proposed."""
-        made = all_made(self.seed, brief.closed)
-        start = made[-1] if self.from_last else best_of(made)
+        made = list(all_made(self.seed, brief.closed).values())
+        best = made_of(brief.incumbent.texts) if self.raced else best_of(made)
+        start = made[-1] if self.from_last else best
         if not start.files:
             return Skip("there is nothing to start from", ends="no_prior_deliverable")
         if start.findings.empty:
@@ -139,7 +145,7 @@ class Rerun:
         pair = self.pair_for(tier)
         runner = self.runner_for(pair, assignment, about.start.files, moments.append)
         texts = Candidate(self.texts)
-        ran = await runner.run(_ASKED, texts, _CASE, scope.branch("run"))
+        ran = await runner.run(_ASKED, texts, _CASE, scope.branch(RUN))
         if isinstance(ran, Failure):
             # an improvement that was made before stays, and a resume goes on from here
             raise Halt(StopReason("error", f"error:{ran.kind}: {ran.message}"))
@@ -161,6 +167,7 @@ def made_by(run: AgentRun, files: Mapping[str, bytes], tier: str | None) -> Made
         tier=tier,
         manager=run.models.manager,
         worker=run.models.worker,
+        parent=run.parent_run_id or "",
     )
 
 

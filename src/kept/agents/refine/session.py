@@ -4,29 +4,16 @@ A view: all that it says stands in the journal of the refinement.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kept.agents.refine.reading import Noise
+from kept.core.refine import Attempt
 from kept.store.views import write_whole
 
 SESSIONS = "refinement_sessions"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One iteration of a session."""
-
-    k: int
-    run_id: str
-    loss: float | None
-    status: str
-    tier: str | None = None
-    model_manager: str | None = None
-    model_worker: str | None = None
-    loss_breakdown: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +30,9 @@ class Session:
     iterations: tuple[Attempt, ...] = ()
     tier_plan_used: bool | None = None
     seed_loss: float | None = None
+    gate: str = "follow"
+    noise: Noise | None = None
+    """How much the loss of one reading says; None where nobody measured it."""
 
     def document(self) -> dict[str, Any]:
         """As the source writes it, and the parts of each loss."""
@@ -53,13 +43,15 @@ class Session:
             "completed_at": self.completed_at,
             "stop_reason": self.stop_reason,
             "best_iter": self.best_iter,
-            "iterations": [_row(one) for one in self.iterations],
+            "iterations": [_row(one, self.gate) for one in self.iterations],
             "tier_plan_used": self.tier_plan_used,
             "seed_loss": self.seed_loss,
+            "gate": self.gate,
+            "noise": None if self.noise is None else asdict(self.noise),
         }
 
 
-def _row(one: Attempt) -> dict[str, Any]:
+def _row(one: Attempt, gate: str) -> dict[str, Any]:
     return {
         "k": one.k,
         "run_id": one.run_id,
@@ -69,6 +61,8 @@ def _row(one: Attempt) -> dict[str, Any]:
         "model_manager": one.model_manager,
         "model_worker": one.model_worker,
         "loss_breakdown": dict(one.loss_breakdown),
+        "parent_run_id": one.parent_run_id or None,
+        "measured_loss": None if gate == "follow" else one.measured,
     }
 
 

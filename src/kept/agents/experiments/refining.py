@@ -1,0 +1,78 @@
+"""Refinements of a task of an experiment: their sessions below it, their best as its best.
+
+refinements/session_<ts>/session.json   a session, with its iterations beside it
+refinements/session_<ts>.json           the same, where a list of sessions is read
+refinements/session.json                which one is the latest
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kept.agents.experiments.folders import Task
+from kept.agents.experiments.tasks import Entry, offer
+from kept.agents.refine.best import Winner, recover
+from kept.agents.refine.made import Made
+from kept.agents.refine.session import Session, session_stamp
+from kept.store.views import write_whole
+
+SESSION = "session.json"
+
+
+def sessions_of(task: Task) -> Path:
+    """The folder of the sessions of a task."""
+    return task.folder / "refinements"
+
+
+def new_task_session(task: Task, t: float) -> str:
+    """A name that no session of a task has: two may begin in one second."""
+    name = datetime.fromtimestamp(t, UTC).strftime("session_%Y%m%d_%H%M%S")
+    folder = sessions_of(task)
+    numbers = (f"{name}_{n}" for n in range(2, 1000))
+    return next(one for one in (name, *numbers) if not (folder / one).exists())
+
+
+@dataclass(frozen=True, slots=True)
+class InTask:
+    """Implements `kept.agents.refine.folder.Shelf`."""
+
+    task: Task
+
+    def write(self, session: Session) -> None:
+        """The session, twice, and the pointer to the latest."""
+        folder, name = sessions_of(self.task), session.session_id
+        whole = session.document()
+        _write(folder / name / SESSION, whole)
+        _write(folder / f"{name}.json", whole)
+        latest = {
+            "latest": name,
+            "path": f"{name}/{SESSION}",
+            "started_at": session.started_at,
+            "completed_at": session.completed_at,
+            "stop_reason": session.stop_reason,
+        }
+        _write(folder / SESSION, latest)
+
+    def put(self, winner: Winner, made: Made) -> None:
+        """In BEST of the task, where it has a strictly lower loss and nobody chose another."""
+        entry = Entry(
+            run_id=winner.best_run_id,
+            source=winner.winning_run_dir,
+            status=made.status,
+            loss=winner.best_loss,
+            parts=winner.loss_breakdown,
+            signals=made.findings.signals,
+            files=made.files,
+        )
+        offer(self.task, entry, session_stamp(datetime.now(UTC).timestamp()))
+
+    def recover(self) -> None:
+        """After a kill."""
+        recover(self.task.folder)
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    write_whole(path, text.encode("utf-8", "surrogateescape") + b"\n")

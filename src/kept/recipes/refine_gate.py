@@ -1,0 +1,82 @@
+"""Who decides whether an iteration is better: its own loss, or readings of what it left.
+
+By default the loss that a run ends with is believed, as the source does. In a race what an
+iteration left is read again and again beside the best so far, and is kept when that says so.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from kept.agents.refine.made import LOSS, MadeRunner
+from kept.agents.refine.reading import CRITERION, Reading
+from kept.core.case import IMPLICIT_CASE, Case, Cases
+from kept.core.objective import Objective
+from kept.core.ports import Gate, Runner
+from kept.errors import SetupError
+from kept.gates.follow import Follow
+from kept.gates.race import PRESETS
+from kept.gates.repeats import Repeats
+from kept.recipes.racing import FEWEST
+from kept.recipes.refine_asked import Refinement
+from kept.spec.cases import read_cases
+from kept.spec.source import source_of
+
+RACE = "race"
+
+
+class Judging(NamedTuple):
+    """The part of a plan that decides."""
+
+    gate: Gate
+    cases: Cases
+    runner: Runner
+    objective: Objective
+
+
+def follows(task: str, close: Callable[[], None]) -> Judging:
+    """An iteration is what its own run says."""
+    return Judging(
+        Follow(),
+        Cases(holdout=(Case("task", {"task": task}),)),
+        MadeRunner(close),
+        Objective(LOSS, "minimize", (0.0, 1.0)),
+    )
+
+
+def races(asked: Refinement, reading: Reading) -> Judging:
+    """An iteration is what readings of its deliverable say, beside those of the best so far."""
+    # gains are small on the scale of a loss: which is better says more than by how much
+    objective = Objective(LOSS, "minimize")
+    if asked.cases is None:
+        gate = Repeats(most=asked.repeats)
+        return Judging(gate, Cases(holdout=(IMPLICIT_CASE,)), reading, objective)
+    return Judging(PRESETS["balanced"], criteria(asked), reading, objective)
+
+
+def criteria(asked: Refinement) -> Cases:
+    """The cases of a file: a criterion each, all of which decide."""
+    settings = (f"cases.file={asked.cases}", "cases.split=0:1:0")
+    source = source_of(Path(asked.folder) / "(command line)", "{}", settings)
+    read = read_cases(source, lambda case: None if criterion_of(case) else _WORDS)
+    source.check()
+    found = [Case(case.id, criterion_of(case)) for case in (read.holdout if read else ())]
+    if len(found) < FEWEST:
+        raise SetupError(
+            f"a race over criteria needs {FEWEST} of them or more, and `{asked.cases}` has "
+            f"{len(found)}",
+            hint="give more, or leave out --cases: then the whole deliverable is read repeatedly",
+        )
+    return Cases(holdout=tuple(found))
+
+
+_WORDS = f"a case is a text, or has a `{CRITERION}`, perhaps an `id`, and nothing else"
+
+
+def criterion_of(case: Case) -> str:
+    """What a case is about; empty where it is none."""
+    said = case.data
+    if isinstance(said, dict):
+        row = cast("dict[str, object]", said)
+        said = row.get(CRITERION) if set(row) <= {"id", CRITERION} else None
+    return said.strip() if isinstance(said, str) else ""

@@ -1,0 +1,179 @@
+"""`--gate race`: what iterations left is read again and again; a lucky loss decides nothing."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kept.agents.refine.best import BEST
+from kept.agents.rundir.read import read_run
+from kept.errors import SetupError, SpecError
+from tests.agents.play import say
+from tests.agents.rundir.made import synthetic_run
+from tests.engine.cutting import calls, rows
+from tests.recipes.refine.test_refine import best, session
+from tests.recipes.refine.world import TASK, Attempted, World, world
+
+LUCKY = "# Report\n\nLucky.\n"
+SHORT = "# Report\n\nShort.\n"
+GOOD = "# Report\n\nGood.\n"
+SPREAD = 0.05
+"""Of the critic's score; of the loss it is three tenths of that."""
+
+
+def critic(worth: dict[str, float], spread: float = SPREAD) -> Callable[[str, int], str]:
+    """Sees what a text is worth, give or take."""
+
+    def look(text: str, nth: int) -> str:
+        true = next((score for words, score in worth.items() if words in text), 0.75)
+        score = true + random.Random(nth).gauss(0, spread) if spread else true
+        return say({"score": min(1.0, max(0.0, score)), "defects": [], "summary": "so"})
+
+    return look
+
+
+def seeded(folder: Path) -> Path:
+    seed = synthetic_run(folder / "seed", task=TASK)
+    (seed / "FINAL" / "out.md").rename(seed / "FINAL" / "report.md")
+    (seed / "FINAL" / "report.md").write_text(SHORT)
+    return seed
+
+
+def raced(folder: Path, *attempts: Attempted, gate: str = "race", **more: object) -> World:
+    many = len(attempts)
+    it = world(folder, *attempts, seed=seeded(folder), gate=gate, iterations=many, **more)
+    it.look = critic({"Lucky": 0.75, "Good": 0.97})
+    return it
+
+
+def test_a_lucky_loss_is_believed_by_follow_and_not_by_a_race(tmp_path: Path):
+    # its own critic was in a good mood; others find it as good as the seed
+    lucky = Attempted(0.99, LUCKY)
+    believed = raced(tmp_path / "follow", lucky, gate="follow")
+    believed.start()
+    assert session(believed)["best_iter"] == 1
+    it = raced(tmp_path / "race", lucky)
+    it.start()
+    told = session(it)
+    assert (told["best_iter"], told["gate"]) == (0, "race")
+    assert not (it.seed / BEST).exists()
+
+
+def test_what_is_better_in_many_readings_is_kept_and_best_has_their_mean(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8, GOOD))
+    it.start()
+    told = session(it)
+    assert told["best_iter"] == 1
+    assert best(it)["report.md"] == GOOD.encode()
+    manifest = json.loads(best(it)["manifest.json"])
+    parts = manifest["loss_breakdown"]
+    # of a critic who gives 0.97 in the mean, and not what the run's own one gave
+    assert parts["critique"] == pytest.approx(0.3 * 0.03, abs=0.01)
+    assert manifest["best_loss"] == parts["total"] < manifest["seed_loss"]
+    assert told["iterations"][0]["measured_loss"] == pytest.approx(parts["total"], abs=1e-3)
+
+
+def test_a_session_says_how_noisy_the_loss_of_one_reading_was_measured_to_be(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8, LUCKY), Attempted(0.8, LUCKY + "More.\n"))
+    it.start()
+    noise = session(it)["noise"]
+    assert noise["readings"] >= 5
+    # half and twice what is true, which so few readings can tell
+    assert 0.15 * SPREAD < noise["deviation"] < 0.6 * SPREAD
+
+
+def test_readings_that_agree_are_few_and_said_to_be_without_noise(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8, GOOD))
+    it.look = critic({"Good": 0.97}, spread=0.0)
+    it.start()
+    told = session(it)
+    assert (told["best_iter"], told["noise"]["deviation"]) == (1, 0.0)
+    assert len(it.looks) == 8  # the seed three times, what is kept five times
+
+
+def test_without_a_race_no_noise_is_told_of(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8), gate="follow")
+    it.start()
+    told = session(it)
+    assert (told["gate"], told["noise"]) == ("follow", None)
+    assert it.looks == []
+
+
+def test_fault_4_a_gain_without_a_better_deliverable_is_none_in_a_race(tmp_path: Path):
+    # the same file, by a run that went more smoothly than the seed's
+    for gate, found in (("follow", 1), ("race", 0)):
+        it = raced(tmp_path / gate, Attempted(0.95, SHORT), gate=gate)
+        it.look = critic({}, spread=0.0)
+        it.start()
+        assert session(it)["best_iter"] == found, gate
+
+
+def test_an_iteration_starts_from_what_was_kept_and_not_from_a_lucky_one(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.99, LUCKY), Attempted(0.8, GOOD))
+    it.start()
+    first, second = session(it)["iterations"]
+    assert (first["parent_run_id"], second["parent_run_id"]) == ("seed_1", "seed_1")
+    assert session(it)["best_iter"] == 2
+
+
+def criteria(folder: Path, number: int = 10) -> Path:
+    path = folder / "criteria.jsonl"
+    lines = [json.dumps({"criterion": f"is point {n} right?"}) for n in range(number)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_criteria_are_cases_that_every_reading_is_about(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8, GOOD), cases=str(criteria(tmp_path)))
+    it.start()
+    told = session(it)
+    assert told["best_iter"] == 1, told
+    assert {n for n in range(10) for text in it.looks if f"is point {n} right?" in text} == {
+        *range(10)
+    }
+    assert told["noise"]["deviation"] == pytest.approx(0.3 * SPREAD, rel=0.5)
+    assert best(it)["report.md"] == GOOD.encode()
+
+
+def test_a_file_of_criteria_is_refused_with_all_that_is_wrong(tmp_path: Path):
+    path = tmp_path / "criteria.jsonl"
+    path.write_text('"fine"\n{"criterion": 3}\n{"criterion": "x", "colour": "red"}\n')
+    it = raced(tmp_path, Attempted(), cases=str(path))
+    with pytest.raises(SpecError) as raised:
+        it.plan()
+    assert [problem.where.rpartition(":")[2] for problem in raised.value.problems] == ["2", "3"]
+    it = raced(tmp_path / "few", Attempted(), cases=str(criteria(tmp_path, 7)))
+    with pytest.raises(SetupError, match="needs 8 of them"):
+        it.plan()
+
+
+def test_a_race_that_was_cut_asks_no_critic_twice(tmp_path: Path):
+    attempts = (Attempted(0.99, LUCKY), Attempted(0.8, GOOD))
+    it = raced(tmp_path, *attempts)
+    whole, state = it.start()
+    spine = (whole / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    lines = (whole / "rollouts.jsonl").read_bytes().splitlines(keepends=True)
+    kinds = [json.loads(line)["kind"] for line in spine]
+    first, last = (n for n, kind in enumerate(kinds) if kind == "step_closed")
+    second = json.loads(spine[kinds.index("step_opened", first)])["rollouts_at"]
+    sizes = [len(b"".join(lines[:n])) for n in range(len(lines))]
+    # while the readings of each were coming in, and at the end
+    cuts = [(first, sizes.index(second) - 3), (last, len(lines) - 3), (len(spine) - 1, len(lines))]
+    part = tmp_path / "part"
+    for events, written in cuts:
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(it.seed / BEST)
+        part.mkdir()
+        (part / "journal.jsonl").write_bytes(b"".join(spine[:events]))
+        (part / "rollouts.jsonl").write_bytes(b"".join(lines[:written]))
+        shutil.copy(whole / "blobs.pack", part)
+        again = world(tmp_path, *attempts, seed=it.seed, gate="race", iterations=2)
+        again.look = it.look
+        _, ended = again.resume(part)
+        assert max(calls(rows(part)).values()) == 1
+        assert ended.best_step == state.best_step
+        assert (it.seed / BEST / "report.md").read_text() == GOOD
+    assert read_run(it.seed).run_id == "seed_1"
