@@ -103,6 +103,19 @@ def test_no_gain_ends_with_1_and_leaves_no_best(here: Path, stage: Stage):
     assert not (seed / "BEST").exists()
 
 
+def test_optimize_refines_the_folder_of_a_finished_run(here: Path):
+    called = kept("optimize", str(seed_in(here)), "--json")
+    assert called.code == 0, called.stderr
+    assert the_session(here / "seed")["stop_reason"] == "max_iterations"
+
+
+def test_optimize_ends_with_1_without_a_gain_where_it_is_told_to(here: Path, stage: Stage):
+    stage.plays = [one.play() for one in scores(0.1, 0.1)]
+    seed = seed_in(here)
+    assert kept("optimize", str(seed)).code == 0
+    assert kept("optimize", str(seed), "--fail-if-no-gain").code == 1
+
+
 @pytest.mark.parametrize("lacking", ["folder", "run_completion.json", "FINAL"])
 def test_what_cannot_begin_ends_with_2_and_says_why(here: Path, lacking: str):
     seed = here / "seed"

@@ -42,8 +42,14 @@ def optimize(
 
     Proposes changes, runs and scores each, and keeps a change only when the gate says that it is
     better. The files that SPEC names are not touched: the best ones are in the run's own folder.
+    SPEC is a task.yaml, an agent.yaml, a skill config, a suite of agent tasks, or the folder of a
+    finished agent run, which is refined.
     """
     return _optimize(spec, _limited(settings, workers, max_usd), as_json, fail_if_no_gain, quiet)
+
+
+NO_GAIN = 1
+"""What `kept refine` ends with when the seed is still the best."""
 
 
 @click.command(cls=Command, examples=("kept loop task.yaml", "kept loop task.yaml --workers 4"))
@@ -89,6 +95,17 @@ def _optimize(
     from kept.registry import find_spec
     from kept.store.home import Home
 
+    if spec.is_dir() and (code := _refined(spec, settings, as_json, quiet)) is not None:
+        return 0 if code == NO_GAIN and not fail_if_no_gain else code
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     plan = compiled(spec, settings)
     return start_run(plan, Home.find(find_spec(spec).parent), how)
+
+
+def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool) -> int | None:
+    """The code that a refinement ended with, or None for a folder that no run is in."""
+    from kept.cli.refine_sitting import is_finished, refine_folder
+
+    if not is_finished(folder):
+        return None
+    return refine_folder(folder, settings, as_json=as_json, quiet=quiet)

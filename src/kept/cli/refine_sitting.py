@@ -15,6 +15,7 @@ from kept.agents.refine.best import BEST, best_loss
 from kept.agents.refine.folder import Told, stop_name
 from kept.agents.refine.made import all_made
 from kept.agents.refine.session import SESSIONS, session_name
+from kept.agents.rundir.read import COMPLETION
 from kept.agents.rundir.write import Layout, write_run
 from kept.agents.stopping import Stop
 from kept.cli import output
@@ -65,11 +66,25 @@ def named(run_dir: str | None, target: str | None) -> Seed:
     return Seed(folder, new_task_session(task, time.time()), task.target)
 
 
+def is_finished(folder: Path) -> bool:
+    """Whether a folder is one of a finished task, of ours or of others."""
+    ours = (folder / "journal.jsonl").exists()
+    return is_agent(folder) if ours else (folder / COMPLETION).exists()
+
+
+def refine_folder(folder: Path, settings: tuple[str, ...], *, as_json: bool, quiet: bool) -> int:
+    """Refine the run in a folder as `kept refine` does by itself; the exit code."""
+    seed = named(str(folder), None)
+    run, here = str(seed.folder), str(Path.cwd())
+    asked = Refinement(run=run, folder=here, session=seed.session, settings=settings)
+    return start_refine(asked, as_json=as_json, quiet=quiet)
+
+
 def seed_folder(name: str) -> Path:
     """The folder of the run that a person means; one of ours is laid out as its source has it."""
     folder = Path(name)
     if not (folder.is_dir() and not (folder / "journal.jsonl").exists()):
-        if folder.is_dir() and (folder / "run_completion.json").exists():
+        if folder.is_dir() and (folder / COMPLETION).exists():
             return folder.resolve()
         if not folder.is_dir():
             if (iteration := iteration_named(name)) is not None:
