@@ -58,7 +58,8 @@ def resume_agent(run: Run, settings: tuple[str, ...], how: HowAgent) -> int:
     asked = Asked.of(run.fact(AGENT_RUN))
     asked = replace(asked, settings=(*asked.settings, *settings))
     progress, stop = _progress(how), Stop()
-    plan = told_warnings(compile_agent_run(asked, Watched(say=progress.say, stop=stop)))
+    began = run.candidate(run.state.seed).texts
+    plan = told_warnings(compile_agent_run(asked, Watched(say=progress.say, stop=stop), began))
     return _sit(lambda watch: resume(plan, run.folder, watch), asked, how, progress, stop)
 
 

@@ -222,12 +222,9 @@ def _experiment(id_: str) -> "Experiment":
 
 
 def _target(text: str) -> "Task":
-    from kept.errors import SetupError
+    from kept.agents.experiments.folders import target_of
 
-    experiment_id, colon, name = text.partition(":")
-    if not colon:
-        raise SetupError(f"`{text}` names no task", hint="write EXP:TASK, as in exp_0123abcd:001")
-    return _experiment(experiment_id).task(name)
+    return target_of(_root(), text)[1]
 
 
 def _row(task: "Task") -> dict[str, object]:

@@ -26,6 +26,9 @@ names its gate, and where it is the race."""
 REFINE = "refine"
 """The recipe that refines a finished run, and the fact that tells how it was asked."""
 
+SUITE = "suite"
+"""The recipe that optimizes the prompts of agent runs, and the fact that tells how it was asked."""
+
 AGENT_RUN = "agent run"
 """The recipe of a run of `kept agent run`, and the fact that tells what was asked."""
 

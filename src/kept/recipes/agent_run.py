@@ -81,20 +81,25 @@ class Watched:
             self.say(line)
 
 
-def compile_agent_run(asked: Asked, watched: Watched | None = None) -> Compiled:
-    """The plan of an agent run; raises `SpecError` or `SetupError` with what is wrong."""
+def compile_agent_run(
+    asked: Asked, watched: Watched | None = None, began: Mapping[str, str] | None = None
+) -> Compiled:
+    """The plan of an agent run; raises `SpecError` or `SetupError` with what is wrong.
+
+    One that goes on has the versions of prompt artifacts that it `began` with.
+    """
     watched = watched or Watched()
     folder = Path(asked.folder)
+    home = Home.find(folder)
     source = _source(asked)
     spec = validate(source, AgentRunSpec)
-    texts = run_texts(source)
+    texts = run_texts(source, home, began)
     source.check()
     assert spec is not None, "a spec without problems is one"
     if not asked.task.strip():
         raise SetupError("the task is empty", hint='say what is to be done: kept agent run "TASK"')
     configs = configs_of(spec, source.folder)
     check(spec, configs)
-    home = Home.find(folder)
     never = (home.path, *([folder / asked.output] if asked.output else []))
     found = find_inputs([folder / path for path in asked.inputs], never)
     scratch = Scratch()

@@ -113,6 +113,15 @@ def read_experiment(folder: Path) -> Experiment:
     )
 
 
+def target_of(root: Path, text: str) -> tuple[Experiment, Task]:
+    """The experiment and the task that `EXP:TASK` names; a `SetupError` where there is none."""
+    experiment_id, colon, name = text.partition(":")
+    if not colon:
+        raise SetupError(f"`{text}` names no task", hint="write EXP:TASK, as in exp_0123abcd:001")
+    of = read_experiment(root / experiment_id)
+    return of, of.task(name)
+
+
 def all_experiments(root: Path) -> list[Experiment]:
     """Every experiment below a folder, by when it was made."""
     folders = [path.parent for path in root.glob("exp_*/experiment.json")]
