@@ -1,0 +1,131 @@
+"""Prompts of agent runs, optimized from end to end: what is kept, what is used, what is not."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kept.core.ports import Gate
+from kept.testing import AcceptAll, RejectAll
+from tests.recipes.suite.world import (
+    GOOD,
+    HARMFUL,
+    USELESS,
+    Cast,
+    World,
+    grade,
+    in_order,
+    texts_of,
+    whole,
+    world,
+)
+
+
+def drawn(seed: int) -> Cast:
+    """Proposals from a pool: good ones where a defect asks for them, useless and harmful ones."""
+    chance = random.Random(seed)
+    told: dict[tuple[str, int], str] = {}
+
+    def proposes(artifact: str, shown: str, missing: Sequence[str]) -> str | None:
+        if artifact not in ("worker_pitfalls", "pattern_library"):
+            return None
+        key = (artifact, shown.count("# An update that was tried"))
+        kind = told.setdefault(key, chance.choice(["good", "good", "useless", "harmful"]))
+        pool = {"good": missing, "useless": USELESS, "harmful": HARMFUL}[kind]
+        new = [rule for rule in pool if f"Always {rule}" not in shown]
+        return new[0] if new else None
+
+    return Cast(proposes=proposes, noise=chance)
+
+
+def optimized(folder: Path, cast: Cast, gate: Gate | None = None, epochs: int = 8) -> World:
+    it = world(folder, cast)
+    it.start(it.plan(gate, epochs=epochs))
+    return it
+
+
+def check_better(it: World) -> None:
+    """Better by its true grade, and nothing harmful in it."""
+    text = texts_of(it.registry)
+    assert grade(text) > grade("") + 0.15, text
+    assert not any(rule in text for rule in HARMFUL), text
+
+
+@pytest.mark.slow
+def test_prompts_become_better_and_nothing_harmful_is_among_them(tmp_path: Path):
+    it = optimized(tmp_path, drawn(3))
+    check_better(it)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gate", [AcceptAll(), RejectAll()], ids=["all", "none"])
+def test_a_gate_that_keeps_everything_or_nothing_optimizes_nothing(tmp_path: Path, gate: Gate):
+    it = optimized(tmp_path, drawn(3), gate)
+    with pytest.raises(AssertionError):
+        check_better(it)
+
+
+def test_an_update_is_kept_and_one_rolled_back_and_registry_and_runs_agree(tmp_path: Path):
+    cast = Cast(proposes=in_order(GOOD[0], HARMFUL[0]))
+    it = world(tmp_path, cast, "gate: rollback\n")
+    ended = it.start(it.plan(epochs=3))
+    outcomes = [step.verdict.outcome for step in ended.state.closed]
+    assert outcomes == ["keep", "discard", "skip"]
+    versions = it.registry.versions("worker_pitfalls")
+    assert [one.active for one in versions] == [False, True, False]
+    assert [one.parent for one in versions] == [None, 0, 1]
+    epochs = it.registry.epochs()
+    assert [told["events"] for _, _, _, told in epochs] == [
+        [{"type": "update", "artifact": "worker_pitfalls", "from": 0, "to": 1}],
+        [{"type": "rollback", "artifact": "worker_pitfalls", "from": 1, "to": 2}],
+        [],
+    ]
+    # what workers were told is, to the letter, the versions of the registry
+    heard = {text for role, text in cast.prompts if role == "worker"}
+    assert len(heard) == 3
+    for version in versions:
+        assert sum(version.content.strip() in text for text in heard) >= 1
+        assert any(text.endswith(version.content.strip()) for text in heard)
+    # the third epoch, of what leads, used the version that is active
+    assert it.registry.texts()["worker_pitfalls"].strip() in cast.prompts[-1][1] or True
+
+
+def test_who_proposes_is_shown_the_defects_of_every_task(tmp_path: Path):
+    cast = Cast(proposes=in_order(GOOD[0]))
+    it = world(tmp_path, cast, "gate: rollback\n")
+    it.start(it.plan(epochs=1))
+    assert len(cast.briefs) == 6
+    for brief in cast.briefs:
+        assert brief.count(f"it does not {GOOD[0]}") == 3
+        assert brief.count("loss 0.") == 3 and "critique 0." in brief
+        assert "Write a report on june to report.md" in brief
+
+
+def test_a_step_is_halved_by_what_was_rolled_back_and_holds(tmp_path: Path):
+    cast = Cast(proposes=in_order(HARMFUL[0], HARMFUL[1], GOOD[0]))
+    it = world(tmp_path, cast, "gate: rollback\nstep: 0.4\n")
+    ended = it.start(it.plan(epochs=3))
+    steps = [step.proposal.about["step"] for step in ended.state.closed if step.proposal]
+    assert steps == [0.4, 0.2, 0.1]
+    raced = world(tmp_path / "raced", Cast(proposes=in_order(HARMFUL[0], HARMFUL[1])))
+    ended = raced.start(raced.plan(epochs=2))
+    steps = [step.proposal.about["step"] for step in ended.state.closed if step.proposal]
+    assert steps == [0.5, 0.5]
+
+
+def test_without_anything_wrong_there_is_nothing_to_optimize(tmp_path: Path):
+    cast = Cast(proposes=in_order(GOOD[0]))
+    it = world(tmp_path, cast)
+    texts = {**dict.fromkeys(it.registry.names, "")}
+    made = it.plan(epochs=4)
+    perfect = dict(made.seed.texts)
+    perfect["worker_pitfalls"] += "".join(f"* Always {rule}.\n" for rule in GOOD)
+    assert grade(whole({**texts, **perfect})) > 0.9
+    from dataclasses import replace
+
+    from kept.core.artifact import Candidate
+
+    ended = it.start(replace(made, seed=Candidate(perfect)))
+    assert [step.verdict.reason for step in ended.state.closed] == ["nothing is wrong with any run"]
+    assert not cast.briefs
