@@ -1,6 +1,7 @@
 """`kept agent optimize SUITE`: the prompts of agent runs, made better by a suite of tasks."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -163,5 +164,7 @@ def resumed_suite(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Compile
     started = run.state.started
     assert started is not None, "a run that can be read has started"
     asked = Optimization.of(cast("dict[str, Any]", started.facts[SUITE]))
+    if any(setting.startswith("epochs=") for setting in settings):
+        asked = replace(asked, epochs=None)  # what was set last is what is meant
     texts = run.candidate(run.state.seed).texts
     return compile_suite(spec, settings, run.state.fact("gate"), asked=asked, texts=texts)

@@ -210,7 +210,9 @@ def _more(told: Summary, kind: str) -> str:
         best = path_from_here(told.folder / "best")
         start = f", which `--skill_init {best}` starts from its best" if told.improved else ""
         return f"more epochs are another training{start}"
-    more = command_for("resume", told.folder, [f"budget.{LIMITS[kind]}=N"])
+    of_suite = kind == "iterations" and told.recipe == SUITE
+    limit = "epochs" if of_suite else f"budget.{LIMITS[kind]}"
+    more = command_for("resume", told.folder, [f"{limit}=N"])
     return f"`{more}` raises the limit"
 
 

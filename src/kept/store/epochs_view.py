@@ -11,15 +11,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kept.core.event import StepClosed
 from kept.core.ports import Journal
+from kept.core.rollout import Purpose
 from kept.core.stage import StepRecords
 from kept.errors import SetupError
+from kept.store import wire
+from kept.store.journal import RunJournal
 from kept.store.prompt_registry import Epoch, PromptRegistry, Suite, TaskRun
 from kept.store.views import View, write_whole
 
 log = logging.getLogger("kept")
 
 PAGE = "optimization.json"
+
+LOOKED: tuple[Purpose, ...] = ("feedback", "probe")
+"""Runs that were shown to who proposes; they judge nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +102,23 @@ class EpochsView(View):
             kept=verdict.outcome == "keep" or verdict.best,
             uses=tuple(moved),
             reason=verdict.reason,
-            runs=self._runs(closed.candidate),
+            runs=self._runs(closed),
         )
 
-    def _runs(self, candidate: str | None) -> list[TaskRun]:
-        """Every run of a task with what an epoch tried."""
+    def _runs(self, closed: StepClosed) -> list[TaskRun]:
+        """Every run of a task that judged what an epoch tried, and none of a later epoch."""
+        if closed.candidate is None or not isinstance(self.journal, RunJournal):
+            return []
+        start, end = closed.rollouts
+        with (self.journal.folder / "rollouts.jsonl").open("rb") as file:
+            file.seek(start)
+            rows = map(wire.decode_line, file.read(end - start).splitlines(keepends=True))
+            entries = [row.entry() for row in rows if isinstance(row, wire.RolloutLine)]
         metric = self._of.metric
         return [
             TaskRun(f"{self.run}/{job.scope}", job.case_id, out.metrics.get(metric), out.metrics)
-            for job, out in (self.journal.outcomes([candidate]) if candidate else ())
+            for job, out in entries
+            if job.candidate_id == closed.candidate and job.purpose not in LOOKED
         ]
 
     def _try(self, write: Callable[[], object]) -> None:
