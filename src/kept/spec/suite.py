@@ -140,11 +140,5 @@ class SuiteSpec(Model):
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
         """What is wrong between parts."""
-        tasks: tuple[SuiteTaskSpec, ...] = said.get("tasks") or ()
-        parted = {one.split for one in tasks if one.split is not None}
-        if parted and said.get("split") is not None:
-            yield "`split` and the `split` of a task: give one of them"
-        if "test" in parted and said.get("gate") == "rollback":
-            yield "`split: test` is looked at by `gate: race` alone"
         if said.get("gate") == "rollback" and said.get("race") is not None:
             yield "`race` goes with `gate: race`"

@@ -70,6 +70,7 @@ def read_suite(
     held = PromptRegistry(registry, dict(_own(own))) if registry is not None else own
     spec = validate(source, SuiteSpec)
     _check_names(source)
+    _check_splits(source)
     texts = run_texts(source, home, began or _baseline(source, held), ("run", "prompts"))
     for name in sorted(texts.files & set(ARTIFACTS)):
         message = f"`{name}.md` would stand for what is to be improved"
@@ -126,6 +127,16 @@ def _check_names(source: Source) -> None:
         if isinstance(name, str) and first.setdefault(name, n) != n:
             where = source.where(("tasks", first[name], "name")).rpartition(":")[2]
             source.report(("tasks", n, "name"), f"another task is named `{name}`, in line {where}")
+
+
+def _check_splits(source: Source) -> None:
+    rollback = said(source, ("gate",)) == "rollback"
+    for n, row in _rows(source):
+        loc = ("tasks", n, "split")
+        if row.get("split") is not None and said(source, ("split",)) is not None:
+            source.report(loc, "there is a `split` of the whole suite: give one of them")
+        elif row.get("split") == "test" and rollback:
+            source.report(loc, "test tasks are looked at by `gate: race` alone")
 
 
 def _inputs(source: Source, home: Home) -> dict[str, Found]:
