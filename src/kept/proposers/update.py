@@ -255,10 +255,14 @@ def _found(case: Case, outcome: Outcome, brief: Brief) -> str:
     metric = brief.objective.metric
     parts = {k: v for k, v in outcome.metrics.items() if k.startswith(f"{metric}_")}
     shown = ", ".join(f"{k.removeprefix(f'{metric}_')} {v:.3f}" for k, v in parts.items())
-    task = cast("Mapping[str, object]", case.data)["task"]
-    lines = [f"task: {task}", f"{metric} {outcome.metrics.get(metric, 0.0):.3f}: {shown}"]
+    lines = [f"task: {_task_of(case)}", f"{metric} {outcome.metrics.get(metric, 0.0):.3f}: {shown}"]
     lines += [f"* [{one.severity}] {one.text}" for one in outcome.findings[:DEFECTS]]
     return "\n".join(lines)
+
+
+def _task_of(case: Case) -> object:
+    data = case.data
+    return cast("Mapping[str, object]", data).get("task") if isinstance(data, Mapping) else data
 
 
 def _tried(brief: Brief, proposer: str) -> Iterator[Item]:

@@ -3,14 +3,19 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from kept.agents.texts import own_artifacts
 from kept.core.artifact import Candidate
 from kept.core.ports import Gate
 from kept.recipes.agent_texts import run_texts
+from kept.recipes.suite.reading import read_suite
 from kept.spec.source import source_of
+from kept.store.epochs_view import EpochsView, Optimized
+from kept.store.prompt_registry import Epoch, PromptRegistry, Suite
 from kept.testing import AcceptAll, RejectAll
 from tests.recipes.suite.world import (
     GOOD,
@@ -129,3 +134,46 @@ def test_without_anything_wrong_there_is_nothing_to_optimize(tmp_path: Path):
     ended = it.start(replace(made, seed=Candidate(perfect)))
     assert [step.verdict.reason for step in ended.state.closed] == ["nothing is wrong with any run"]
     assert not cast.briefs
+
+
+def test_runs_use_the_registry_that_is_optimized_and_the_versions_that_a_suite_names(
+    tmp_path: Path,
+):
+    """In the source a registry that was named fed the optimizer alone, and a baseline nobody."""
+    mine = PromptRegistry(tmp_path / "mine.db", own_artifacts())
+    text = own_artifacts()["worker_pitfalls"] + f"* Always {GOOD[1]}.\n"
+    for number, content in enumerate((text, f"{text}* Always {GOOD[2]}.\n")):
+        before = {**own_artifacts()}
+        epoch = Epoch(
+            id=f"x/{number}",
+            suite="x",
+            number=number,
+            started=0.0,
+            ended=0.0,
+            loss=None,
+            before=before,
+            after={**before, "worker_pitfalls": content},
+            kept=True,
+            uses=("worker_pitfalls",),
+        )
+        mine.record(epoch)
+    more = "gate: rollback\nepochs: 1\nbaseline_artifacts: {worker_pitfalls: 1}\n"
+    for named, told, untold in (("", GOOD[1:], ()), (more, GOOD[1:2], GOOD[2:])):
+        cast = Cast(proposes=in_order(GOOD[0]))
+        it = world(tmp_path / f"suite{bool(named)}", cast, named or "gate: rollback\nepochs: 1\n")
+        read = read_suite(it.path, registry=mine.path)
+        made = replace(it.plan(), seed=Candidate(read.texts.artifacts))
+        optimized = Optimized(
+            registry=mine,
+            suite=Suite(id="s", name="s", tasks=[]),
+            metric="loss",
+            seed=made.seed.texts,
+        )
+        it.start(replace(made, views=(partial(EpochsView, optimized),)))
+        workers = [text for role, text in cast.prompts if role == "worker"]
+        assert all(f"Always {rule}" in text for rule in told for text in workers)
+        assert not any(f"Always {rule}" in text for rule in untold for text in workers)
+        newest = mine.versions("worker_pitfalls")[-1]
+        assert newest.active and any(text.endswith(newest.content.strip()) for text in workers)
+        assert newest.parent == (1 if named else 2)
+        mine.activate("worker_pitfalls", 2)
