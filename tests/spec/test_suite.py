@@ -22,7 +22,7 @@ tasks:
 run: {walls: off, models: {manager: scripted/m.jsonl}}
 optimizer: scripted/m.jsonl
 """
-KNOWN = "name, description, tasks, baseline_artifacts, run, optimizer, epochs, gate, race, step, split, workers, random_seed, budget"
+KNOWN = "name, description, tasks, baseline_artifacts, run, optimizer, prompt, epochs, gate, race, step, split, workers, random_seed, budget"
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +78,8 @@ def problems(folder: Path, text: str, *overrides: str) -> list[str]:
         ("[june.csv]", "[june.csv], weights: {status: 1, terminal: 1}", "suite.yaml:5 tasks[1].weights: `status` and `terminal` are the same: give one of them"),
         ("walls: off", "walls: none", "suite.yaml:6 run.walls: the text `none`, where `required` or `off` was expected"),
         ("walls: off", "prompts: mine", "suite.yaml:6 run.prompts: there is no folder `mine` (hint: `kept prompts copy mine manager worker critic` makes one)"),
+        ("optimizer: scripted/m.jsonl", "optimizer: scripted/m.jsonl\nprompt: gone.md", "suite.yaml:8 prompt: cannot read `gone.md`: No such file or directory"),
+        ("optimizer: scripted/m.jsonl", "optimizer: scripted/m.jsonl\nprompt: m.jsonl", "suite.yaml:8 prompt: `m.jsonl` is empty (hint: `kept prompts show update` prints Kept's own; delete the file to have that)"),
         ("optimizer: scripted/m.jsonl", "optimizer: gpt", "suite.yaml:7 optimizer: `gpt` is not a model; write provider/model, as in openai/gpt-5-mini"),
     ],
 )  # fmt: skip

@@ -124,6 +124,8 @@ class SuiteSpec(Model):
     """How every task is run, as a file for `kept agent run` has it."""
     optimizer: RoleSpec | None = None
     """Who proposes; by default the one that KEPT_MODEL names."""
+    prompt: Text | None = None
+    """A file that stands for what who proposes is told; by default Kept's own `update`."""
     epochs: Count = 5
     """Each tries one update."""
     gate: Literal["race", "rollback"] = "race"

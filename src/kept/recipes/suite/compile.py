@@ -37,7 +37,7 @@ from kept.models.config import ModelConfig
 from kept.models.providers import config_of, missing
 from kept.models.roles import connect_role, is_free, unbounded
 from kept.models.window import room_of
-from kept.prompts import ARTIFACTS, prompt
+from kept.prompts import ARTIFACTS
 from kept.proposers.asking import Asked
 from kept.proposers.update import LONGEST, UPDATE, Update
 from kept.recipes import Compiled
@@ -184,7 +184,7 @@ def _proposer(read: ReadSuite, model: Model, config: ModelConfig | None) -> Upda
     room = room_of(config) if config else None
     halves = read.spec.gate == ROLLBACK
     asked = Asked(model, request, room)
-    return Update(asked=asked, told=prompt("update"), step=read.spec.step, halves=halves)
+    return Update(asked=asked, told=read.told, step=read.spec.step, halves=halves)
 
 
 def spec_of(read: ReadSuite, task: SuiteTaskSpec) -> AgentRunSpec:
@@ -272,7 +272,7 @@ def _inputs(read: ReadSuite, configs: Mapping[str, Configs], optimizer: str) -> 
     ]
     return {
         "settings": hash_of(settings),
-        "prompts": hash_of([dict(read.texts.prompts), prompt("update")]),
+        "prompts": hash_of([dict(read.texts.prompts), read.told]),
         "optimizer": hash_of([optimizer, read.spec.step]),
         "files": read.files_hash(),
     }

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from kept.core.case import SPLITS, Case, Cases, split_cases
 from kept.errors import SetupError
-from kept.prompts import ARTIFACTS
+from kept.prompts import ARTIFACTS, prompt
 from kept.recipes.agent_texts import RunTexts, registry_of, run_texts
 from kept.recipes.given import Found, find_inputs
 from kept.spec.base import shares_of
@@ -39,6 +39,8 @@ class ReadSuite:
     cases: Cases
     shared: bool
     """Whether all tasks are shown to who proposes, and decide as well."""
+    told: str
+    """What who proposes is told."""
 
     def baseline(self) -> dict[str, int]:
         """The versions that it begins with."""
@@ -76,7 +78,7 @@ def read_suite(
         message = f"`{name}.md` would stand for what is to be improved"
         hint = "take the file out of the folder; `kept agent artifacts` has versions of it"
         source.report(("run", "prompts"), message, hint)
-    inputs = _inputs(source, home)
+    inputs, told = _inputs(source, home), _prompt(source)
     source.check()
     assert spec is not None, "a spec without problems is one"
     cases, shared = _cases(spec, inputs)
@@ -84,7 +86,18 @@ def read_suite(
         if not found:
             source.report(("split",) if spec.split else ("tasks",), f"there is no task {why}")
     source.check()
-    return ReadSuite(source, spec, home, held, texts, inputs, cases, shared)
+    return ReadSuite(source, spec, home, held, texts, inputs, cases, shared, told)
+
+
+def _prompt(source: Source) -> str:
+    """The prompt of who proposes: a file of the user's, or ours."""
+    given = said(source, ("prompt",))
+    if not isinstance(given, str) or not given:
+        return prompt("update")
+    # at use: few have one, and it takes long to import
+    from kept.recipes.prompting import read_prompt
+
+    return read_prompt(source, ("prompt",), given, "update") or ""
 
 
 def _own(registry: PromptRegistry) -> Mapping[str, str]:
