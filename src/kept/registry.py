@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from kept.core.plan import SUITE
 from kept.errors import SetupError
 from kept.recipes import Compiled
 from kept.settings import program
@@ -100,7 +101,9 @@ def compile_sweep(
     more += (f"runner.timeout_seconds={wanted.timeout}",) if wanted.timeout else ()
     made = compile_spec(file, (*overrides, *more))
     told = {"name": made.plan.facts.get("id")}
-    return replace(made, plan=as_sweep(made.plan, wanted, told))
+    # what is measured is no epoch of a registry
+    plan = replace(made.plan, views=()) if made.plan.recipe == SUITE else made.plan
+    return replace(made, plan=as_sweep(plan, wanted, told))
 
 
 def is_agent_spec(path: Path) -> bool:

@@ -177,3 +177,10 @@ def test_a_version_that_is_not_there_is_told(here: Path, words: tuple[str, ...],
     called = kept("agent", "artifacts", *words)
     assert called.code == 2
     assert said in called.stderr
+
+
+def test_eval_measures_the_tasks_and_is_no_epoch(suite: Path, here: Path):
+    called = kept("eval", "suite.yaml", "--json")
+    assert called.code == 0, called.stderr
+    assert [row["test_name"] for row in called.json["results"]] == ["may", "june"]
+    assert not (here / ".kept" / "artifacts.db").exists()

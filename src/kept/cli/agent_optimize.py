@@ -18,6 +18,7 @@ from kept.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from kept.core.proposal import ClosedStep
     from kept.recipes import Compiled
     from kept.store.reader import Run
 
@@ -140,12 +141,13 @@ def suite_told(run: "Run") -> dict[str, Any]:
 
     registry = PromptRegistry(Path(run.state.fact("registry")), own_artifacts())
     by_epoch = {one.epoch: one.number for name in registry.names for one in registry.versions(name)}
+    used = max((one.step for one in run.state.closed if one.verdict.best), default=-1)
     updates = [
         {
             "epoch": step.turn.settings.get("epoch"),
             "artifact": step.proposal.about.get("artifact"),
             "version": by_epoch.get(f"{run.id}/{step.step}"),
-            "outcome": "kept" if step.verdict.outcome == "keep" else "rolled back",
+            "outcome": _outcome(step, used),
             "mean_loss": step.loss,
             "reason": step.verdict.reason,
         }
@@ -154,6 +156,13 @@ def suite_told(run: "Run") -> dict[str, Any]:
     ]
     active = {name: one.number for name, one in registry.active().items()}
     return {"registry": path_from_here(registry.path), "active": active, "updates": updates}
+
+
+def _outcome(step: "ClosedStep", used: int) -> str:
+    """What became of an update; `used` is the last step that runs go by."""
+    if step.verdict.outcome != "keep":
+        return "rolled back"
+    return "kept" if step.step <= used else "kept, not proven for other tasks, and not used"
 
 
 def resumed_suite(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Compiled":

@@ -184,6 +184,8 @@ class PromptRegistry:
             {"type": kind, "artifact": name, "from": parents[name], "to": number}
             for name, number in tried.items()
         ]
+        proven = [name for name in epoch.uses if name not in tried]
+        events += [{"type": "promotion", "artifact": name, "to": parents[name]} for name in proven]
         now = {**parents, **tried} if epoch.kept else dict(parents)
         child = {"artifacts": now, "events": events, "reason": epoch.reason}
         row = (

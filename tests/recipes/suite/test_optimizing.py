@@ -10,9 +10,16 @@ import pytest
 
 from kept.agents.texts import own_artifacts
 from kept.core.artifact import Candidate
+from kept.core.event import Event
 from kept.core.ports import Gate
+from kept.core.rollout import Job
+from kept.core.score import Outcome
+from kept.core.state import State
+from kept.errors import JournalError
+from kept.recipes.agent_run import Asked, compile_agent_run
 from kept.recipes.agent_texts import run_texts
 from kept.recipes.suite.reading import read_suite
+from kept.runs import check_drift, inputs_of
 from kept.spec.source import source_of
 from kept.store.epochs_view import EpochsView, Optimized
 from kept.store.prompt_registry import Epoch, PromptRegistry, Suite
@@ -177,3 +184,41 @@ def test_runs_use_the_registry_that_is_optimized_and_the_versions_that_a_suite_n
         assert newest.active and any(text.endswith(newest.content.strip()) for text in workers)
         assert newest.parent == (1 if named else 2)
         mine.activate("worker_pitfalls", 2)
+
+
+@pytest.mark.slow
+def test_of_a_large_suite_runs_use_only_what_is_proven_for_other_tasks(tmp_path: Path):
+    cast = Cast(proposes=in_order(GOOD[0], HARMFUL[0]), noise=random.Random(1))
+    it = world(tmp_path, cast, "race: fast\n", tasks=[f"t{n:02}" for n in range(16)])
+    used: list[int] = []
+
+    class Watches:
+        def on_event(self, event: Event, state: State) -> None:
+            used.append(it.registry.active()["worker_pitfalls"].number)
+
+        def on_rollout(self, job: Job, outcome: Outcome) -> None:
+            pass
+
+    ended = it.start(it.plan(epochs=2), (Watches(),))
+    codes = [(step.turn.proposer, step.verdict.outcome) for step in ended.state.closed]
+    assert codes[:3] == [("update", "keep"), ("update", "discard"), ("prove", "skip")]
+    # what leads was a version for two epochs, and active only when it was proven
+    proven = next(n for n, number in enumerate(used) if number)
+    assert len(used) - proven < len(used) / 2 and set(used) == {0, 1}
+    events = [told["events"] for _, _, _, told in it.registry.epochs()]
+    assert events[2] == [{"type": "promotion", "artifact": "worker_pitfalls", "to": 1}]
+
+
+def test_a_run_that_goes_on_is_told_what_it_began_with_whatever_is_active_by_now(tmp_path: Path):
+    (tmp_path / "m.jsonl").write_text("")
+    settings = ("models.manager=scripted/m.jsonl", "walls=off")
+    asked = Asked(task="Write it", folder=str(tmp_path), settings=settings)
+    first = compile_agent_run(asked).plan
+    it = world(tmp_path, Cast(proposes=in_order(GOOD[0])), "gate: rollback\n", tasks=("may",))
+    it.start(it.plan(epochs=1))
+    now = compile_agent_run(asked).plan
+    assert GOOD[0] in now.seed.texts["worker_pitfalls"] not in first.seed.texts.values()
+    again = compile_agent_run(asked, began=first.seed.texts).plan
+    check_drift(inputs_of(first), inputs_of(again), "run")
+    with pytest.raises(JournalError, match="artifacts changed"):
+        check_drift(inputs_of(first), inputs_of(now), "run")
