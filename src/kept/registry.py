@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from kept.core.plan import SUITE
 from kept.errors import SetupError
 from kept.recipes import Compiled
 from kept.settings import program
@@ -23,10 +24,19 @@ _SKILL_KEYS = ("_base_", "gradient", "train", "optimizer", "evaluation")
 """A file with any of these, and none of the others, means to be a skill config."""
 
 
+_NOT_OF_SUITES = ("_base_", "gradient", "train", "evaluation", "prompts", "instructions")
+"""A file with `tasks` and none of these means to be a suite."""
+
+
 def is_skill(keys: Mapping[str, object]) -> bool:
     """Whether a spec is a skill config, by its keys."""
-    is_task = any(key in keys for key in _TASK_KEYS)
-    return not is_task and any(key in keys for key in _SKILL_KEYS)
+    is_other = any(key in keys for key in _TASK_KEYS) or is_suite(keys)
+    return not is_other and any(key in keys for key in _SKILL_KEYS)
+
+
+def is_suite(keys: Mapping[str, object]) -> bool:
+    """Whether a spec is a suite of tasks for agents, by its keys."""
+    return "tasks" in keys and not any(key in keys for key in (*_TASK_KEYS, *_NOT_OF_SUITES))
 
 
 def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> Compiled:
@@ -41,6 +51,10 @@ def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> 
 
     file = find_spec(path)
     keys = cast("dict[str, object]", read_source(file).data)
+    if is_suite(keys):
+        from kept.recipes.suite.compile import compile_suite
+
+        return compile_suite(file, overrides, began)
     if is_skill(keys):
         from kept.recipes.skill.compile import compile_skill
 
@@ -51,7 +65,7 @@ def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> 
         return compile_coordinate(file, overrides, began)
     if not any(key in keys for key in _TASK_KEYS):
         wanted = ", ".join(f"`{key}`" for key in _TASK_KEYS)
-        hint = f"give a {TASK}, or an {AGENT}"
+        hint = f"give a {TASK}, an {AGENT}, or a suite with `tasks`"
         if "prompts" in keys:
             hint = f"`{program()} init --from {path}` makes one of a promptfoo config"
         raise SetupError(f"{path} is not a task: it has none of {wanted}", hint=hint)
@@ -87,7 +101,9 @@ def compile_sweep(
     more += (f"runner.timeout_seconds={wanted.timeout}",) if wanted.timeout else ()
     made = compile_spec(file, (*overrides, *more))
     told = {"name": made.plan.facts.get("id")}
-    return replace(made, plan=as_sweep(made.plan, wanted, told))
+    # what is measured is no epoch of a registry
+    plan = replace(made.plan, views=()) if made.plan.recipe == SUITE else made.plan
+    return replace(made, plan=as_sweep(plan, wanted, told))
 
 
 def is_agent_spec(path: Path) -> bool:
@@ -104,6 +120,13 @@ def is_skill_spec(path: Path) -> bool:
     from kept.spec.source import read_source
 
     return is_skill(cast("dict[str, object]", read_source(find_spec(path)).data))
+
+
+def is_suite_spec(path: Path) -> bool:
+    """Whether a path means a suite."""
+    from kept.spec.source import read_source
+
+    return is_suite(cast("dict[str, object]", read_source(find_spec(path)).data))
 
 
 def find_spec(path: Path) -> Path:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from kept._version import __version__
 from kept.core.budget import Budget
 from kept.core.event import RunResumed, RunStarted
-from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL, Plan
+from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL, SUITE, Plan
 from kept.core.ports import Clock, Sink
 from kept.core.stage import RECORDS
 from kept.core.state import State, advance
@@ -215,8 +215,7 @@ def start_command(facts: Mapping[str, object]) -> str:
     words = [program(), "optimize", name]
     if compared := cast("dict[str, Any]", facts.get(COMPARE)):
         words = [program(), "compare", *compared["words"], "--task", name]
-        for option in ("cases", "passes", "least"):
-            words += [f"--{option}", str(compared[option])] if compared[option] else []
+        words += _flags(compared, ("cases", "passes", "least"))
         words += ["--plan"] if compared["plan"] else []
     if facts.get(SKILL):
         words = [program(), "train", "--config", name, "--cfg-options"]
@@ -235,11 +234,19 @@ def start_command(facts: Mapping[str, object]) -> str:
     if refined := cast("dict[str, Any]", facts.get(REFINE)):
         target = refined.get("target")
         words = [program(), "refine", *(["--target", str(target)] if target else [name])]
+    if suite := cast("dict[str, Any]", facts.get(SUITE)):
+        words = [program(), "agent", "optimize", name]
+        words += _flags(suite, ("epochs", "target"))
     # of what was not written down only the names are known
     hidden = [f"{key}=…" for key in cast("list[str]", facts.get("set_again") or [])]
     for given in (*cast("list[str]", facts.get("set") or []), *hidden):
         words += ["--set", given]
     return shlex.join(words)
+
+
+def _flags(given: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """The options that were given, as they are typed."""
+    return [word for name in names if given[name] for word in (f"--{name}", str(given[name]))]
 
 
 def inputs_of(plan: Plan) -> dict[str, str]:

@@ -16,6 +16,12 @@ def kept_home() -> Path | None:
     return Path(value).expanduser() if value else None
 
 
+def artifacts_db() -> Path | None:
+    """The file with prompt artifacts that `KEPT_ARTIFACTS` names, if it does."""
+    value = os.environ.get("KEPT_ARTIFACTS")
+    return Path(value).expanduser() if value else None
+
+
 def user_home() -> Path:
     """The folder of whoever runs this."""
     return Path.home()

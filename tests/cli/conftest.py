@@ -9,6 +9,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    for name in ("KEPT_HOME", "KEPT_DEBUG", "NO_COLOR"):
+    for name in ("KEPT_HOME", "KEPT_ARTIFACTS", "KEPT_DEBUG", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     return folder

@@ -89,6 +89,11 @@ class TestRace(GateSuite):
         return Race()
 
 
+class TestRaceOnFixedCases(GateSuite):
+    def make_gate(self) -> Gate:
+        return Race(fixed=True)
+
+
 class TestRaceOnManyCases(GateSuite):
     size = 60
     rounds = 10

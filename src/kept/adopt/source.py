@@ -7,7 +7,7 @@ from typing import cast
 
 from kept.adopt.write import replace_all
 from kept.core.edit import changed_paths
-from kept.core.plan import SKILL
+from kept.core.plan import SKILL, SUITE
 from kept.errors import SetupError
 from kept.store.reader import Run
 
@@ -52,8 +52,13 @@ class Adoption:
 def adoption_of(run: Run) -> Adoption:
     """What adopting a run's best would do to its source."""
     source = run.state.fact("source")
+    started = run.state.started
+    if started is not None and started.recipe == SUITE:
+        raise SetupError(
+            f"run {run.id} improves prompt artifacts, and what it kept is used already",
+            hint="`kept agent artifacts list` says which versions are; `activate` chooses another",
+        )
     if not source:
-        started = run.state.started
         trained = started is not None and started.recipe == SKILL
         why = (
             "trained a skill without `env.skill_init`, so there is no file to change"

@@ -16,6 +16,7 @@ from kept.agents.decisions import OUTPUT
 from kept.agents.kit import Kit
 from kept.agents.loop import Loop
 from kept.agents.record import AgentRun, Critique, Deliverable
+from kept.agents.refine.findings import findings_in
 from kept.agents.status import COMPLETED, FAILED, is_limit, status_of
 from kept.agents.stopping import Stop, Stoppable
 from kept.agents.story import Ended, Hearer, Moment, Story, record_of
@@ -28,6 +29,9 @@ from kept.shared_files import SharedFiles
 
 INPUT = "input"
 """The folder of the workspace that holds what the task came with."""
+
+FINDING = "finding"
+"""The role of what is wrong with a run, in its trace."""
 
 DELIVERED = "delivered"
 """The branch of a run's scope that holds what it delivered."""
@@ -220,8 +224,10 @@ def _trace(record: AgentRun) -> tuple[TraceItem, ...]:
         TraceItem("turn", f"{one.number}: {one.decision.kind if one.decision else 'no decision'}")
         for one in record.iterations
     ]
+    wrong = findings_in(record, 0.0).told()
     return (
         TraceItem("user", record.task),
         *turns,
         TraceItem("info", f"{record.status}: {record.reason}"),
+        *(TraceItem(FINDING, text, {"severity": severity}) for text, severity in wrong),
     )

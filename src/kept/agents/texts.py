@@ -3,17 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from kept.prompts import RunPrompt, filled, prompt
-
-ARTIFACTS: tuple[RunPrompt, ...] = (
-    "worker_pitfalls",
-    "manager_planning_preamble",
-    "experiment_context_hint_template",
-    "pattern_library",
-    "tool_description_templates",
-    "critique_rubric",
-)
-"""The texts that a candidate of an agent run is made of."""
+from kept.prompts import ARTIFACTS, RunPrompt, filled, prompt
 
 ROLES: tuple[RunPrompt, ...] = ("manager", "worker", "critic")
 

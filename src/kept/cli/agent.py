@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from kept.cli.agent_artifacts import artifacts
+from kept.cli.agent_optimize import optimize
 from kept.cli.command import Command, Commands
 from kept.cli.options import json_option, money_option, quiet_option, set_option
 
@@ -13,6 +15,10 @@ from kept.cli.options import json_option, money_option, quiet_option, set_option
 )
 def agent() -> None:
     """Have a task done by a manager and its workers."""
+
+
+agent.add_command(optimize)
+agent.add_command(artifacts)
 
 
 @agent.command(

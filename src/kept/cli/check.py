@@ -42,9 +42,19 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     from kept.cli import output
     from kept.cli.output import pairs
     from kept.recipes.outline import outline
-    from kept.registry import compile_spec, find_spec, is_agent_spec, is_skill_spec
+    from kept.registry import (
+        compile_spec,
+        find_spec,
+        is_agent_spec,
+        is_skill_spec,
+        is_suite_spec,
+    )
 
-    if is_skill_spec(spec):
+    if is_suite_spec(spec):
+        from kept.cli.agent_optimize import outline_suite
+
+        told, rows = outline_suite(compile_spec(spec, settings))
+    elif is_skill_spec(spec):
         from kept.cli.train import outline_told
 
         told, rows = outline_told(compile_spec(spec, settings))

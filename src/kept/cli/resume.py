@@ -58,18 +58,22 @@ def resume(
 
         return resume_refine(past, as_json=as_json, quiet=quiet)
     spec, before = _spec_of(past)
-    past.close()
     check_again(past, settings)
     plan = _plan(past, spec, (*before, *settings))
+    past.close()
     return resume_run(plan, past.folder, how)
 
 
 def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
     """What the run was, compiled again."""
     from kept.cli.compiling import compiled, told_warnings
-    from kept.core.plan import COMPARE, COORDINATE, EVAL, SKILL
+    from kept.core.plan import COMPARE, COORDINATE, EVAL, SKILL, SUITE
 
     started = run.state.started
+    if started is not None and started.recipe == SUITE:
+        from kept.cli.agent_optimize import resumed_suite
+
+        return told_warnings(resumed_suite(run, spec, settings))
     if started is not None and started.recipe == EVAL:
         from kept.recipes.sweeping import Wanted
         from kept.registry import compile_sweep

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +18,7 @@ from kept.cli.output import pairs
 from kept.cli.progress import Progress, standard_progress
 from kept.cli.texts import facts, title
 from kept.core.objective import unusable
-from kept.core.plan import COORDINATE, EVAL, SKILL, Plan
+from kept.core.plan import COORDINATE, EVAL, SKILL, SUITE, Plan
 from kept.engine.stopping import no_bounds
 from kept.errors import KeptError
 from kept.report import Summary, headline, summary, write_report
@@ -47,24 +47,43 @@ class How:
 
 def start_run(plan: Plan, home: Home, how: How) -> int:
     """Run a plan in a new folder; the exit code."""
-    return _sit(lambda watch: start(plan, home, watch), lambda run: home.runs / run, how)
+    go = _Going(plan, lambda watch: start(plan, home, watch))
+    return _sit(go, lambda run: home.runs / run, how)
 
 
 def resume_run(plan: Plan, folder: Path, how: How) -> int:
     """Go on with a run; the exit code."""
-    return _sit(lambda watch: resume(plan, folder, watch), lambda _run: folder, how)
+    go = _Going(plan, lambda watch: resume(plan, folder, watch))
+    return _sit(go, lambda _run: folder, how)
 
 
-def _sit(
-    go: Callable[[Watch], Coroutine[Any, Any, Ended]], place: Callable[[str], Path], how: How
-) -> int:
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """A run that is about to sit."""
+
+    plan: Plan
+    sit: Callable[[Watch], Coroutine[Any, Any, Ended]]
+
+    def on_signal(self, progress: Progress) -> Callable[[], None]:
+        """What is told of a signal: also a runner whose rollouts take long, and end sooner so."""
+        stop = getattr(self.plan.runner, "stop", None)
+
+        def heard() -> None:
+            if callable(stop):
+                stop()
+            progress.on_signal()
+
+        return heard
+
+
+def _sit(go: _Going, place: Callable[[str], Path], how: How) -> int:
     """One sitting, from its first event to its answer."""
     show_log()
     progress = standard_progress(quiet=how.quiet)
-    watch = Watch((progress,), signals=True, on_signal=progress.on_signal)
+    watch = Watch((progress,), signals=True, on_signal=go.on_signal(progress))
     try:
         with progress, _settled():
-            ended = asyncio.run(go(watch))
+            ended = asyncio.run(go.sit(watch))
     except Exception as error:
         started = progress.state.started
         if started is None:
@@ -80,7 +99,7 @@ def _sit(
         return _evaluated(told, how)
     if how.json:
         failed = told.stopped is not None and told.stopped.kind == "error"
-        output.document({"ok": not failed, **headline(told)})
+        output.document({"ok": not failed, **headline(told), **_of_suite(told)})
     else:
         output.answer(answer_text(told))
     return _end(told, progress, how)
@@ -133,6 +152,16 @@ def _report(folder: Path) -> Summary:
     return told
 
 
+def _of_suite(told: Summary) -> Mapping[str, Any]:
+    """What a program is told besides of a run that optimizes prompts."""
+    if told.recipe != SUITE:
+        return {}
+    from kept.cli.agent_optimize import suite_told
+
+    with closing(Run(told.folder)) as run:
+        return {"artifacts": suite_told(run)}
+
+
 def answer_text(told: Summary) -> str:
     """What came of it, and where to look further."""
     # an error is told on stderr, with what to do about it
@@ -141,6 +170,11 @@ def answer_text(told: Summary) -> str:
     if told.comparison is not None:
         rows.append(("look", command_for("report", told.folder)))
         return f"{compared_text(told.comparison, told)}\n\n{pairs(rows)}"
+    if told.recipe == SUITE:
+        from kept.cli.agent_optimize import suite_rows
+
+        with closing(Run(told.folder)) as run:
+            rows += suite_rows(run)
     if told.improved:
         rows.append(("best", path_from_here(told.folder / "best")))
     rows.append(("look", command_for("report", told.folder)))
@@ -176,7 +210,9 @@ def _more(told: Summary, kind: str) -> str:
         best = path_from_here(told.folder / "best")
         start = f", which `--skill_init {best}` starts from its best" if told.improved else ""
         return f"more epochs are another training{start}"
-    more = command_for("resume", told.folder, [f"budget.{LIMITS[kind]}=N"])
+    of_suite = kind == "iterations" and told.recipe == SUITE
+    limit = "epochs" if of_suite else f"budget.{LIMITS[kind]}"
+    more = command_for("resume", told.folder, [f"{limit}=N"])
     return f"`{more}` raises the limit"
 
 

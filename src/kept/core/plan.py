@@ -29,6 +29,9 @@ REFINE = "refine"
 ITERATIONS = "iterations"
 """The fact that tells where the iterations of a refinement lie."""
 
+SUITE = "suite"
+"""The recipe that optimizes the prompts of agent runs, and the fact that tells how it was asked."""
+
 AGENT_RUN = "agent run"
 """The recipe of a run of `kept agent run`, and the fact that tells what was asked."""
 

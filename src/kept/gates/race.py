@@ -69,6 +69,11 @@ class Race:
     """What near misses must be worth together to be raced, in standard deviations of one draw."""
     pool_most: int = 20
     """How many of them are raced whatever they are worth."""
+    fixed: bool = False
+    """Whether the deciding cases are all that is asked about: what is kept is the best at once, and
+    nothing is said of other cases (docs/decisions/0062)."""
+    sure: int = 5
+    """Passes that must agree of what is kept where the cases are fixed and there is no noise."""
     name: str = "race"
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
@@ -84,7 +89,8 @@ class Race:
             return self.final.enter(view, self.doubt)
         if view.simplifies and not view.merged and view.objective.scale is not None:
             return self.simplify.decide(view, self.screen)
-        if view.train and (view.merged != 1 or view.ledger.lost):
+        screens = bool(view.train) and not self.fixed  # or the same cases would be asked twice
+        if screens and (view.merged != 1 or view.ledger.lost):
             told = self.screen.look(view)
             if told is not None:
                 return self.simplify.race(view) if self._costs_less(view, told) else told
@@ -153,14 +159,18 @@ class Race:
         rates = f"odds {odds(exp(min(won, 700)))} to 1, {odds(1 / risk)} needed"
         gain = Interval(about["gain"], about["low"], about["high"])
         words = f"gain {gain} on {count(size, 'draw')}, {rates}"
-        if whole and won >= -log(risk):
-            kept = Verdict("keep", f"better: {words}", numbers=numbers)
+        # by signs alone, many small gains would outweigh a great loss
+        if whole and won >= -log(risk) and (shown.mean > 0 or not self.fixed):
+            kept = Verdict("keep", f"better: {words}", best=self.fixed, numbers=numbers)
             return forbidden(new, view.objective, numbers) or kept
         if self._hopeless(shown):
             return Verdict("discard", f"not better: {words}", numbers=numbers)
         still = view.still or never_varies(view.incumbent, "decide")
         if whole and still and all(alike(s, "decide") for s in (view.incumbent, view.challenger)):
-            return self._without_noise(view, numbers)
+            if not self.fixed:
+                return self._without_noise(view, numbers)
+            if size >= self.sure * len(view.holdout) or shown.mean <= 0:
+                return self._as_a_fact(view, numbers)
         if whole and size >= self.most * len(view.holdout):
             return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
         return None
@@ -184,6 +194,16 @@ class Race:
             return forbidden(view.challenger.known["decide"], view.objective, numbers) or kept
         return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
 
+    def _as_a_fact(self, view: View, numbers: dict[str, float]) -> Verdict:
+        """The same where the cases are all there is: what every repeat says is so."""
+        better, worse, _ = sign_test(case_gains(view, "decide", view.incumbent))
+        gain = numbers["gain"]
+        words = f"gain {gain:+.3f}, {better} cases better, {worse} worse, no noise"
+        if gain <= 0:
+            return Verdict("discard", f"not better: {words}", numbers=numbers)
+        kept = Verdict("keep", f"better: {words}", best=True, numbers=numbers)
+        return forbidden(view.challenger.known["decide"], view.objective, numbers) or kept
+
     def _race_for_best(self, view: View) -> Verdict | tuple[Ask, ...]:
         told = self.prove(view)
         if isinstance(told, tuple) or told.code == "indecisive":
@@ -205,6 +225,7 @@ class Race:
         """Rollouts of both sides that one step comes to at most."""
         if self.final.among:
             return 2 * self.final.passes[0] * (train + holdout)
+        train = 0 if self.fixed else train
         most = max(2 * self.most, (1 + self.simplify.bars) * self.simplify.most)
         return self.screen.most_asked(train) + most * holdout
 
@@ -213,7 +234,7 @@ class Race:
         if self.final.among:
             return self.final.first(train + holdout) + self.final.rest(train + holdout)
         each = raced(holdout, self.most, self.aim, self.patience)
-        if not train:
+        if not train or self.fixed:
             return ceil(steps * each.challenger + each.incumbent)
         bar = self.screen.passes * min(self.screen.cases, train)
         looked, together = (
@@ -233,7 +254,8 @@ class Race:
         """Rollouts of a challenger to begin with."""
         if self.final.among:
             return self.final.passes[0] * (train + holdout)
-        return self.screen.steps[0][0] if train else min(holdout, looks(holdout, self.most)[0])
+        screens = train and not self.fixed
+        return self.screen.steps[0][0] if screens else min(holdout, looks(holdout, self.most)[0])
 
     def ending(self, passes: int, claims: int) -> "Race":
         """The same with so many passes at most for the proof, and for the claim."""

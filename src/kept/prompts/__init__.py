@@ -59,7 +59,8 @@ RunPrompt = Literal[
     "tool_description_templates",
     "critique_rubric",
 ]
-Name = TaskPrompt | MetricPrompt | SkillPrompt | RunPrompt
+SuitePrompt = Literal["update"]
+Name = TaskPrompt | MetricPrompt | SkillPrompt | RunPrompt | SuitePrompt
 
 ASKED: tuple[Name, ...] = get_args(TaskPrompt)
 """Prompts of models that a task or an adapter may ask: people may put their own in their place."""
@@ -73,7 +74,10 @@ SKILLS: tuple[Name, ...] = get_args(SkillPrompt)
 RUN: tuple[RunPrompt, ...] = get_args(RunPrompt)
 """Prompts of `kept agent run`."""
 
-NAMES: tuple[Name, ...] = (*ASKED, *METRICS, *SKILLS, *RUN)
+ARTIFACTS: tuple[RunPrompt, ...] = RUN[3:]
+"""Those of them that can be improved, and are kept in versions; the first three are the roles'."""
+
+NAMES: tuple[Name, ...] = (*ASKED, *METRICS, *SKILLS, *RUN, *get_args(SuitePrompt))
 
 ABOUT: Mapping[Name, str] = {
     "component": "writes one text anew, for `kept.adapters`",
@@ -123,6 +127,7 @@ ABOUT: Mapping[Name, str] = {
     "pattern_library": "ways of delegating that a manager may take up",
     "tool_description_templates": "what workers are told of their tools, a section each",
     "critique_rubric": "what a critic goes by",
+    "update": "proposes a new version of a prompt artifact",
 }
 """What a model does that is told so."""
 
@@ -177,6 +182,11 @@ PLACEHOLDERS: Mapping[Name, Mapping[str, str]] = {
     "pattern_library": {},
     "tool_description_templates": {},
     "critique_rubric": {"categories": "the categories of defects, with commas between"},
+    "update": {
+        "artifact": "the name of the text that may be changed",
+        "about": "what that text is for",
+        "share": "how much of it one update may change, in percent",
+    },
 }
 """What may stand in a prompt, and what it holds."""
 

@@ -85,20 +85,24 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a run that is gone on with had to keep to."""
+    """What a run that is gone on with has to keep to."""
 
-    limits: Limits
-    budget: str
+    texts: Mapping[str, str]
+    """The versions of prompt artifacts that it began with, whatever is active by now."""
+    limits: Limits | None = None
+    """None for one that had not begun to ask."""
+    budget: str = ""
     """By its hash."""
 
 
-def before_of(run: Run) -> Before | None:
-    """Of a run that had begun to ask; None for one that had not."""
+def before_of(run: Run) -> Before:
+    """What a run had when it began."""
+    texts = run.candidate(run.state.seed).texts
     record, started = agent_run_of(run), run.state.started
     if record is None or started is None:
-        return None
+        return Before(texts)
     limits = record.raised[0].before if record.raised else record.limits
-    return Before(limits, started.inputs["budget"])
+    return Before(texts, limits, started.inputs["budget"])
 
 
 def compile_agent_run(
@@ -107,22 +111,22 @@ def compile_agent_run(
     """The plan of an agent run; raises `SpecError` or `SetupError` with what is wrong."""
     watched = watched or Watched()
     folder = Path(asked.folder)
+    home = Home.find(folder)
     source = _source(asked)
     spec = validate(source, AgentRunSpec)
-    texts = run_texts(source)
+    texts = run_texts(source, home, before.texts if before else None)
     source.check()
     assert spec is not None, "a spec without problems is one"
     if not asked.task.strip():
         raise SetupError("the task is empty", hint='say what is to be done: kept agent run "TASK"')
     configs = configs_of(spec, source.folder)
     check(spec, configs)
-    home = Home.find(folder)
     never = (home.path, *([folder / asked.output] if asked.output else []))
     found = find_inputs([folder / path for path in asked.inputs], never)
     scratch = Scratch()
     limits, budget = limits_of(spec.budget), hash_of(spec.budget.model_dump(mode="json"))
     raised = None
-    if before is not None and is_raise(before.limits, limits):
+    if before is not None and before.limits is not None and is_raise(before.limits, limits):
         # what is left is told to the manager: what was heard is served only with what it was told
         limits, raised, budget = before.limits, limits, before.budget
     kit = kit_of(spec, configs, limits, scratch, hidden_from(folder, home.path))

@@ -1,14 +1,20 @@
-"""The prompts of an agent run: Kept's own, or files of a folder that stand for them."""
+"""The prompts of an agent run: Kept's own, versions of a registry, files of a folder.
+
+A file stands for both. Of the six that can be improved, the registry says which version is used.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from kept.agents.texts import ARTIFACTS, ROLES, own_artifacts, own_prompts
-from kept.prompts import RUN
+from kept.agents.texts import ROLES, own_artifacts, own_prompts
+from kept.prompts import ARTIFACTS, RUN
 from kept.spec.load import said
 from kept.spec.source import Source
+from kept.spec.yaml import Loc
+from kept.store.home import Home
+from kept.store.prompt_registry import PromptRegistry, registry_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,39 +25,54 @@ class RunTexts:
     """Of manager, worker and critic."""
     artifacts: Mapping[str, str]
     """The six that can be improved."""
+    files: frozenset[str] = frozenset()
+    """Of all these, those that are a user's own file."""
 
 
-def run_texts(source: Source) -> RunTexts:
-    """All of them; what is wrong with those of a folder is reported."""
-    prompts, artifacts = own_prompts(), own_artifacts()
-    given = said(source, ("prompts",))
+def registry_of(home: Home) -> PromptRegistry:
+    """The registry of a project."""
+    return PromptRegistry(registry_path(home), own_artifacts())
+
+
+def run_texts(
+    source: Source,
+    home: Home | None = None,
+    began: Mapping[str, str] | None = None,
+    loc: Loc = ("prompts",),
+) -> RunTexts:
+    """All of them; what is wrong with those of a folder is reported.
+
+    A run that goes on has the versions that it `began` with, whatever is active by now.
+    """
+    if began is None:
+        began = registry_of(home or Home.find(source.folder)).texts()
+    prompts, artifacts = own_prompts(), {name: began[name] for name in ARTIFACTS}
+    files: set[str] = set()
+    given = said(source, loc)
     if not isinstance(given, str) or not given:
         return RunTexts(prompts, artifacts)
     folder = source.folder / given
     if not folder.is_dir():
         hint = f"`kept prompts copy {given} {' '.join(RUN[:3])}` makes one"
-        source.report(("prompts",), f"there is no folder `{given}`", hint)
+        source.report(loc, f"there is no folder `{given}`", hint)
         return RunTexts(prompts, artifacts)
     # at use: it takes longer to import than most runs need for all else, and few have a folder
     from kept.recipes.prompting import read_prompt
 
-    _check_names(source, folder)
+    _check_names(source, folder, loc)
     for name in RUN:
         path = folder / f"{name}.md"
-        text = (
-            read_prompt(source, ("prompts",), f"{given}/{name}.md", name)
-            if path.is_file()
-            else None
-        )
+        text = read_prompt(source, loc, f"{given}/{name}.md", name) if path.is_file() else None
         if text is not None:
             (artifacts if name in ARTIFACTS else prompts)[name] = text
+            files.add(name)
     assert set(prompts) == set(ROLES), "no other prompt is asked for"
-    return RunTexts(prompts, artifacts)
+    return RunTexts(prompts, artifacts, frozenset(files))
 
 
-def _check_names(source: Source, folder: Path) -> None:
+def _check_names(source: Source, folder: Path, loc: Loc) -> None:
     for path in sorted(folder.glob("*.md")):
         if path.stem not in RUN:
             near = get_close_matches(path.stem, RUN, n=1)
             hint = f"did you mean `{near[0]}.md`?" if near else f"there are {', '.join(RUN)}"
-            source.report(("prompts",), f"`{path.name}` is no prompt of an agent run", hint)
+            source.report(loc, f"`{path.name}` is no prompt of an agent run", hint)

@@ -143,6 +143,8 @@ def _builders(plan: Plan) -> frozenset[str]:
 def _least(gate: Race, plan: Plan) -> tuple[int, int]:
     """Rollouts of the smallest end there is, and of its claim."""
     claim = 2 * len(plan.cases.test)
+    if gate.fixed:
+        return claim, claim
     if gate.final.among:
         return gate.final.within(LEAST_PASSES).rest(_contested(plan)) + claim, claim
     return _look(gate, plan) + 2 * LEAST_PASSES * len(plan.cases.holdout) + claim, claim
@@ -212,6 +214,8 @@ def _reserve(gate: Race, plan: Plan) -> int:
     """Rollouts of both sides for the proof and the claim, and for a look at what is proven."""
     if gate.final.among:
         return gate.final.rest(_contested(plan)) + _claims(gate, plan)
+    if gate.fixed:
+        return _claims(gate, plan)
     proof = 2 * max(gate.promote_passes) * len(plan.cases.holdout)
     return _look(gate, plan) + proof + _claims(gate, plan)
 
@@ -232,6 +236,8 @@ def _limit(plan: Plan) -> int | None:
 
 def _fitted(gate: Race, plan: Plan) -> Race:
     """The gate with an end that leaves most of a small budget to what comes before it."""
+    if gate.fixed:
+        return gate
     if len(plan.cases.holdout) < FEWEST:
         there = len(plan.cases.holdout)
         raise SetupError(

@@ -38,9 +38,8 @@ class Wanted:
 
 def as_sweep(plan: Plan, wanted: Wanted, told: Mapping[str, object]) -> Plan:
     """The same runner and scorer, on the cases that are wanted."""
-    every = (*plan.cases.train, *plan.cases.holdout, *plan.cases.test)
-    # the one case of a run without any stands in two splits
-    cases = _chosen(plan.cases.holdout if plan.cases.implicit else every, wanted)
+    # each once: the one case of a run without any stands in two splits, as do tasks of a suite
+    cases = _chosen(tuple(plan.cases.by_id.values()), wanted)
     names = [case.id for case in cases]
     facts = {
         EVAL: {

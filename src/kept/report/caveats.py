@@ -20,15 +20,24 @@ GATES = {
     "draw of a noisy evaluator passes for a gain.",
     "sigma": "The gate `sigma` asks for a gain beyond the spread of a few sweeps: a rule of thumb, "
     "not a test with a known error rate.",
+    "rollback": "The gate `rollback` compares one run of each task a side: a lucky run passes for "
+    "a gain.",
     "follow": "The gate `follow` goes on from every result, better or not; only what is marked a "
     "new best is a gain, on one evaluation a side.",
 }
 
 
+SHOWN = (
+    "The tasks that decide were shown to who proposes, by runs of their own: what was kept is "
+    "better on these tasks, and nothing here says that it is on others."
+)
+
+
 def caveats(summary: Summary, run: Run | None = None) -> list[str]:
     """Every reservation that holds for this run; without it, those that its summary shows."""
     judged = run is not None and judges(run.fact("scorer"))
-    return [*_caveats(summary), *(_of_judges(run) if run is not None and judged else ())]
+    shown = [SHOWN] if run is not None and run.fact("shared") else []
+    return [*_caveats(summary), *shown, *(_of_judges(run) if run is not None and judged else ())]
 
 
 def _caveats(summary: Summary) -> Iterator[str]:

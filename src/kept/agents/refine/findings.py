@@ -36,6 +36,20 @@ class Findings:
         """Whether there is nothing to refine."""
         return not (self.defects or self.refusals or self.gaps)
 
+    def told(self) -> list[tuple[str, str]]:
+        """Each in words, and how bad it is."""
+        return [
+            *(
+                (f"{d.summary} ({d.evidence})" if d.evidence else d.summary, d.severity)
+                for d in self.defects
+            ),
+            *(
+                (f"a completion was refused by {r.gate}: {r.reason}", "critical")
+                for r in self.refusals
+            ),
+            *((f"`{name}` falls short by {gap:g}", "warning") for name, gap in self.gaps.items()),
+        ]
+
     def document(self) -> dict[str, Any]:
         """As the source writes it to `gradient_input.json`."""
         return {

@@ -1,0 +1,1 @@
+"""Prompt artifacts of agent runs, improved by a suite of tasks."""

@@ -1,0 +1,321 @@
+"""From a suite to a plan: tasks are cases, a run of one is a rollout, an update is a proposal.
+
+A candidate is the six texts that the models of an agent run are told. A small suite has no split:
+all its tasks are looked at and decide, by draws of their own, and what is kept is better on these
+tasks (docs/decisions/0062).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from kept.agents.by_task import ByTask
+from kept.agents.course import Assignment
+from kept.agents.experiments.folders import find_task
+from kept.agents.found import FoundScorer
+from kept.agents.loss import Weights, run_loss
+from kept.agents.record import AgentRun
+from kept.agents.runner import AgentRunner, Measures
+from kept.agents.stopping import Stop
+from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.budget import Budget
+from kept.core.case import Case, Cases
+from kept.core.copying import copy_guard
+from kept.core.epochs import Epochs
+from kept.core.guard import EmptyGuard
+from kept.core.model import ModelRequest
+from kept.core.objective import Objective
+from kept.core.plan import SUITE, Plan
+from kept.core.ports import Gate, Model
+from kept.core.words import count
+from kept.errors import SetupError
+from kept.gates import Strict
+from kept.gates.race import PRESETS
+from kept.models.config import ModelConfig
+from kept.models.providers import config_of, missing
+from kept.models.roles import connect_role, is_free, unbounded
+from kept.models.window import room_of
+from kept.prompts import ARTIFACTS
+from kept.proposers.asking import Asked
+from kept.proposers.update import LONGEST, UPDATE, Update
+from kept.recipes import Compiled
+from kept.recipes.agent_kit import Configs, check, configs_of, hidden_from, kit_of, limits_of
+from kept.recipes.agent_run import LOSS, settings_hash
+from kept.recipes.hashing import hash_of
+from kept.recipes.racing import FEWEST, race_of, with_race
+from kept.recipes.skill.compile import unhurried
+from kept.recipes.suite.reading import ReadSuite, read_suite
+from kept.settings import model as named_model
+from kept.spec.agent_run import AgentRunSpec
+from kept.spec.suite import SuiteTaskSpec
+from kept.store.epochs_view import EpochsView, Optimized
+from kept.store.home import Home
+from kept.store.prompt_registry import OF_EXPERIMENT, Suite
+from kept.workspace import Scratch
+
+ROLLBACK = "rollback"
+EXPERIMENTS = "experiments"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimization:
+    """What a command line says besides, as it is written down for a resume."""
+
+    epochs: int | None = None
+    target: str = ""
+    """EXP:TASK, whose experiment has the registry."""
+    folder: str = ""
+    """Where experiments are looked for from."""
+    stamp: str = ""
+    """When it was asked, as a part of a name."""
+
+    @classmethod
+    def of(cls, fact: object) -> "Optimization":
+        """From the fact that a run began with."""
+        return cls(**cast("Mapping[str, Any]", fact))
+
+    def place(self) -> tuple[Path, Path] | None:
+        """The registry of the experiment, and the folder of the task for this; None without."""
+        if not self.target:
+            return None
+        root = Home.find(Path(self.folder)).path / EXPERIMENTS
+        task = find_task(root, self.target)
+        return root / task.experiment_id / OF_EXPERIMENT, task.folder / "optimizations" / self.stamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Making:
+    """What a plan is made with, where that is at hand already."""
+
+    runners: Callable[[ReadSuite, Stop], Mapping[str, AgentRunner]] | None = None
+    optimizer: Model | None = None
+
+
+def compile_suite(
+    path: Path,
+    overrides: Sequence[str] = (),
+    began: str = "",
+    *,
+    asked: Optimization | None = None,
+    texts: Mapping[str, str] | None = None,
+    making: Making | None = None,
+) -> Compiled:
+    """The plan of a suite; raises `SpecError` or `SetupError` with what is wrong.
+
+    A run that goes on has the gate and the `texts` that it began with.
+    """
+    asked, making = asked or Optimization(), making or Making()
+    place = asked.place()
+    read = read_suite(path, overrides, place[0] if place else None, texts)
+    epochs = asked.epochs or read.spec.epochs
+    optimizer = _optimizer(read, making)
+    configs = {} if making.runners is not None else _configs(read, optimizer[1])
+    scratch, stop = Scratch(), Stop()
+    make = making.runners or partial(_runners, scratch=scratch, configs=configs)
+    train = len(read.cases.train)
+    plan = Plan(
+        recipe=SUITE,
+        seed=Candidate({name: read.texts.artifacts[name] for name in ARTIFACTS}),
+        rules=Rules({name: Artifact(name, max_chars=LONGEST) for name in ARTIFACTS}, max_files=1),
+        cases=read.cases,
+        runner=ByTask(make(read, stop), scratch.close, stop),
+        scorer=FoundScorer(),
+        objective=Objective(LOSS, "minimize"),
+        proposers=(_proposer(read, *optimizer),),
+        schedule=Epochs(cases=train, epochs=epochs, batch=max(1, train), proposer=UPDATE),
+        gate=_gate(read, began),
+        guards=(EmptyGuard(), copy_guard(_tasks(read))),
+        budget=Budget(**read.spec.budget.model_dump()),
+        workers=read.spec.workers,
+        random_seed=read.spec.random_seed,
+        priced=not all(is_free(one) for one in _models(configs, optimizer[1])),
+        dear=True,
+        inputs=_inputs(read, configs, optimizer[0].name),
+        facts=_facts(read, asked, epochs, overrides),
+    )
+    plan = with_race(replace(plan, inputs={**plan.inputs, "gate": hash_of(repr(plan.gate))}))
+    optimized = Optimized(
+        registry=read.registry,
+        suite=_suite(read),
+        metric=LOSS,
+        seed=plan.seed.texts,
+        place=place[1] if place else None,
+    )
+    plan = replace(plan, views=(partial(EpochsView, optimized),))
+    return Compiled(plan, tuple(_warnings(read, configs, optimizer[1])))
+
+
+def _tasks(read: ReadSuite) -> Cases:
+    """What no text may copy: every task, also those that proposers are shown."""
+    return Cases(holdout=read.cases.holdout) if read.shared else read.cases
+
+
+def _gate(read: ReadSuite, began: str) -> Gate:
+    """The gate that is named, or that the run began with."""
+    if (began or read.spec.gate) == ROLLBACK:
+        # the rule of the source, but that a tie is no gain: one pass, and worse is undone
+        return Strict(name=ROLLBACK)
+    race = PRESETS["balanced"] if read.spec.race is None else race_of(read.spec.race)
+    if read.shared or len(read.cases.holdout) < FEWEST:
+        return replace(race, fixed=True)
+    return unhurried(race, len(read.cases.train))
+
+
+def _optimizer(read: ReadSuite, making: Making) -> tuple[Model, ModelConfig | None]:
+    if making.optimizer is not None:
+        return making.optimizer, None
+    given, named = read.spec.optimizer, named_model()
+    if given is None and named is None:
+        hint = "give `optimizer: provider/model`, or set KEPT_MODEL"
+        raise SetupError("no model is named to propose updates", hint=hint)
+    folder = read.source.folder
+    usual = replace(config_of(named), folder=folder) if named else None
+    config = given.config(folder) if given is not None else usual
+    assert config is not None, "one of the two is there"
+    if lack := missing(config):
+        raise SetupError(f"cannot ask `{config.name}`: {lack}")
+    return connect_role("optimizer", config), config
+
+
+def _proposer(read: ReadSuite, model: Model, config: ModelConfig | None) -> Update:
+    request = ModelRequest((), max_tokens=config.max_tokens if config else None)
+    room = room_of(config) if config else None
+    halves = read.spec.gate == ROLLBACK
+    asked = Asked(model, request, room)
+    return Update(asked=asked, told=read.told, step=read.spec.step, halves=halves)
+
+
+def spec_of(read: ReadSuite, task: SuiteTaskSpec) -> AgentRunSpec:
+    """How one task is run: as all are, with what it says itself laid over that."""
+    run = read.spec.run
+    models = {"manager": task.model, "worker": task.worker_model}
+    given = {role: one for role, one in models.items() if one is not None}
+    return run.model_copy(
+        update={
+            "models": run.models.model_copy(update=given),
+            "budget": task.budget.over(run.budget),
+        }
+    )
+
+
+def _configs(read: ReadSuite, optimizer: ModelConfig | None) -> dict[str, Configs]:
+    """Who is asked in each task, after all of it was looked at."""
+    found: dict[str, Configs] = {}
+    for task in read.spec.tasks:
+        spec = spec_of(read, task)
+        found[task.name] = configs_of(spec, read.source.folder)
+        check(spec, found[task.name])
+    if read.spec.budget.max_usd is not None:
+        for config in _models(found, optimizer):
+            if (what := unbounded(config)) is not None:
+                message = f"`budget.max_usd` cannot be kept: `{config.name}` has no `{what}`"
+                raise SetupError(message, hint="leave it out, or set `budget.max_rollouts`")
+    return found
+
+
+def _models(configs: Mapping[str, Configs], optimizer: ModelConfig | None) -> list[ModelConfig]:
+    asked = [one for c in configs.values() for one in (c.manager, c.worker, c.critic)]
+    return list(dict.fromkeys([*asked, *([optimizer] if optimizer else [])]))
+
+
+def measures_of(task: SuiteTaskSpec) -> Measures:
+    """The loss of a task's run and its parts, weighed as the task says."""
+    weights = replace(Weights(), **task.weights.told())
+
+    def measures(record: AgentRun) -> Mapping[str, float]:
+        parts = run_loss(record, weights).parts()
+        return {LOSS: parts.pop("total"), **{f"{LOSS}_{n}": value for n, value in parts.items()}}
+
+    return measures
+
+
+def _runners(
+    read: ReadSuite, stop: Stop, scratch: Scratch, configs: Mapping[str, Configs]
+) -> dict[str, AgentRunner]:
+    hidden = hidden_from(read.source.folder, read.home.path)
+
+    async def close() -> None:
+        return None
+
+    made: dict[str, AgentRunner] = {}
+    for task in read.spec.tasks:
+        spec, found = spec_of(read, task), read.inputs[task.name]
+        kit = kit_of(spec, configs[task.name], limits_of(spec.budget), scratch, hidden)
+        assignment = Assignment(task=task.task, tags=("suite", read.spec.name))
+        made[task.name] = AgentRunner(
+            kit=replace(kit, prompts=read.texts.prompts),
+            assignment_of=partial(_assignment, assignment),
+            files_of=lambda case, found=found: found.read(),
+            measures=measures_of(task),
+            closes=close,
+            stop=stop,
+        )
+    return made
+
+
+def _assignment(assignment: Assignment, case: Case) -> Assignment:
+    return assignment
+
+
+def _inputs(read: ReadSuite, configs: Mapping[str, Configs], optimizer: str) -> dict[str, str]:
+    """Hashes of what a run depends on besides its texts and tasks."""
+    settings = [
+        [
+            task.name,
+            task.weights.told(),
+            spec_of(read, task).budget.model_dump(mode="json"),
+            settings_hash(spec_of(read, task), configs[task.name]) if configs else "",
+        ]
+        for task in read.spec.tasks
+    ]
+    return {
+        "settings": hash_of(settings),
+        "prompts": hash_of([dict(read.texts.prompts), read.told]),
+        "optimizer": hash_of([optimizer, read.spec.step]),
+        "files": read.files_hash(),
+    }
+
+
+def _suite(read: ReadSuite) -> Suite:
+    tasks = [one.model_dump(mode="json", exclude_defaults=True) for one in read.spec.tasks]
+    name = read.spec.name
+    return Suite(id=hash_of([name, tasks]), name=name, tasks=tasks, baseline=read.baseline())
+
+
+def _facts(
+    read: ReadSuite, asked: Optimization, epochs: int, overrides: Sequence[str]
+) -> dict[str, object]:
+    """What a reader of the run, and its resume, want to know."""
+    return {
+        SUITE: asdict(asked),
+        "spec": str(read.source.path.resolve()),
+        "set": list(overrides),
+        "id": read.spec.name,
+        "description": read.spec.description.strip(),
+        "registry": str(read.registry.path.absolute()),
+        "epochs": epochs,
+        "shared": read.shared,
+    }
+
+
+def _warnings(
+    read: ReadSuite, configs: Mapping[str, Configs], optimizer: ModelConfig | None
+) -> Iterator[str]:
+    for task, found in read.inputs.items():
+        for name in found.left_out[:5]:
+            yield f"`{name}` of `{task}` is no plain file, and is not given to its runs"
+    for config in _models(configs, optimizer):
+        if unbounded(config) == "price":
+            yield f"the price of `{config.name}` is not known: what it costs is not counted"
+    if read.shared:
+        yield (
+            "all tasks are shown to who proposes, and decide: what is kept is better on these "
+            "tasks, and nothing is said of others"
+        )
+    elif len(read.cases.holdout) < FEWEST and read.spec.gate != ROLLBACK:
+        few = count(len(read.cases.holdout), "task")
+        yield f"{few} decide: what is kept is better on these, and nothing is said of others"
+    if read.cases.test and read.spec.gate == ROLLBACK:
+        yield "the test tasks are not looked at: `rollback` makes no claim by them; `race` does"

@@ -1,0 +1,336 @@
+"""The prompt artifacts of agent runs in versions, in SQLite: which there are, and which are used.
+
+The tables are those of the source. Version 0 of an artifact is Kept's own text and stands in no
+table; an artifact without an active version is used as that. What an optimization did is written
+epoch by epoch, each in one transaction and once.
+"""
+
+import json
+import sqlite3
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kept import settings
+from kept.errors import SetupError
+from kept.store.home import Home
+
+FILE = "artifacts.db"
+"""Below a home; the experiment that a task belongs to has one of its own."""
+
+OF_EXPERIMENT = "outer_loop.db"
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS artifact_versions (
+  id INTEGER PRIMARY KEY, artifact_name TEXT NOT NULL, version INTEGER NOT NULL,
+  content TEXT NOT NULL, parent_version INTEGER, created_at TEXT NOT NULL, epoch_id TEXT,
+  is_active INTEGER NOT NULL DEFAULT 0, UNIQUE (artifact_name, version));
+CREATE TABLE IF NOT EXISTS task_suites (
+  id TEXT PRIMARY KEY, name TEXT NOT NULL, tasks_json TEXT NOT NULL,
+  baseline_artifacts_json TEXT NOT NULL, created_at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS epochs (
+  id TEXT PRIMARY KEY, suite_id TEXT NOT NULL, epoch_num INTEGER NOT NULL,
+  started_at TEXT NOT NULL, completed_at TEXT, mean_loss REAL,
+  parent_artifacts_json TEXT NOT NULL, child_artifacts_json TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS epoch_runs (
+  epoch_id TEXT NOT NULL, run_id TEXT NOT NULL, task_name TEXT NOT NULL, loss REAL,
+  scores_json TEXT NOT NULL, PRIMARY KEY (epoch_id, run_id));
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of an artifact."""
+
+    name: str
+    number: int
+    content: str
+    parent: int | None = None
+    created: str = "1970-01-01T00:00:00Z"
+    epoch: str = ""
+    """What made it; empty for one that no optimization did."""
+    active: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """One run of a task in an epoch."""
+
+    run_id: str
+    task: str
+    loss: float | None
+    scores: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """What a registry is optimized by."""
+
+    id: str
+    name: str
+    tasks: Sequence[Mapping[str, object]]
+    baseline: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """What one epoch came to."""
+
+    id: str
+    suite: str
+    number: int
+    started: float
+    """Seconds since the epoch of clocks, as the next one."""
+    ended: float
+    loss: float | None
+    before: Mapping[str, str]
+    """The texts that were used when it began."""
+    after: Mapping[str, str]
+    """The texts that it tried; as before where nothing was proposed."""
+    kept: bool
+    """Whether these lead from now on."""
+    uses: tuple[str, ...] = ()
+    """Artifacts of which runs use what was tried from now on."""
+    reason: str = ""
+    runs: Sequence[TaskRun] = ()
+
+
+def registry_path(home: Home) -> Path:
+    """Where the registry of a project is: `KEPT_ARTIFACTS`, or a file of its home."""
+    return settings.artifacts_db() or home.path / FILE
+
+
+class PromptRegistry:
+    """Reads nothing and makes nothing before it is asked to."""
+
+    def __init__(self, path: Path, own: Mapping[str, str]) -> None:
+        self.path = path
+        self._own = own
+        """The texts of version 0, by artifact."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The artifacts there are."""
+        return tuple(self._own)
+
+    def active(self) -> dict[str, Version]:
+        """What runs use, of every artifact."""
+        found = {one.name: one for one in self._rows("WHERE is_active") if one.name in self._own}
+        return {name: found.get(name) or self._first(name, active=True) for name in self._own}
+
+    def texts(self) -> dict[str, str]:
+        """The same, the texts alone."""
+        return {name: version.content for name, version in self.active().items()}
+
+    def versions(self, name: str) -> list[Version]:
+        """All of an artifact, the oldest first."""
+        self._known(name)
+        rows = self._rows("WHERE artifact_name = ? ORDER BY version", name)
+        return [self._first(name, active=not any(row.active for row in rows)), *rows]
+
+    def version(self, name: str, number: int) -> Version:
+        """One of them; a `SetupError` where it is not there."""
+        found = {one.number: one for one in self.versions(name)}
+        if number not in found:
+            there = ", ".join(map(str, found))
+            raise SetupError(f"`{name}` has no version {number}", hint=f"there are {there}")
+        return found[number]
+
+    def activate(self, name: str, number: int) -> Version:
+        """Have runs use a version from now on; the one they used before."""
+        self.version(name, number)
+        before = self.active()[name]
+        with self._writing() as database:
+            _activate(database, name, number)
+        return before
+
+    def register(self, suite: Suite) -> None:
+        """Write a suite down, once."""
+        row = (
+            suite.id,
+            suite.name,
+            _json(suite.tasks),
+            _json(suite.baseline),
+            _stamp(datetime.now(UTC).timestamp()),
+        )
+        with self._writing() as database:
+            database.execute("INSERT OR IGNORE INTO task_suites VALUES (?, ?, ?, ?, ?)", row)
+
+    def record(self, epoch: Epoch) -> bool:
+        """Write down what an epoch came to, all or nothing; False where it stands there already."""
+        with self._writing() as database:
+            known = database.execute("SELECT 1 FROM epochs WHERE id = ?", (epoch.id,)).fetchone()
+            if known is not None:
+                return False
+            changed = [name for name in self._own if epoch.before[name] != epoch.after[name]]
+            parents = {name: self._number(database, name, epoch.before[name]) for name in self._own}
+            tried = {name: self._ensured(database, name, epoch, parents[name]) for name in changed}
+            for name in epoch.uses:
+                _activate(database, name, self._number(database, name, epoch.after[name]))
+            self._tell(database, epoch, parents, tried)
+        return True
+
+    def _tell(
+        self,
+        database: sqlite3.Connection,
+        epoch: Epoch,
+        parents: Mapping[str, int],
+        tried: Mapping[str, int],
+    ) -> None:
+        kind = "update" if epoch.kept else "rollback"
+        events = [
+            {"type": kind, "artifact": name, "from": parents[name], "to": number}
+            for name, number in tried.items()
+        ]
+        proven = [name for name in epoch.uses if name not in tried]
+        events += [{"type": "promotion", "artifact": name, "to": parents[name]} for name in proven]
+        now = {**parents, **tried} if epoch.kept else dict(parents)
+        child = {"artifacts": now, "events": events, "reason": epoch.reason}
+        row = (
+            epoch.id,
+            epoch.suite,
+            epoch.number,
+            _stamp(epoch.started),
+            _stamp(epoch.ended),
+            epoch.loss,
+            _json(parents),
+            _json(child),
+        )
+        database.execute("INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        database.executemany(
+            "INSERT OR IGNORE INTO epoch_runs VALUES (?, ?, ?, ?, ?)",
+            [(epoch.id, r.run_id, r.task, r.loss, _json(r.scores)) for r in epoch.runs],
+        )
+
+    def epochs(self) -> list[tuple[str, int, float | None, dict[str, object]]]:
+        """Id, number, loss and what became of every epoch, the oldest first."""
+        sql = "SELECT id, epoch_num, mean_loss, child_artifacts_json FROM epochs ORDER BY rowid"
+        with self._reading() as database:
+            rows = database.execute(sql).fetchall() if database is not None else []
+        return [(row[0], row[1], row[2], json.loads(row[3])) for row in rows]
+
+    def _ensured(self, database: sqlite3.Connection, name: str, epoch: Epoch, parent: int) -> int:
+        """The version with a text that an epoch tried: made, if it is not there yet."""
+        text = epoch.after[name]
+        found = self._find(database, name, text)
+        if found is not None:
+            return found
+        newest = "SELECT COALESCE(MAX(version), 0) + 1 FROM artifact_versions"
+        sql = f"{newest} WHERE artifact_name = ?"
+        number: int = database.execute(sql, (name,)).fetchone()[0]
+        database.execute(
+            "INSERT INTO artifact_versions (artifact_name, version, content, parent_version,"
+            " created_at, epoch_id, is_active) VALUES (?, ?, ?, ?, ?, ?, 0)",
+            (name, number, text, parent, _stamp(epoch.ended), epoch.id),
+        )
+        return number
+
+    def _number(self, database: sqlite3.Connection, name: str, text: str) -> int:
+        """The version that has a text; one of a user's own file is made a version first."""
+        found = self._find(database, name, text)
+        if found is not None:
+            return found
+        begun = Epoch(
+            id="",
+            suite="",
+            number=0,
+            started=0.0,
+            ended=datetime.now(UTC).timestamp(),
+            loss=None,
+            before={},
+            after={name: text},
+            kept=False,
+        )
+        return self._ensured(database, name, begun, 0)
+
+    def _find(self, database: sqlite3.Connection, name: str, text: str) -> int | None:
+        if text == self._own[name]:
+            return 0
+        sql = (
+            "SELECT version FROM artifact_versions WHERE artifact_name = ? AND content = ?"
+            " ORDER BY is_active DESC, version DESC"
+        )
+        row = database.execute(sql, (name, text)).fetchone()
+        return None if row is None else int(row[0])
+
+    def _first(self, name: str, *, active: bool) -> Version:
+        return Version(name, 0, self._own[name], active=active)
+
+    def _known(self, name: str) -> None:
+        if name not in self._own:
+            raise SetupError(
+                f"`{name}` is no prompt artifact", hint=f"there are {', '.join(self._own)}"
+            )
+
+    def _rows(self, where: str, *values: object) -> list[Version]:
+        columns = (
+            "artifact_name, version, content, parent_version, created_at,"
+            " COALESCE(epoch_id, ''), is_active = 1"
+        )
+        with self._reading() as database:
+            if database is None:
+                return []
+            rows = database.execute(f"SELECT {columns} FROM artifact_versions {where}", values)
+            return [Version(*row) for row in rows]
+
+    @contextmanager
+    def _reading(self) -> Generator[sqlite3.Connection | None]:
+        """The database, or None where there is none yet: to look at it must not make it."""
+        if not self.path.exists():
+            yield None
+            return
+        with self._open() as database:
+            tables = "SELECT 1 FROM sqlite_master WHERE name = 'artifact_versions'"
+            yield database if database.execute(tables).fetchone() else None
+
+    @contextmanager
+    def _writing(self) -> Generator[sqlite3.Connection]:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SetupError(f"cannot make {self.path.parent}: {error.strerror}") from error
+        with self._open() as database:
+            database.execute("PRAGMA journal_mode=WAL")
+            database.executescript(_TABLES)
+            # at once: two writers that both have read would not wait for each other
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                yield database
+            except BaseException:
+                database.rollback()
+                raise
+            database.commit()
+
+    @contextmanager
+    def _open(self) -> Generator[sqlite3.Connection]:
+        try:
+            database = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._useless(error) from error
+        try:
+            yield database
+        except sqlite3.Error as error:
+            raise self._useless(error) from error
+        finally:
+            database.close()
+
+    def _useless(self, error: sqlite3.Error) -> SetupError:
+        hint = "KEPT_ARTIFACTS names another file; without one, Kept's own texts are used"
+        return SetupError(f"cannot use the prompt artifacts in {self.path}: {error}", hint=hint)
+
+
+def _activate(database: sqlite3.Connection, name: str, number: int) -> None:
+    database.execute(
+        "UPDATE artifact_versions SET is_active = (version = ?) WHERE artifact_name = ?",
+        (number, name),
+    )
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _stamp(t: float) -> str:
+    return datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,135 @@
+"""A race whose cases are all that is asked about: no screen, no proof, and a keep is the best."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from kept.core.ledger import Ledger
+from kept.core.objective import Objective
+from kept.core.proposal import Ask
+from kept.core.score import Outcome
+from kept.core.verdict import Verdict, View
+from kept.gates.race import Race
+from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
+
+TASKS = ("may", "june", "july")
+LOSS = Objective("loss", "minimize")
+FIXED = Race(fixed=True)
+
+Runs = Callable[[Draw], float]
+
+
+@dataclass(frozen=True)
+class At:
+    """The gate at a later step of a run."""
+
+    ledger: Ledger
+    name: str = "at"
+
+    def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
+        return FIXED.decide(replace(view, ledger=self.ledger))
+
+
+def matter(runs: Runs, tasks: tuple[str, ...] = TASKS) -> Matter:
+    def outcome(draw: Draw) -> Outcome:
+        return Outcome({"loss": runs(draw)})
+
+    return Matter(outcome=outcome, train=tasks, holdout=tasks, objective=LOSS)
+
+
+def asked(heard: Heard, owner: str) -> int:
+    return len({draw for draw in heard.draws if draw.owner == owner})
+
+
+def test_tasks_that_were_shown_are_not_screened_by_and_a_keep_is_the_best():
+    heard = hear(FIXED, matter(lambda draw: 0.2 if draw.owner == CHALLENGER else 0.3))
+    assert {draw.purpose for draw in heard.draws} == {"decide"}
+    assert (heard.verdict.outcome, heard.verdict.best) == ("keep", True)
+    # without noise, so many passes of each side agree
+    assert asked(heard, CHALLENGER) == asked(heard, INCUMBENT) == FIXED.sure * len(TASKS)
+
+
+def test_what_is_worse_without_noise_is_dropped_after_one_pass():
+    heard = hear(FIXED, matter(lambda draw: 0.4 if draw.owner == CHALLENGER else 0.3))
+    assert heard.verdict.outcome == "discard"
+    assert asked(heard, CHALLENGER) == len(TASKS)
+
+
+def test_a_tie_is_never_a_keep():
+    assert hear(FIXED, matter(lambda draw: 0.3)).verdict.outcome == "discard"
+
+
+def test_many_small_gains_do_not_outweigh_a_great_loss():
+    """By signs alone, nineteen tasks of twenty that gain a little would win."""
+    tasks = tuple(f"t{n}" for n in range(20))
+
+    def runs(draw: Draw) -> float:
+        number = int(draw.pair.case[1:])
+        loss = 0.05 * number + draw.pair.repeat * 1e-4
+        if draw.owner == INCUMBENT:
+            return loss
+        return loss + 0.6 if number == 0 else loss - 0.02
+
+    assert hear(FIXED, matter(runs, tasks)).verdict.outcome == "discard"
+
+
+def gaussian(chance: random.Random, gain: float = 0.0) -> Runs:
+    known: dict[Draw, float] = {}
+
+    def runs(draw: Draw) -> float:
+        shift = gain if draw.owner == CHALLENGER else 0.0
+        return known.setdefault(draw, chance.gauss(0.3 - shift, 0.05))
+
+    return runs
+
+
+def coins(chance: random.Random, rate: float) -> Runs:
+    known: dict[Draw, float] = {}
+
+    def runs(draw: Draw) -> float:
+        return known.setdefault(draw, float(chance.random() < rate))
+
+    return runs
+
+
+def one_coin(chance: random.Random) -> Runs:
+    """All tasks but one always end alike."""
+    tossed = coins(chance, 0.5)
+    return lambda draw: tossed(draw) if draw.pair.case == "may" else 0.5
+
+
+WORLDS: dict[str, Callable[[random.Random], Runs]] = {
+    "gaussian": gaussian,
+    "seldom": lambda chance: coins(chance, 0.1),
+    "often": lambda chance: coins(chance, 0.5),
+    "one coin": one_coin,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("world", "tasks"),
+    [("gaussian", TASKS), ("seldom", TASKS[:1]), ("often", TASKS[:1]), ("one coin", TASKS)],
+)
+def test_of_runs_where_nothing_is_better_few_keep_anything(world: str, tasks: tuple[str, ...]):
+    false = 0
+    for run in range(40):
+        chance = random.Random(f"{world} {run}")
+        steps = range(6)
+        kept = [
+            hear(At(Ledger(tests=n)), matter(WORLDS[world](chance), tasks)).verdict.outcome
+            == "keep"
+            for n in steps
+        ]
+        false += any(kept)
+    assert false <= 2, false
+
+
+def test_a_gain_of_one_deviation_is_mostly_found():
+    found = sum(
+        hear(FIXED, matter(gaussian(random.Random(run), 0.1))).verdict.outcome == "keep"
+        for run in range(20)
+    )
+    assert found >= 16, found
