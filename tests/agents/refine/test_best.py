@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,47 @@ def test_best_is_whole_after_a_kill_between_two_moves(tmp_path: Path):
     assert write_best(tmp_path, winner(0.2), {"a.md": b"better"})
     assert held(tmp_path)["a.md"] == b"better"
     assert not (tmp_path / best.FRESH).exists()
+
+
+def improving(seed: Path) -> None:
+    """Have BEST be better and better, for ever: a process that is there to be killed."""
+    for number in range(10_000):
+        text = f"version {number}\n".encode()
+        files = {f"{name}.md": text for name in "abcdefgh"}
+        write_best(seed, winner(1 - number / 10_000, f"r{number}"), files)
+
+
+@pytest.mark.kill
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("moves", [1, 2])
+def test_best_is_whole_after_kill_9_while_it_is_swapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+):
+    if moves == 2:
+        # as on a file system that cannot exchange two folders
+        monkeypatch.setattr(best, "exchange", lambda one, two: False)  # pyright: ignore
+    torn = last = 0
+    for number in range(40):
+        child = os.fork()
+        if child == 0:
+            improving(tmp_path)
+            os._exit(0)
+        while not (tmp_path / BEST).exists():
+            time.sleep(0.001)
+        # whenever it comes: never is there a moment at which it must not
+        time.sleep(0.01 + 0.0007 * (number % 13))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        torn += (tmp_path / best.FRESH).exists() or (tmp_path / best.OLD).exists()
+        recover(tmp_path)
+        files = held(tmp_path)
+        told = json.loads(files.pop("manifest.json"))
+        version = int(told["best_run_id"].removeprefix("r"))
+        assert set(files.values()) == {f"version {version}\n".encode()}
+        assert len(files) == 8
+        assert version >= last, "what was gained is lost"
+        last = version
+    assert torn, "no kill came while it was being replaced"
 
 
 def test_a_file_system_without_the_move_does_it_in_two(
