@@ -11,7 +11,7 @@ import pytest
 
 from kept.agents.refine import best
 from kept.agents.refine.best import BEST, Winner, best_loss, exchange, recover, write_best
-from kept.agents.refine.session import Session, session_name, write_session
+from kept.agents.refine.session import Session, free_name, session_name, write_session
 from kept.core.refine import Attempt
 from kept.errors import RunError
 
@@ -196,3 +196,10 @@ def test_a_session_is_written_beside_its_seed_with_the_keys_of_its_source(tmp_pa
     row = "k run_id loss status tier model_manager model_worker"
     assert set(row.split()) <= set(told["iterations"][0])
     assert told["completed_at"] is None
+
+
+def test_sessions_that_begin_in_one_second_have_names_of_their_own(tmp_path: Path):
+    (tmp_path / "refine_1").mkdir()
+    assert free_name("refine_1", (), tmp_path) == "refine_1_2"
+    assert free_name("refine_1", {"refine_1_2"}, tmp_path) == "refine_1_3"
+    assert free_name("refine_2", {"refine_1"}, tmp_path) == "refine_2"

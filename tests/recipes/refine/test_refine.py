@@ -134,6 +134,16 @@ def test_fault_3_a_worker_that_reads_its_input_is_shown_the_prior_deliverable(tm
     assert any("text" in text for text in shown), shown
 
 
+def test_a_deliverable_of_folders_is_copied_with_them(tmp_path: Path):
+    seed = synthetic_run(tmp_path / "seed", task=TASK)
+    (seed / "FINAL" / "a" / "b").mkdir(parents=True)
+    (seed / "FINAL" / "a" / "b" / "deep.md").write_bytes(b"deep\n")
+    it = world(tmp_path, *scores(0.8), iterations=1, seed=seed)
+    it.start()
+    assert (iteration(it, 1) / "input" / "a" / "b" / "deep.md").read_bytes() == b"deep\n"
+    assert "input/a/b/deep.md" in dict(it.plays[1].heard)["w1"]
+
+
 def test_fault_6_the_seed_shares_nothing_with_its_iterations(tmp_path: Path):
     it = world(tmp_path, *scores(0.8, 0.9), iterations=2)
     source = it.seed / "FINAL" / "out.md"
