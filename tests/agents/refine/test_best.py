@@ -5,6 +5,8 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,19 @@ def test_best_is_whole_after_a_kill_between_two_moves(tmp_path: Path):
     assert not (tmp_path / best.FRESH).exists()
 
 
+def forked(work: Callable[[], None]) -> int:
+    """A process that does that and nothing else, whatever comes of it."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
 def improving(seed: Path) -> None:
     """Have BEST be better and better, for ever: a process that is there to be killed."""
     for number in range(10_000):
@@ -129,10 +144,7 @@ def test_best_is_whole_after_kill_9_while_it_is_swapped(
         monkeypatch.setattr(best, "exchange", lambda one, two: False)  # pyright: ignore
     torn = last = 0
     for number in range(40):
-        child = os.fork()
-        if child == 0:
-            improving(tmp_path)
-            os._exit(0)
+        child = forked(partial(improving, tmp_path))
         while not (tmp_path / BEST).exists():
             time.sleep(0.001)
         # whenever it comes: never is there a moment at which it must not
@@ -149,6 +161,22 @@ def test_best_is_whole_after_kill_9_while_it_is_swapped(
         assert version >= last, "what was gained is lost"
         last = version
     assert torn, "no kill came while it was being replaced"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_sessions_that_end_at_once_leave_the_best_of_them_all_whole(tmp_path: Path):
+    def work(who: int) -> None:
+        for number in range(60):
+            loss = 1 - (3 * number + who) / 1000
+            files = {f"{name}.md": f"{loss}\n".encode() for name in "abcd"}
+            write_best(tmp_path, winner(loss), files)
+
+    children = [forked(partial(work, who)) for who in range(3)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    files = held(tmp_path)
+    least = json.loads(files.pop("manifest.json"))["best_loss"]
+    assert least == 1 - 179 / 1000
+    assert files == {f"{name}.md": f"{least}\n".encode() for name in "abcd"}
 
 
 def test_a_file_system_without_the_move_does_it_in_two(

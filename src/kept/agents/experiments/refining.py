@@ -13,7 +13,7 @@ from typing import Any
 
 from kept.agents.experiments.folders import Task
 from kept.agents.experiments.tasks import Entry, offer
-from kept.agents.refine.best import Winner, recover
+from kept.agents.refine.best import Winner, alone, recover
 from kept.agents.refine.made import Made
 from kept.agents.refine.session import Session, free_name, session_stamp
 from kept.store.views import write_whole
@@ -68,7 +68,8 @@ class InTask:
 
     def recover(self) -> None:
         """After a kill."""
-        recover(self.task.folder)
+        with alone(self.task.folder):
+            recover(self.task.folder)
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:
