@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kept.agents.checks.evaluation import USUAL
 from kept.agents.course import Assignment
 from kept.agents.texts import own_artifacts
 from kept.agents.worker import ChatWorker
@@ -21,6 +22,7 @@ from kept.recipes.agent_reading import agent_run_of, delivered_by
 from kept.recipes.agent_run import Asked, Halting, compile_agent_run, measures
 from kept.runs import check_drift, inputs_of, resume, start
 from kept.sandbox import abilities
+from kept.spec.agent_run import USUAL_METRICS
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import RunnerSuite
@@ -197,3 +199,7 @@ class TestAgentRunner(RunnerSuite):
 
     def candidate(self) -> Candidate:
         return Candidate(own_artifacts())
+
+
+def test_the_names_of_usual_metrics_that_a_file_may_not_take_are_those_of_the_evaluation():
+    assert tuple(one.name for one in USUAL) == USUAL_METRICS

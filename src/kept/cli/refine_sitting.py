@@ -14,7 +14,7 @@ from kept.agents.experiments.tasks import best_run, chosen
 from kept.agents.refine.best import BEST, best_loss
 from kept.agents.refine.folder import Told, stop_name
 from kept.agents.refine.made import all_made
-from kept.agents.refine.session import SESSIONS, session_name
+from kept.agents.refine.session import SESSIONS, free_name, session_name
 from kept.agents.rundir.read import COMPLETION
 from kept.agents.rundir.write import Layout, write_run
 from kept.agents.stopping import Stop
@@ -33,6 +33,7 @@ from kept.errors import SetupError
 from kept.recipes.agent_reading import agent_run_of, delivered_by, is_agent_run
 from kept.recipes.agent_run import Watched
 from kept.recipes.refine import compile_refine
+from kept.recipes.refine_asked import SESSIONS as SESSIONS_BELOW
 from kept.recipes.refine_asked import Refinement
 from kept.runs import Ended, Watch, is_agent, resume, start
 from kept.store.home import Home
@@ -106,11 +107,10 @@ def lay_out(folder: Path) -> None:
 
 
 def new_session(folder: Path) -> str:
-    """A name that no session of a run has: two may begin in one second."""
-    name = session_name(time.time())
+    """A name that no session has, of this run or beside it: two may begin in one second."""
+    home = Home.find(Path.cwd()).path / SESSIONS_BELOW
     taken = {path.stem for path in (folder / SESSIONS).glob("*.json")}
-    numbers = (f"{name}_{n}" for n in range(2, 1000))
-    return name if name not in taken else next(one for one in numbers if one not in taken)
+    return free_name(session_name(time.time()), taken, home)
 
 
 def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:
@@ -118,6 +118,9 @@ def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:
     home = Home.find(Path(asked.folder))
     progress, stop = _progress(quiet), Stop()
     plan = told_warnings(compile_refine(asked, Watched(say=progress.say, stop=stop)))
+    home.make()
+    # whoever else begins in this second finds the name taken
+    asked.root.mkdir(parents=True, exist_ok=True)
     return _sit(lambda watch: start(plan, home, watch), asked, progress, stop, as_json)
 
 

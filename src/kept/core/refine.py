@@ -188,14 +188,10 @@ class Refining:
     """Wall time that the seed run took; None where nobody knows."""
     nothing: bool = False
     """Whether nothing was found to refine."""
-    deliverable: bool = True
-    """Whether there is anything to start from."""
     tiers: bool = False
 
     def next(self, state: State) -> Turn | StopReason:
         """The next iteration, or why there is none: its message begins with the seed's word."""
-        if not self.deliverable:
-            return _stop("no_prior_deliverable", "there is no deliverable to start from")
         if self.nothing:
             return _stop("empty_gradient", "nothing to refine")
         done = reruns(state)

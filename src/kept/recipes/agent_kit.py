@@ -10,6 +10,7 @@ from shlex import join
 from kept import settings
 from kept.agents.check import Ran, Runs
 from kept.agents.checks import chain
+from kept.agents.checks.evaluation import USUAL, ByCommand, Evaluation
 from kept.agents.cli_worker import CliWorker
 from kept.agents.kit import Kit, ToolsFor, Works
 from kept.agents.record import Limits, Models
@@ -126,7 +127,7 @@ def kit_of(
         critic=critic,
         works=_works(spec, configs, tools, scratch, hidden),
         tools=tools,
-        checks=chain(),
+        checks=chain(_evaluation(spec)),
         beside=lambda files: beside(bench, files),
         limits=limits,
         clock=SystemClock(),
@@ -134,6 +135,15 @@ def kit_of(
         says_tools=spec.plan_tools == "required",
         room=min(rooms) if rooms else None,
     )
+
+
+def _evaluation(spec: AgentRunSpec) -> Evaluation:
+    """The usual metrics, and those of the user's own."""
+    own = (
+        ByCommand(name, tuple(one.command), one.weight, one.threshold, one.seconds)
+        for name, one in spec.metrics.items()
+    )
+    return Evaluation((*USUAL, *own))
 
 
 def _connect(config: ModelConfig) -> Model:

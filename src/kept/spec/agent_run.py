@@ -10,6 +10,9 @@ from kept.harness import CLIS
 from kept.spec.base import Count, Finite, Model, Seconds, Text
 from kept.spec.models import RoleSpec
 
+USUAL_METRICS = ("has_result", "confidence", "not_empty", "efficiency")
+"""What every run measures, in `kept.agents.checks.evaluation`; a test holds the two together."""
+
 Usd = Annotated[Finite, Field(ge=0)]
 
 
@@ -52,6 +55,19 @@ class RunBudgetSpec(Model):
     """The most that one errand of an agent CLI costs: it is set aside before each of them."""
 
 
+class RunMetricSpec(Model):
+    """A test of the user's own: a command beside what was delivered, in the sandbox."""
+
+    command: Annotated[list[Text], Field(min_length=1)]
+    """It counts in full where it ends well, else not at all; or for the number that it prints last,
+    from 0 to 1."""
+    weight: Annotated[Finite, Field(gt=0)] = 5.0
+    """Beside the usual metrics, which have 5 together."""
+    threshold: Annotated[Finite, Field(gt=0, le=1)] = 1.0
+    """What it must reach to be without a gap."""
+    seconds: Seconds = 60.0
+
+
 class AgentRunSpec(Model):
     """All of it; a run needs none."""
 
@@ -63,6 +79,8 @@ class AgentRunSpec(Model):
     """Workers run programs; `off` lets them where nothing holds those back."""
     plan_tools: Literal["optional", "required"] = "optional"
     """Whether every subtask of a plan has to say what it is done with (R31)."""
+    metrics: dict[Text, RunMetricSpec] = Field(default_factory=dict[str, RunMetricSpec])
+    """What is measured of a deliverable besides the usual, by name."""
     prompts: Text | None = None
     """A folder with files that stand for Kept's own prompts, NAME.md each."""
     code_seconds: Seconds = 60.0
@@ -72,7 +90,9 @@ class AgentRunSpec(Model):
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Money is limited only where the worst case is known."""
+        """Names that are taken; and money is limited only where the worst case is known."""
+        for name in set(said.get("metrics") or ()) & set(USUAL_METRICS):
+            yield f"`metrics.{name}` is measured by every run: give yours another name"
         budget = said.get("budget")
         if not isinstance(budget, RunBudgetSpec) or said.get("worker_agent") not in CLIS:
             return

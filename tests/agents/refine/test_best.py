@@ -3,13 +3,17 @@
 import json
 import os
 import shutil
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kept.agents.refine import best
 from kept.agents.refine.best import BEST, Winner, best_loss, exchange, recover, write_best
-from kept.agents.refine.session import Session, session_name, write_session
+from kept.agents.refine.session import Session, free_name, session_name, write_session
 from kept.core.refine import Attempt
 from kept.errors import RunError
 
@@ -108,6 +112,73 @@ def test_best_is_whole_after_a_kill_between_two_moves(tmp_path: Path):
     assert not (tmp_path / best.FRESH).exists()
 
 
+def forked(work: Callable[[], None]) -> int:
+    """A process that does that and nothing else, whatever comes of it."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def improving(seed: Path) -> None:
+    """Have BEST be better and better, for ever: a process that is there to be killed."""
+    for number in range(10_000):
+        text = f"version {number}\n".encode()
+        files = {f"{name}.md": text for name in "abcdefgh"}
+        write_best(seed, winner(1 - number / 10_000, f"r{number}"), files)
+
+
+@pytest.mark.kill
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("moves", [1, 2])
+def test_best_is_whole_after_kill_9_while_it_is_swapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+):
+    if moves == 2:
+        # as on a file system that cannot exchange two folders
+        monkeypatch.setattr(best, "exchange", lambda one, two: False)  # pyright: ignore
+    torn = last = 0
+    for number in range(40):
+        child = forked(partial(improving, tmp_path))
+        while not (tmp_path / BEST).exists():
+            time.sleep(0.001)
+        # whenever it comes: never is there a moment at which it must not
+        time.sleep(0.01 + 0.0007 * (number % 13))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        torn += (tmp_path / best.FRESH).exists() or (tmp_path / best.OLD).exists()
+        recover(tmp_path)
+        files = held(tmp_path)
+        told = json.loads(files.pop("manifest.json"))
+        version = int(told["best_run_id"].removeprefix("r"))
+        assert set(files.values()) == {f"version {version}\n".encode()}
+        assert len(files) == 8
+        assert version >= last, "what was gained is lost"
+        last = version
+    assert torn, "no kill came while it was being replaced"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_sessions_that_end_at_once_leave_the_best_of_them_all_whole(tmp_path: Path):
+    def work(who: int) -> None:
+        for number in range(60):
+            loss = 1 - (3 * number + who) / 1000
+            files = {f"{name}.md": f"{loss}\n".encode() for name in "abcd"}
+            write_best(tmp_path, winner(loss), files)
+
+    children = [forked(partial(work, who)) for who in range(3)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    files = held(tmp_path)
+    least = json.loads(files.pop("manifest.json"))["best_loss"]
+    assert least == 1 - 179 / 1000
+    assert files == {f"{name}.md": f"{least}\n".encode() for name in "abcd"}
+
+
 def test_a_file_system_without_the_move_does_it_in_two(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -153,3 +224,10 @@ def test_a_session_is_written_beside_its_seed_with_the_keys_of_its_source(tmp_pa
     row = "k run_id loss status tier model_manager model_worker"
     assert set(row.split()) <= set(told["iterations"][0])
     assert told["completed_at"] is None
+
+
+def test_sessions_that_begin_in_one_second_have_names_of_their_own(tmp_path: Path):
+    (tmp_path / "refine_1").mkdir()
+    assert free_name("refine_1", (), tmp_path) == "refine_1_2"
+    assert free_name("refine_1", {"refine_1_2"}, tmp_path) == "refine_1_3"
+    assert free_name("refine_2", {"refine_1"}, tmp_path) == "refine_2"

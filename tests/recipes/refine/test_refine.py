@@ -1,6 +1,8 @@
 """Refinement on the one loop: what is kept, what is written, when it ends."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from kept.recipes.refine import compile_refine
 from kept.recipes.refine_asked import Refinement
 from kept.runs import check_drift, inputs_of
 from kept.sandbox import abilities
+from tests.agents.play import use
 from tests.agents.rundir.made import RUN, perfect_run, real_run, synthetic_run
 from tests.agents.rundir.test_write import made
 from tests.recipes.refine.world import TASK, Attempted, World, scores, world
@@ -123,6 +126,24 @@ def test_fault_3_the_prior_deliverable_lies_where_the_workers_look(tmp_path: Pat
     assert (iteration(it, 1) / "input" / "out.md").read_bytes() == b"text\n"
 
 
+def test_fault_3_a_worker_that_reads_its_input_is_shown_the_prior_deliverable(tmp_path: Path):
+    reads = use("file_read", path="input/out.md")
+    it = world(tmp_path, Attempted(0.8, first=[reads]), iterations=1)
+    it.start()
+    shown = [m.text for request in it.requests for m in request.messages if m.role == "tool"]
+    assert any("text" in text for text in shown), shown
+
+
+def test_a_deliverable_of_folders_is_copied_with_them(tmp_path: Path):
+    seed = synthetic_run(tmp_path / "seed", task=TASK)
+    (seed / "FINAL" / "a" / "b").mkdir(parents=True)
+    (seed / "FINAL" / "a" / "b" / "deep.md").write_bytes(b"deep\n")
+    it = world(tmp_path, *scores(0.8), iterations=1, seed=seed)
+    it.start()
+    assert (iteration(it, 1) / "input" / "a" / "b" / "deep.md").read_bytes() == b"deep\n"
+    assert "input/a/b/deep.md" in dict(it.plays[1].heard)["w1"]
+
+
 def test_fault_6_the_seed_shares_nothing_with_its_iterations(tmp_path: Path):
     it = world(tmp_path, *scores(0.8, 0.9), iterations=2)
     source = it.seed / "FINAL" / "out.md"
@@ -138,6 +159,33 @@ def test_fault_6_the_seed_shares_nothing_with_its_iterations(tmp_path: Path):
     assert given.stat().st_ino != before.st_ino
     given.write_bytes(b"edited in place")
     assert source.read_bytes() == b"text\n"
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no second file system")
+def test_a_seed_on_another_device_is_refined_and_left_as_it_was(tmp_path: Path):
+    place = Path("/dev/shm") / f"kept-refine-{os.getpid()}"
+    try:
+        it = world(tmp_path, *scores(0.8, 0.9), iterations=2, seed=synthetic_run(place, task=TASK))
+        source = it.seed / "FINAL" / "out.md"
+        before = source.stat()
+        assert before.st_dev != tmp_path.stat().st_dev
+        it.start()
+        after = source.stat()
+        assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+        assert (iteration(it, 1) / "input" / "out.md").read_bytes() == b"text\n"
+        assert best(it)["report.md"] == b"# Report\n\nVersion 2.\n"
+    finally:
+        shutil.rmtree(place)
+
+
+def test_a_seed_that_left_nothing_but_an_empty_file_has_no_prior_deliverable(tmp_path: Path):
+    seed = synthetic_run(tmp_path / "seed", task=TASK)
+    (seed / "FINAL" / "out.md").write_bytes(b"")
+    it = world(tmp_path, *scores(0.9), seed=seed)
+    it.start()
+    told = session(it)
+    assert (told["stop_reason"], told["iterations"]) == ("no_prior_deliverable", [])
+    assert (it.calls, told["best_iter"]) == (0, 0)
 
 
 def test_the_next_iteration_starts_from_the_best_and_is_told_what_the_last_one_broke(

@@ -14,6 +14,7 @@ from kept.agents.rundir.read import read_run
 from kept.agents.runner import AgentRunner
 from kept.agents.story import Hearer
 from kept.agents.texts import own_artifacts
+from kept.core.model import ModelRequest
 from kept.core.plan import Plan
 from kept.core.refine import Tier, halved
 from kept.models.scripted import ScriptedModel
@@ -50,6 +51,8 @@ class Attempted:
     defects: Sequence[str] = ("could be longer",)
     fault: bool = False
     """Whether nobody answers."""
+    first: Sequence[Say] = ()
+    """What its worker does before it writes."""
 
     def play(self) -> Play:
         rows = [
@@ -64,7 +67,7 @@ class Attempted:
         manager: list[Say] = [plan(self.path), delegate("w1"), last]
         if self.fault:
             manager = [Fault("status", 500)]
-        return Play(manager, {"w1": [*writes, done("w1")]}, judged)
+        return Play(manager, {"w1": [*self.first, *writes, done("w1")]}, judged)
 
 
 @dataclass
@@ -83,6 +86,7 @@ class World:
     looks: list[str] = field(default_factory=list[str])
     calls: int = 0
     """Of all models."""
+    requests: list[ModelRequest] = field(default_factory=list[ModelRequest])
 
     @property
     def seed(self) -> Path:
@@ -119,6 +123,7 @@ class World:
 
         def answer(request: Any) -> Any:
             self.calls += 1
+            self.requests.append(request)
             if self.watch is not None and request.messages[0].text.startswith("You are the man"):
                 self.watch(k)
             return play.of_request(request)

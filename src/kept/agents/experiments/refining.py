@@ -13,9 +13,9 @@ from typing import Any
 
 from kept.agents.experiments.folders import Task
 from kept.agents.experiments.tasks import Entry, offer
-from kept.agents.refine.best import Winner, recover
+from kept.agents.refine.best import Winner, alone, recover
 from kept.agents.refine.made import Made
-from kept.agents.refine.session import Session, session_stamp
+from kept.agents.refine.session import Session, free_name, session_stamp
 from kept.store.views import write_whole
 
 SESSION = "session.json"
@@ -29,9 +29,7 @@ def sessions_of(task: Task) -> Path:
 def new_task_session(task: Task, t: float) -> str:
     """A name that no session of a task has: two may begin in one second."""
     name = datetime.fromtimestamp(t, UTC).strftime("session_%Y%m%d_%H%M%S")
-    folder = sessions_of(task)
-    numbers = (f"{name}_{n}" for n in range(2, 1000))
-    return next(one for one in (name, *numbers) if not (folder / one).exists())
+    return free_name(name, (), sessions_of(task))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,8 @@ class InTask:
 
     def recover(self) -> None:
         """After a kill."""
-        recover(self.task.folder)
+        with alone(self.task.folder):
+            recover(self.task.folder)
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

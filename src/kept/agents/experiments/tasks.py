@@ -12,7 +12,7 @@ from typing import Literal
 
 from kept.agents.experiments.folders import Experiment, Task, TaskInput, add_task
 from kept.agents.loss import first_number
-from kept.agents.refine.best import recover, replace_best
+from kept.agents.refine.best import alone, recover, replace_best
 from kept.agents.rundir.files import read_object, text_in
 from kept.agents.rundir.places import files_below
 from kept.agents.rundir.read import FinishedRun, read_run
@@ -88,7 +88,10 @@ def _held(task: Task) -> dict[str, bytes]:
 def set_best(task: Task, run_folder: Path, at: str) -> FinishedRun:
     """Have somebody's choice be the best of a task."""
     run = _usable(run_folder)
-    _put(task, _entry(run), "user_override", at)
+    entry = _entry(run)
+    with alone(task.folder):
+        recover(task.folder)
+        _put(task, entry, "user_override", at)
     return run
 
 
@@ -101,7 +104,10 @@ def set_best_by_loss(task: Task, at: str) -> FinishedRun:
             hint="its best was left as it is",
         )
     best = min(runs, key=lambda one: one.loss.total)
-    _put(task, _entry(best), "auto_loss", at)
+    entry = _entry(best)
+    with alone(task.folder):
+        recover(task.folder)
+        _put(task, entry, "auto_loss", at)
     return best
 
 
@@ -159,16 +165,17 @@ class Entry:
 
 def offer(task: Task, entry: Entry, at: str) -> bool:
     """Have a run be the best of its task, if it is better than that; whether it is."""
-    recover(task.folder)
     if entry.status not in TERMINAL or not entry.files:
         return False
-    manifest = read_object(task.best / MANIFEST)
-    if manifest is not None:
-        loss = first_number(manifest.get("loss"))
-        if chosen(task) or (loss is not None and entry.loss >= loss):
-            return False
-    _put(task, entry, "auto_loss", at)
-    return True
+    with alone(task.folder):
+        recover(task.folder)
+        manifest = read_object(task.best / MANIFEST)
+        if manifest is not None:
+            loss = first_number(manifest.get("loss"))
+            if chosen(task) or (loss is not None and entry.loss >= loss):
+                return False
+        _put(task, entry, "auto_loss", at)
+        return True
 
 
 def chosen(task: Task) -> bool:
@@ -205,5 +212,4 @@ def _put(task: Task, entry: Entry, reason: Reason, at: str) -> None:
         ("manifest.deliverable.json" if p == MANIFEST else p): d for p, d in entry.files.items()
     }
     text = json.dumps(told, indent=2, ensure_ascii=False)
-    recover(task.folder)
     replace_best(task.folder, {**files, MANIFEST: text.encode() + b"\n"})

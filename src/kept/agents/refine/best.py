@@ -5,10 +5,12 @@ edits a file there changes nothing else. A deliverable may itself be called `man
 that is what lies there, and what Kept has to say stands in `manifest.kept.json`.
 """
 
+import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -49,14 +51,29 @@ def write_best(seed: Path, winner: Winner, files: Mapping[str, bytes]) -> bool:
     """Have BEST hold these files, if they are better than what it holds; whether they are."""
     if not files:
         raise RunError(f"run `{winner.best_run_id}` left no file that BEST could hold")
-    recover(seed)
-    incumbent = best_loss(seed)
-    if incumbent is not None and winner.best_loss >= incumbent:
-        return False
-    name = MANIFEST_ASIDE if MANIFEST in files else MANIFEST
-    text = json.dumps(asdict(winner), indent=2, ensure_ascii=False)
-    replace_best(seed, {**files, name: text.encode() + b"\n"})
-    return True
+    with alone(seed):
+        recover(seed)
+        incumbent = best_loss(seed)
+        if incumbent is not None and winner.best_loss >= incumbent:
+            return False
+        name = MANIFEST_ASIDE if MANIFEST in files else MANIFEST
+        text = json.dumps(asdict(winner), indent=2, ensure_ascii=False)
+        replace_best(seed, {**files, name: text.encode() + b"\n"})
+        return True
+
+
+@contextmanager
+def alone(folder: Path) -> Generator[None]:
+    """Let nobody else replace BEST of a folder meanwhile: another session of it may end as well.
+
+    The lock is on the folder itself: it leaves nothing behind, and goes with a process that dies.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def replace_best(folder: Path, files: Mapping[str, bytes]) -> None:

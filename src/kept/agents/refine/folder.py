@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kept.agents.record import AgentRun
-from kept.agents.refine.best import Winner, recover, write_best
+from kept.agents.refine.best import Winner, alone, recover, write_best
 from kept.agents.refine.made import Made, all_made
 from kept.agents.refine.reading import Noise, noise_of, readings_of
 from kept.agents.refine.rerun import Iterating
@@ -103,7 +103,8 @@ class BesideSeed:
 
     def recover(self) -> None:
         """After a kill."""
-        recover(self.seed)
+        with alone(self.seed):
+            recover(self.seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ class Rerun:
         made = list(all_made(self.seed, brief.closed).values())
         best = made_of(brief.incumbent.texts) if self.raced else best_of(made)
         start = made[-1] if self.from_last else best
-        if not start.files:
+        if not any(start.files.values()):
             return Skip("there is nothing to start from", ends="no_prior_deliverable")
         if start.findings.empty:
             return Skip("nothing is left to refine", ends="empty_gradient_midloop")

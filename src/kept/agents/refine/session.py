@@ -4,8 +4,10 @@ A view: all that it says stands in the journal of the refinement.
 """
 
 import json
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,14 @@ def _row(one: Attempt, gate: str) -> dict[str, Any]:
 def session_name(t: float) -> str:
     """The name of a session that begins at this second."""
     return datetime.fromtimestamp(t, UTC).strftime("refine_%Y%m%dT%H%M%SZ")
+
+
+def free_name(name: str, taken: Collection[str], below: Path) -> str:
+    """A name that is not taken, and has no folder; the first of a row of them."""
+    numbers = (f"{name}_{n}" for n in count(2))
+    return next(
+        one for one in chain((name,), numbers) if one not in taken and not (below / one).exists()
+    )
 
 
 def session_stamp(t: float) -> str:
