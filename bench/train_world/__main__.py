@@ -39,6 +39,7 @@ ARMS: Mapping[str, tuple[str, ...]] = {
     "selection": ("selection",),
 }
 SEEDS, QUICK_SEEDS = 20, 2
+STEP = "step"
 
 
 class Ran(NamedTuple):
@@ -55,7 +56,13 @@ class Ran(NamedTuple):
     keeps: int
     false: int
     """Of the keeps, those that are truly no better."""
+    better: int
+    """Proposals that were truly better than what led when they were judged."""
+    found: int
+    """Of those, the ones that were kept."""
+    steps: int
     rollouts: int
+    """All of them, also those of a step that a budget left open."""
 
 
 def run_one(world: World, arm: str, seed: int) -> Ran:
@@ -68,22 +75,30 @@ def run_one(world: World, arm: str, seed: int) -> Ran:
     best, leads = (journal.load(id_)["SKILL.md"] for id_ in (state.best, state.incumbent))
     effects = [effect(world, rule) for rule in rules_in(best)]
     start = true_score(world, START)
-    kept = [step for step in state.closed if step.verdict.outcome == "keep"]
-    false = 0
-    for step in kept:
+    tried = [step for step in state.closed if step.candidate and step.turn.proposer == STEP]
+    kept = better = found = 0
+    for step in tried:
         assert step.candidate is not None
         after, before = (journal.load(id_)["SKILL.md"] for id_ in (step.candidate, step.incumbent))
-        false += true_score(world, after) <= true_score(world, before)
+        gains, keeps = _gain(world, after, before) > 0, step.verdict.outcome == "keep"
+        kept, better, found = kept + keeps, better + gains, found + (gains and keeps)
     return Ran(
         true_score(world, best) - start,
         true_score(world, leads) - start,
         sum(one > 0 for one in effects),
         sum(one == 0 for one in effects),
         sum(one < 0 for one in effects),
-        len(kept),
-        false,
-        state.spend.rollouts,
+        kept,
+        kept - found,
+        better,
+        found,
+        len(tried),
+        len(journal.rollouts),
     )
+
+
+def _gain(world: World, after: str, before: str) -> float:
+    return true_score(world, after) - true_score(world, before)
 
 
 Found = Mapping[tuple[str, str], Sequence[Ran]]
@@ -121,20 +136,25 @@ def table(found: Found) -> Table:
                 f"{fmean(one.harmful for one in ran):.2f}",
                 f"{keeps / len(ran):.1f}",
                 f"{100 * false / keeps:.0f} %" if keeps else "none",
+                f"{sum(one.found for one in ran)} of {sum(one.better for one in ran)}",
+                f"{fmean(one.steps for one in ran):.1f}",
                 f"{sum(one.gain < 0 for one in ran)} of {len(ran)}",
                 f"{spent:,.0f}",
             )
         )
     head = (
         *("world", "arm", "true gain", "of what leads", "a thousand rollouts"),
-        *("good rules", "useless", "harmful", "keeps", "of them false", "ended worse", "rollouts"),
+        *("good rules", "useless", "harmful", "keeps", "of them false"),
+        *("better ones kept", "steps", "ended worse", "rollouts"),
     )
     helps = "; ".join(f"{w.name} {w.helps:.0%} help, {w.harms:.0%} harm" for w in WORLDS)
     note = (
         f"Of {RULES} rules: {helps}. {TRAIN} train and {HOLDOUT} deciding cases, {EPOCHS} epochs, "
         f"batches of {BATCH}, at most {EDITS} edits a step; {SAME} rollouts are what `selection` "
         "needs at most, and the race may be given no more. The gain is that of the best on 400 "
-        "cases that no run has seen; rules are those that the best holds. Means over the runs."
+        "cases that no run has seen; rules are those that the best holds. Steps are those that "
+        "came to a verdict on a candidate. All are means over the runs, but for the better "
+        "proposals, which are all there were."
     )
     return Table("What training kept", head, rows, note)
 

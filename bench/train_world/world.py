@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,13 +120,18 @@ class Solved:
 
 
 def teacher(seed: int) -> ScriptedModel:
-    """Draws one rule a minibatch, merges what differs, and ranks as it comes."""
+    """Draws one rule a minibatch, merges what differs, and ranks as it comes.
+
+    The nth minibatch of a step draws the same whatever leads by then: all gates see one teacher.
+    """
+    asked: Counter[int | None] = Counter()
 
     def say(request: ModelRequest) -> str:
         wanted: Any = request.schema["properties"]
         text = request.messages[-1].text
         if "patch" in wanted:
-            rule = int(share(seed, text, request.seed) * RULES)
+            asked[request.seed] += 1
+            rule = int(share(seed, request.seed, asked[request.seed]) * RULES)
             item = {"op": "append", "target": "", "content": f"- Rule {rule}."}
             told: dict[str, Any] = {"patch": {"reasoning": "", "edits": [item]}}
             key = "failure_summary" if "failure_summary" in wanted else "success_patterns"

@@ -58,6 +58,38 @@ def test_a_skill_is_trained_looked_at_and_adopted(here: Path, server: ModelServe
     assert (here / "skills" / "mine.md").read_text() == best, "by the name that the file has"
 
 
+def test_a_skill_that_is_a_folder_is_trained_and_adopted_file_by_file(here: Path):
+    """Rules go to a file beside SKILL.md; scripts and the frontmatter stay as they are."""
+    folder = here / "skills" / "numbers"
+    head = "---\nname: numbers\ndescription: Names of numbers.\n---\n"
+    files = {
+        "SKILL.md": f"{head}\nRead references/rules.md.\n",
+        "references/rules.md": "# Rules\n",
+        "scripts/look.py": "print('numbers')\n",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+    def filed(seen: Seen) -> str:
+        said = world.searchqa_answer(seen)
+        at = {"op": "append", "file": "references/rules.md"}
+        for rule in world.POOL if seen.model == "teacher" else ():
+            said = said.replace(rule, world.GOOD[0])
+        return said.replace('"op": "append"', json.dumps(at)[1:-1]) if "edits" in said else said
+
+    with ModelServer(filed) as server:
+        more = ("env.skill_init=skills/numbers", "train.num_epochs=1")
+        given = world.write_searchqa(here, server.v1, *more)
+        called = kept(*given)
+        assert called.code == 0, called.stderr
+    assert kept("adopt", "last", "--yes").code == 0
+    after = {name: (folder / name).read_text() for name in files}
+    rules = after.pop("references/rules.md")
+    assert world.GOOD[0] in rules
+    assert after == {name: files[name] for name in after}, "no other file has changed"
+
+
 def test_a_training_that_is_done_says_how_to_go_on_from_its_best(here: Path, server: ModelServer):
     assert kept(*words(here, server, "train.num_epochs=1")).code == 0
     called = kept("resume", "last")

@@ -91,3 +91,11 @@ def test_whoever_writes_the_skill_anew_keeps_its_regions():
         text = rewritten(WHOLE, new)
         assert text == f"# New\n\n{REGION}\n"
     assert rewritten(BODY, other) == "# New\n"
+
+
+def test_whoever_writes_the_skill_anew_keeps_its_head():
+    head = "---\nname: dates\n---\n"
+    assert rewritten(f"{head}\nOld.\n", "New.\n") == f"{head}\nNew.\n"
+    other = "---\nname: dates\ndescription: x\n---\nNew.\n"
+    assert rewritten(f"{head}\nOld.\n", other) == other, "one that was written is looked at"
+    assert rewritten("Old.\n", "New.\n") == "New.\n"

@@ -115,6 +115,18 @@ def test_steps_that_are_open_together_are_cut_as_well(tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("mode", ["rewrite_from_suggestions", "full_rewrite_minibatch"])
+def test_a_training_that_writes_the_skill_anew_is_cut_as_well(tmp_path: Path, mode: str):
+    more = (f"optimizer.skill_update_mode={mode}",)
+    with ModelServer(world.answer) as server:
+        path = world.write_config(tmp_path, server.v1, epochs=1, batch=6)
+        state = check_every_cut(
+            lambda: world.make_plan(path, more, sizes=(12, 6, 4)), server, tmp_path, every=3
+        )
+    assert any(step.proposal is not None for step in state.closed)
+
+
+@pytest.mark.slow
 def test_a_training_run_that_is_cut_anywhere_comes_to_the_same_end(tmp_path: Path):
     with ModelServer(world.answer) as server:
         path = world.write_config(tmp_path, server.v1, epochs=2, batch=6)

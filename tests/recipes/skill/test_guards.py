@@ -14,7 +14,7 @@ from kept.envs.opening import opened
 from kept.envs.searchqa import SearchQa
 from kept.envs.settings import EnvSettings
 from kept.envs.splitting import part
-from kept.recipes.skill.guards import guards_of
+from kept.recipes.skill.guards import Frontmatter, guards_of
 from kept.testing import ScriptedModel
 
 ANSWERS = ["Rabindranath Tagore", "Gurudev", "The Bard\nof Bengal"]
@@ -48,3 +48,30 @@ def test_each_of_several_accepted_answers_is_refused_by_itself(
 def test_an_environment_that_only_tells_a_reference_is_guarded_line_by_line():
     assert About("task", reference="first\n\n second ").golds == ("first", "second")
     assert About("task", reference="a | b", golds=("a", "b")).golds == ("a", "b")
+
+
+HEAD = "---\nname: dates\ndescription: How dates are written.\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{HEAD}\nAnother body.\n", None),
+        ("---\nname: dates\ndescription: Other words.\nversion: 2\n---\nBody.\n", None),
+        ("Body.\n", "no frontmatter that can be read: it does not begin with one"),
+        (f"A rule first.\n{HEAD}Body.\n", "it does not begin with one"),
+        ("---\nname: dates\n---\nBody.\n", "has lost `description`"),
+        ("---\nname: times\ndescription: x\n---\nBody.\n", "has another `name`"),
+        ("---\nname: [dates\n---\nBody.\n", "no frontmatter that can be read: line"),
+        ("---\n- dates\n---\nBody.\n", "it is no mapping"),
+    ],
+)
+def test_the_frontmatter_of_a_skill_stays_valid(text: str, told: str | None):
+    seed = Candidate({"SKILL.md": f"{HEAD}Body.\n"})
+    found = Frontmatter().check(seed, seed, Candidate({"SKILL.md": text}))
+    assert found is None if told is None else told in str(found)
+
+
+def test_a_skill_that_never_had_a_frontmatter_needs_none():
+    seed = Candidate({"SKILL.md": "Body.\n"})
+    assert Frontmatter().check(seed, seed, Candidate({"SKILL.md": "Other.\n"})) is None

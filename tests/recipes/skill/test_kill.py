@@ -28,32 +28,35 @@ MORE = (
 )
 STAGES = (
     *("student", "probe_instruction", "failure_summary", "from", "selected_indices", "gate"),
-    *("meta_summary", "student", "failure_summary", "slow_update_content"),
+    *("appendix", "meta_summary", "student", "failure_summary", "slow_update_content"),
     *("meta_skill_content", "meta_summary", "gate"),
 )
 """What the last request was for, before each kill."""
 
 
-def stage_of(seen: Seen) -> str:
-    """What a request is for: a key that its reply must have, or the student's."""
+def stages_of(seen: Seen) -> set[str]:
+    """What a request is for: a key that its reply must have, or the student's.
+
+    A reminder in the skill of a student is on trial, or was kept.
+    """
     if seen.model == "student":
-        return "student"
+        return {"student", "appendix"} if "Remember: " in seen.lines[0].text else {"student"}
     wanted = json.dumps(seen.body["response_format"])
     known = ("probe_instruction", "failure_summary", "success_patterns", '"from"')
     known += ("selected_indices", "slow_update_content", "meta_skill_content", "meta_summary")
-    return next(name.strip('"') for name in known if name in wanted)
+    return {next(name.strip('"') for name in known if name in wanted)}
 
 
 def kill_at(process: "subprocess.Popen[str]", server: ModelServer, stage: str) -> None:
     """Kill it when a request of this stage has come; the gate's is the student's after a choice."""
     start = len(server.log)
     while process.poll() is None:
-        fresh = [stage_of(seen) for seen in server.log[start:]]
+        fresh = [stages_of(seen) for seen in server.log[start:]]
         if stage == "gate":
-            chosen = next((n for n, one in enumerate(fresh) if one != "student"), len(fresh))
-            if fresh[chosen + 1 :].count("student") > 3:
+            chosen = next((n for n, one in enumerate(fresh) if "student" not in one), len(fresh))
+            if sum("student" in one for one in fresh[chosen + 1 :]) > 3:
                 break
-        elif stage in fresh:
+        elif any(stage in one for one in fresh):
             break
         time.sleep(0.003)
     process.send_signal(signal.SIGKILL)

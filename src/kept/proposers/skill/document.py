@@ -4,6 +4,7 @@ Pure. A region belongs to code: what a model says is never read as a change of o
 model writes the whole document anew, the regions are put back as they were.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,9 @@ MARKERS = tuple(marker for region in REGIONS for marker in (region.begin, region
 
 OPS = ("append", "insert_after", "replace", "delete")
 
+FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+"""The head of a skill, by which agents find it; what stands in it is the group."""
+
 Item = Mapping[str, Any]
 """One edit, suggestion or whole skill, as a model wrote it and with what code adds to it."""
 
@@ -60,8 +64,13 @@ def body_of(text: str) -> str:
 
 
 def rewritten(old: str, new: str) -> str:
-    """A new body with the regions of the old skill, whatever the writer made of them."""
+    """A new body with the regions of the old skill, whatever the writer made of them.
+
+    The head of the old one, too, where the writer left it out.
+    """
     body = without_markers(body_of(new)).strip()
+    if (head := FRONT.match(old)) is not None and FRONT.match(body) is None:
+        body = f"{head[0].rstrip()}\n\n{body}"
     regions = [stretch for region in REGIONS for stretch in region.stretches(old)]
     # in the order in which they stand
     regions.sort(key=old.index)

@@ -1,6 +1,5 @@
 """What a skill is refused for before anything is spent on it."""
 
-import re
 from dataclasses import dataclass
 from typing import cast
 
@@ -10,9 +9,8 @@ from kept.core.copying import copy_guard
 from kept.core.golds import gold_guard
 from kept.core.ports import Guard
 from kept.envs.opened import SKILL, Opened
+from kept.proposers.skill.document import FRONT
 from kept.spec.yaml import YamlFault, read_yaml
-
-_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 
 _KEPT = ("name",)
 """Keys that a skill is found by."""
@@ -57,7 +55,7 @@ class Frontmatter:
 
 def _head(text: str) -> dict[str, object] | str:
     """The frontmatter of a skill, or why there is none."""
-    found = _FRONT.match(text)
+    found = FRONT.match(text)
     if found is None:
         return "it does not begin with one"
     try:
