@@ -11,7 +11,7 @@ from kept import settings
 from kept.agents.check import Ran, Runs
 from kept.agents.checks import chain
 from kept.agents.cli_worker import CliWorker
-from kept.agents.kit import Kit, ToolsFor, Works
+from kept.agents.kit import Kit, Works
 from kept.agents.record import Limits, Models
 from kept.agents.worker import ChatWorker
 from kept.core.ports import Model, Scope, Tool
@@ -114,7 +114,9 @@ def kit_of(
         code = CodeTool(files, bench, texts.get("code_execute", ""))
         return (*file_tools(files, texts), code, ArithmeticTool(texts.get("arithmetic", "")))
 
-    manager, critic = _connect(configs.manager), _connect(configs.critic)
+    named = (configs.manager, configs.critic, *(() if spec.worker_agent else (configs.worker,)))
+    # one connection for each: a script that all are asked of goes on from one to the other
+    models = {config: _connect(config) for config in dict.fromkeys(named)}
     rooms = [room for one in (configs.manager, configs.critic) if (room := room_of(one))]
     return Kit(
         models=Models(
@@ -122,9 +124,9 @@ def kit_of(
             worker=_worker_name(spec, configs),
             critic=configs.critic.name,
         ),
-        manager=manager,
-        critic=critic,
-        works=_works(spec, configs, tools, scratch, hidden),
+        manager=models[configs.manager],
+        critic=models[configs.critic],
+        works=_works(spec, configs, scratch, hidden) or ChatWorker(models[configs.worker], tools),
         tools=tools,
         checks=chain(),
         beside=lambda files: beside(bench, files),
@@ -150,14 +152,11 @@ def _worker_name(spec: AgentRunSpec, configs: Configs) -> str:
 
 
 def _works(
-    spec: AgentRunSpec,
-    configs: Configs,
-    tools: ToolsFor,
-    scratch: Scratch,
-    hidden: tuple[Path, ...],
-) -> Works:
+    spec: AgentRunSpec, configs: Configs, scratch: Scratch, hidden: tuple[Path, ...]
+) -> Works | None:
+    """The agent CLI that works; None where a model does."""
     if spec.worker_agent is None:
-        return ChatWorker(_connect(configs.worker), tools)
+        return None
     cli = CLIS[spec.worker_agent]
     program = program_of(cli)
     view = View(
