@@ -197,7 +197,7 @@ def test_what_is_wrong_with_a_file_is_told_at_once_and_nothing_is_asked(project:
     assert "run.yaml:2 budget.max_loops" in err
 
 
-def test_a_file_may_name_models_budget_and_prompts(project: Path) -> None:
+def test_a_file_may_name_models_budget_prompts_and_phases(project: Path) -> None:
     (project / "prompts").mkdir()
     (project / "prompts" / "worker_pitfalls.md").write_text("Never write the word sesame.")
     heard: list[str] = []
@@ -214,12 +214,19 @@ def test_a_file_may_name_models_budget_and_prompts(project: Path) -> None:
             f"  manager: {{provider: openai_compatible, model: boss, base_url: {server.v1}}}\n"
             f"  worker: {{provider: openai_compatible, model: hand, base_url: {server.v1}}}\n"
             "budget: {max_loops: 7, max_parallel_workers: 1}\nprompts: prompts\n"
+            "phases:\n"
+            "  - name: size\n"
+            "    command: mkdir output; wc -c < input/data.csv > output/size.txt\n"
+            "    invariants: [{kind: regex_present, path: output/size.txt, pattern: '^5$'}]\n"
         )
         (project / "run.yaml").write_text(config)
         words = ("agent", "run", TASK, "-i", "data.csv", "--config", "run.yaml", "--json", "-q")
         code, out, err = _run(project, server, *words)
     assert code == 0, err
-    assert json.loads(out)["models"]["worker"] == "openai_compatible/hand"
+    told = json.loads(out)
+    assert told["models"]["worker"] == "openai_compatible/hand"
+    assert told["phases"][0]["written"] == ["output/size.txt"]
+    assert [one["path"] for one in told["deliverables"]][-1] == "size.txt"
     assert any('"hand"' in body and "sesame" in body for body in heard)
     assert not any('"boss"' in body and "sesame" in body for body in heard)
 

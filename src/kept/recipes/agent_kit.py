@@ -10,6 +10,7 @@ from shlex import join
 from kept import settings
 from kept.agents.check import Ran, Runs
 from kept.agents.checks import chain
+from kept.agents.checks.deterministic import DeterministicPhase, Invariant, RunsOn
 from kept.agents.cli_worker import CliWorker
 from kept.agents.kit import Kit, Works
 from kept.agents.record import Limits, Models
@@ -21,6 +22,7 @@ from kept.engine.scope import request_key
 from kept.errors import SetupError
 from kept.harness import CLIS, Harness
 from kept.harness.program import program_of
+from kept.harness.result import hide_in
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.models.providers import config_of, missing
@@ -28,7 +30,7 @@ from kept.models.roles import connect_role, unbounded
 from kept.models.window import room_of
 from kept.sandbox import Command, Exit, View, abilities
 from kept.shared_files import MOST_BYTES, SharedFiles
-from kept.spec.agent_run import AgentRunSpec, RunBudgetSpec
+from kept.spec.agent_run import AgentRunSpec, PhaseSpec, RunBudgetSpec
 from kept.spec.models import ModelSpec
 from kept.tools.arithmetic import ArithmeticTool
 from kept.tools.code import Bench, CodeTool
@@ -133,6 +135,8 @@ def kit_of(
         limits=limits,
         clock=SystemClock(),
         prompts={},
+        phases=tuple(map(phase_of, spec.phases)),
+        runs_on=runs_on(bench) if spec.phases else None,
         says_tools=spec.plan_tools == "required",
         room=min(rooms) if rooms else None,
     )
@@ -188,6 +192,31 @@ def beside(bench: Bench, files: Mapping[str, bytes]) -> Runs:
 
         request = {"run": list(command), "files": known_by}
         return await scope.call(request, Ran, do, 0.0)
+
+    return run
+
+
+def phase_of(spec: PhaseSpec) -> DeterministicPhase:
+    """A phase, by our names."""
+    invariants = tuple(Invariant(**one.model_dump()) for one in spec.invariants)
+    return DeterministicPhase(
+        name=spec.name, command=spec.command, seconds=spec.seconds, invariants=invariants
+    )
+
+
+def runs_on(bench: Bench) -> RunsOn:
+    """Runs commands in a copy of files, and tells what became of those."""
+
+    async def run(
+        line: str, files: Mapping[str, bytes], seconds: float
+    ) -> tuple[Exit | Failure, Mapping[str, bytes]]:
+        ended, output = await bench.run(line, files, MOST_BYTES, seconds)
+        if isinstance(output, Failure):
+            return (ended if isinstance(ended, Failure) else output), files
+        left: Mapping[str, bytes] = output.files
+        for secret in settings.secrets():
+            left = hide_in(secret, left)
+        return ended, left
 
     return run
 

@@ -1,8 +1,9 @@
 """What a file for `kept agent run` may say: which models, how much, with which prompts."""
 
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field
 
@@ -20,6 +21,14 @@ def _agent(name: str) -> str:
         meant = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(CLIS)}"
         raise ValueError(f"`{name}` is no agent CLI; {meant}")
     return name
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"`{text}` is no regular expression: {error}") from error
+    return text
 
 
 class RunModelsSpec(Model):
@@ -52,6 +61,34 @@ class RunBudgetSpec(Model):
     """The most that one errand of an agent CLI costs: it is set aside before each of them."""
 
 
+class InvariantSpec(Model):
+    """One thing that must hold after a phase."""
+
+    kind: Literal[
+        "file_exists",
+        "file_size_range",
+        "regex_absent",
+        "regex_present",
+        "exit_code",
+        "python_predicate",
+    ]
+    path: Text = "."
+    pattern: Annotated[str, AfterValidator(_pattern)] = ""
+    least: Annotated[int, Field(ge=0)] = 0
+    most: Annotated[int, Field(ge=0)] | None = None
+    equals: int = 0
+    expression: str = ""
+
+
+class PhaseSpec(Model):
+    """A command that is run before anybody is asked, and what must hold after it (R33)."""
+
+    name: Annotated[Text, Field(pattern=r"^[\w.-]+$")]
+    command: Text
+    seconds: Seconds = 60.0
+    invariants: tuple[InvariantSpec, ...] = ()
+
+
 class AgentRunSpec(Model):
     """All of it; a run needs none."""
 
@@ -61,6 +98,8 @@ class AgentRunSpec(Model):
     """An agent CLI that does the work with the worker's model; by default the model itself does."""
     walls: Literal["required", "off"] = "required"
     """Workers run programs; `off` lets them where nothing holds those back."""
+    phases: tuple[PhaseSpec, ...] = ()
+    """Commands that are run in the workspace before anybody is asked, each once."""
     plan_tools: Literal["optional", "required"] = "optional"
     """Whether every subtask of a plan has to say what it is done with (R31)."""
     prompts: Text | None = None
@@ -73,6 +112,10 @@ class AgentRunSpec(Model):
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
         """Money is limited only where the worst case is known."""
+        phases = said.get("phases")
+        names = [one.name for one in cast("tuple[PhaseSpec, ...]", phases or ())]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            yield f"two `phases` are called `{twice[0]}`"
         budget = said.get("budget")
         if not isinstance(budget, RunBudgetSpec) or said.get("worker_agent") not in CLIS:
             return
