@@ -86,7 +86,7 @@ class PhaseSpec(Model):
     name: Annotated[Text, Field(pattern=r"^[\w.-]+$")]
     command: Text
     seconds: Seconds = 60.0
-    invariants: tuple[InvariantSpec, ...] = ()
+    invariants: list[InvariantSpec] = Field(default_factory=list[InvariantSpec])
 
 
 class AgentRunSpec(Model):
@@ -98,7 +98,7 @@ class AgentRunSpec(Model):
     """An agent CLI that does the work with the worker's model; by default the model itself does."""
     walls: Literal["required", "off"] = "required"
     """Workers run programs; `off` lets them where nothing holds those back."""
-    phases: tuple[PhaseSpec, ...] = ()
+    phases: list[PhaseSpec] = Field(default_factory=list[PhaseSpec])
     """Commands that are run in the workspace before anybody is asked, each once."""
     plan_tools: Literal["optional", "required"] = "optional"
     """Whether every subtask of a plan has to say what it is done with (R31)."""
@@ -113,7 +113,7 @@ class AgentRunSpec(Model):
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
         """Money is limited only where the worst case is known."""
         phases = said.get("phases")
-        names = [one.name for one in cast("tuple[PhaseSpec, ...]", phases or ())]
+        names = [one.name for one in cast("list[PhaseSpec]", phases or [])]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             yield f"two `phases` are called `{twice[0]}`"
         budget = said.get("budget")
