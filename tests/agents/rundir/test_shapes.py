@@ -248,8 +248,8 @@ def _like(names: Iterable[str], pattern: str) -> list[str]:
     ],
 )
 def test_every_file_of_a_run_has_the_shape_of_its_source(
-    made: Any, status: str
-) -> None:  # a function
+    made: Callable[[], Came], status: str
+) -> None:
     came = made()
     assert came.record.status == status
     files = _files(came.record, came.files)
