@@ -70,6 +70,28 @@ def test_a_task_is_done_and_told_as_a_story(project: Path) -> None:
     assert (project / "data.csv").read_text() == "12,15"
 
 
+def test_what_a_worker_said_and_used_is_shown_word_for_word(project: Path) -> None:
+    with ModelServer(_play().of_server) as server:
+        assert _agent(project, server, "-q")[0] == 0
+        shown = {
+            who: _run(project, server, "show", "last", who)[1] for who in ("w2", "manager", "task")
+        }
+        rows = json.loads(_run(project, server, "show", "last", "w1", "--json")[1])
+        code, _, err = _run(project, server, "show", "last", "nobody")
+    assert "turn 2, w2\n  wants     code_execute {" in shown["w2"] and "may, june" in shown["w2"]
+    assert "changed   output/data.json" in shown["w2"]
+    assert "turn 2, critic of w2" in shown["w2"] and "w1" not in shown["w2"]
+    assert shown["manager"].count('"decision"') == 3 and "turn 3, manager" in shown["manager"]
+    assert all(text.splitlines()[1] in shown["task"] for text in shown.values())
+    assert [(row["turn"], row["who"], row["role"]) for row in rows] == [
+        (2, "w1", "assistant"),
+        (2, "w1", "tool"),
+        (2, "w1", "assistant"),
+        (2, "critic of w1", "assistant"),
+    ]
+    assert code == 2 and "there is manager, w1, w2" in err
+
+
 def test_the_folder_of_the_run_reads_as_that_of_the_source(project: Path) -> None:
     with ModelServer(_play().of_server) as server:
         code, out, err = _agent(project, server, "--json", "-q")
@@ -175,7 +197,7 @@ def test_what_is_wrong_with_a_file_is_told_at_once_and_nothing_is_asked(project:
     assert "run.yaml:2 budget.max_loops" in err
 
 
-def test_a_file_may_name_models_budget_and_prompts(project: Path) -> None:
+def test_a_file_may_name_models_budget_prompts_and_phases(project: Path) -> None:
     (project / "prompts").mkdir()
     (project / "prompts" / "worker_pitfalls.md").write_text("Never write the word sesame.")
     heard: list[str] = []
@@ -192,12 +214,19 @@ def test_a_file_may_name_models_budget_and_prompts(project: Path) -> None:
             f"  manager: {{provider: openai_compatible, model: boss, base_url: {server.v1}}}\n"
             f"  worker: {{provider: openai_compatible, model: hand, base_url: {server.v1}}}\n"
             "budget: {max_loops: 7, max_parallel_workers: 1}\nprompts: prompts\n"
+            "phases:\n"
+            "  - name: size\n"
+            "    command: mkdir output; wc -c < input/data.csv > output/size.txt\n"
+            "    invariants: [{kind: regex_present, path: output/size.txt, pattern: '^5$'}]\n"
         )
         (project / "run.yaml").write_text(config)
         words = ("agent", "run", TASK, "-i", "data.csv", "--config", "run.yaml", "--json", "-q")
         code, out, err = _run(project, server, *words)
     assert code == 0, err
-    assert json.loads(out)["models"]["worker"] == "openai_compatible/hand"
+    told = json.loads(out)
+    assert told["models"]["worker"] == "openai_compatible/hand"
+    assert told["phases"][0]["written"] == ["output/size.txt"]
+    assert [one["path"] for one in told["deliverables"]][-1] == "size.txt"
     assert any('"hand"' in body and "sesame" in body for body in heard)
     assert not any('"boss"' in body and "sesame" in body for body in heard)
 

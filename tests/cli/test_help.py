@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -13,10 +14,14 @@ from kept.agents.experiments.tasks import create_task, set_best
 from kept.cli.command import Command
 from kept.cli.commands import COMMANDS, SECTIONS
 from kept.cli.main import cli
+from kept.sandbox import abilities
+from kept.testing.server import ModelServer
+from tests.agents.play import GOOD, REPORT, Play, complete, delegate, done, plan, say, write
 from tests.agents.rundir.made import perfect_run
 from tests.cli.reference_page import PAGE, reference_page
 from tests.cli.tasks import kept, write_task
 
+no_walls = pytest.mark.skipif(not abilities().walls, reason="no walls here")
 HEAVY = ("pydantic", "rich", "ruamel", "asyncio", "msgspec", "fastapi", "jinja2", "uvicorn")
 
 
@@ -140,11 +145,45 @@ def write_experiment(folder: Path, run: Path) -> None:
     set_best(create_task(read_experiment(named), "Write a report", "now"), run, "now")
 
 
+def write_scripted_run(folder: Path) -> None:
+    """A manager, workers and critics of an agent run that say what a file has them say."""
+    wants = {"name": "file_write", "arguments": {"path": "output/report.md", "content": REPORT}}
+    said = [plan("report.md"), delegate("w1"), done("w1"), say(GOOD), complete()]
+    lines = [*said[:2], {"text": "", "tool_calls": [wants]}, *said[2:]]
+    (folder / "said.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (folder / "run.yaml").write_text("models: {manager: scripted/said.jsonl}\n")
+    (folder / "data.csv").write_text("May,12\nJune,15\n")
+    (folder / "src").mkdir()
+    (folder / "src" / "test_it.py").write_text("def test_it():\n    assert 1\n")
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    """One that does every task in the same way."""
+    play = Play([plan("report.md"), delegate("w1"), complete()], {"w1": [write(), done("w1")]})
+    with ModelServer(play.of_server) as server:
+        yield server
+
+
+def examples_of(name: str) -> list[str]:
+    """Those of a command, and for an agent run those of the command below."""
+    found = command(name)
+    below = found.commands["run"] if name == "agent" and isinstance(found, click.Group) else None
+    return [*found.examples, *(below.examples if isinstance(below, Command) else ())]
+
+
 @pytest.mark.slow
 # test_demo.py runs those of `kept demo`, which take their time, and tests/web those of `kept view`,
-# which end when they are told to; those of `kept agent` need a model, and nothing runs them yet
-@pytest.mark.parametrize("name", [n for n in COMMANDS if n not in ("demo", "view", "agent")])
-def test_every_example_runs(name: str, here: Path):
+# which end when they are told to
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.sandbox, no_walls] if n == "agent" else [])
+        for n in COMMANDS
+        if n not in ("demo", "view")
+    ],
+)
+def test_every_example_runs(name: str, here: Path, model: ModelServer):
     write_task(here)
     write_scripted_agent(here)
     write_scripted_skill(here)
@@ -161,12 +200,17 @@ def test_every_example_runs(name: str, here: Path):
         "tests: [{vars: {x: one}, assert: [{type: contains, value: one}]}]\n"
     )
     bin_folder = Path(sys.executable).parent
-    for example in command(name).examples:
+    asked: dict[str, str] = {}
+    if name == "agent":
+        write_scripted_run(here)
+        asked = {"KEPT_MODEL": "scripted/said.jsonl", "OPENAI_API_KEY": "none"}
+        asked["OPENAI_BASE_URL"] = model.v1
+    for example in examples_of(name):
         done = subprocess.run(
             example,
             shell=True,
             cwd=here,
-            env={"PATH": f"{bin_folder}:/usr/bin:/bin", "TMPDIR": str(here)},
+            env={"PATH": f"{bin_folder}:/usr/bin:/bin", "TMPDIR": str(here), **asked},
             capture_output=True,
             text=True,
             check=False,

@@ -50,6 +50,10 @@ def test_a_skill_is_trained_looked_at_and_adopted(here: Path, server: ModelServe
     assert "+- " in kept("diff", "last").stdout
     trace = kept("show", "last", "q3")
     assert trace.code == 0 and "What is number 3?" in trace.stdout, trace.stderr
+    left_out = re.findall(r"(\d+) earlier traces? left out: -v shows all", trace.stdout)
+    every = kept("show", "last", "q3", "-v").stdout
+    shown = trace.stdout.count("What is number 3?")
+    assert every.count("What is number 3?") == shown + int(left_out[0])
     assert kept("show", "last", "q999").code == 2
     report = kept("report", "last")
     assert report.code == 0 and "searchqa" in report.stdout

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from kept.agents.budget import Metered
 from kept.agents.check import Check, Runs
+from kept.agents.checks.deterministic import DeterministicPhase, RunsOn
 from kept.agents.record import Delegation, Limits, Models, Subtask
 from kept.core.ports import Clock, Model, Tool
 from kept.core.rollout import Failure
@@ -77,6 +78,10 @@ class Kit:
     clock: Clock
     prompts: Mapping[str, str]
     """Of manager, worker and critic."""
+    phases: tuple[DeterministicPhase, ...] = ()
+    """What is run before anybody is asked (R33)."""
+    runs_on: RunsOn | None = None
+    """Runs those; None where there are none."""
     raised: Limits | None = None
     """What a run that a limit has ended may go on with; None where it is over."""
     says_tools: bool = False

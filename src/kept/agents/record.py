@@ -282,6 +282,17 @@ class Deliverable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Phased:
+    """A phase without any model came to its end (R33)."""
+
+    name: str
+    status: Literal["complete", "partial", "failed"]
+    reason: str = ""
+    written: tuple[str, ...] = ()
+    """Files that it changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
     """A run that a limit had ended goes on with higher ones."""
 
@@ -311,6 +322,8 @@ class AgentRun:
     """In order, each once."""
     repairs: tuple[Repair, ...] = ()
     raised: tuple[Raised, ...] = ()
+    phases: tuple[Phased, ...] = ()
+    """Before the first turn."""
     evaluation: Evaluated | None = None
     critique: Critique | None = None
     """Of the whole run: the mean score of the last critiques, and all of their defects."""

@@ -15,6 +15,7 @@ from kept.agents.course import Assignment, Course
 from kept.agents.decisions import OUTPUT
 from kept.agents.kit import Kit
 from kept.agents.loop import Loop
+from kept.agents.phases import run_phases
 from kept.agents.record import AgentRun, Critique, Deliverable
 from kept.agents.refine.findings import findings_in
 from kept.agents.status import COMPLETED, FAILED, is_limit, status_of
@@ -112,7 +113,10 @@ class AgentRunner:
     async def _to_its_end(
         self, loop: Loop, story: Story, files: SharedFiles, scope: Scope, sitting: int
     ) -> Rollout | Failure:
-        reason = await loop.run()
+        reason: str | Failure = ""
+        if not sitting:
+            reason = await run_phases(self.kit, files, scope.branch("phases"), story)
+        reason = reason or await loop.run()
         if isinstance(reason, Failure):
             return reason
         delivered = await self._deliver(files, scope, sitting)
@@ -193,7 +197,7 @@ class AgentRunner:
         end = course.end
         words = end.reason if reason == FAILED and end is not None and end.reason else ""
         return Ended(
-            status=status_of(reason, delivered=any(files.values())),
+            status=status_of(reason.partition(":")[0], delivered=any(files.values())),
             reason=f"{reason}: {words}" if words else reason,
             t=self.kit.clock.time(),
             budget=loop.ledger.snapshot(),

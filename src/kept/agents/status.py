@@ -13,7 +13,10 @@ STALLED = "stall_detected"
 REJECTED = "max_rejected_completions"
 HOPELESS = "eval_fail"
 
-_FAILED = (FAILED, HOPELESS)
+PHASE_FAILED, PHASE_PARTIAL = "phase_failed", "phase_partial"
+"""A phase without any model did not come to what it must (R33): nobody was asked."""
+
+_FAILED = (FAILED, HOPELESS, PHASE_FAILED)
 
 
 def status_of(reason: str, *, delivered: bool) -> Status:

@@ -15,6 +15,7 @@ from kept.agents.record import (
     Evaluated,
     Iteration,
     Limits,
+    Phased,
     Raised,
     Rejection,
     Repair,
@@ -64,6 +65,7 @@ class Moment:
     began: AgentRun | None = None
     iterated: Iterated | None = None
     ended: Ended | None = None
+    phased: Phased | None = None
     raised: Limits | None = None
     """What a run goes on with that a limit had ended."""
     usage: Usage = FREE
@@ -107,6 +109,8 @@ def record_of(moments: Iterable[Moment]) -> AgentRun | None:
             run = _iterated(run, moment.iterated)
         elif run is not None and moment.ended is not None:
             run = _ended(run, moment.ended)
+        elif run is not None and moment.phased is not None:
+            run = replace(run, phases=(*run.phases, moment.phased))
         elif run is not None and moment.raised is not None:
             run = _raised(run, moment.raised)
     return run

@@ -13,6 +13,7 @@ from kept.agents.record import (
     Delegation,
     Iteration,
     Limits,
+    Phased,
     Rejection,
     Repair,
 )
@@ -121,6 +122,13 @@ def budget_line(stands: BudgetSnapshot) -> str:
     )
 
 
+def phase_line(one: Phased) -> str:
+    """What a phase without any model came to."""
+    files = f", changed {', '.join(one.written[:5])}" if one.written else ""
+    why = f": {_short(one.reason)}" if one.reason else ""
+    return f"phase {one.name} is {one.status}{files}{why}"
+
+
 def raised_line(before: Limits, after: Limits) -> str:
     """That a run goes on which a limit had ended."""
     moved = [axis for axis in REASONS if getattr(before, axis) != getattr(after, axis)]
@@ -164,6 +172,7 @@ def story(record: AgentRun) -> Iterator[str]:
     models = record.models
     yield f"models: manager {models.manager}, worker {models.worker}"
     yield ""
+    yield from map(phase_line, record.phases)
     for one in record.iterations:
         yield from turn_lines(one, record.repairs, record.rejections)
         yield from (

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 @run_argument
 @click.argument("case", required=False)
 @step_option
-@click.option("-v", "--traces", is_flag=True, help="With --step: what happened in each rollout.")
+@click.option(
+    "-v",
+    "--traces",
+    is_flag=True,
+    help="With --step: what happened in each rollout. With CASE: in all of them.",
+)
 @click.option(
     "--save",
     type=click.Path(path_type=Path),
@@ -41,11 +46,12 @@ def show(  # a command has its options
 
     With --step, all there is of one step: what was proposed and why, what became of each edit, the
     change, the verdict with its figures, and every rollout. With CASE, what was said and used in
-    that case, and how it was measured. Works while the run goes on. RUN is an id, the start or end
-    of one, a folder, or `last`.
+    that case, and how it was measured; of an agent run it is the name of a worker, `manager`, or
+    `task` for everybody. Works while the run goes on. RUN is an id, the start or end of one, a
+    folder, or `last`.
     """
     if case is not None:
-        _show_case(run, case, as_json)
+        _show_case(run, case, traces, as_json)
         return
     if step is not None:
         _show_step(run, step, traces, save, as_json)
@@ -110,22 +116,27 @@ def _show_sweep(sweep: "Sweep", folder: Path, as_json: bool) -> None:
         output.answer(evaluated_text(sweep, folder, every=True))
 
 
-def _show_case(name: str, case: str, as_json: bool) -> None:
+def _show_case(name: str, case: str, traces: bool, as_json: bool) -> None:
     from kept.cli import output
     from kept.cli.evaluated import case_text
     from kept.cli.looking import open_run
     from kept.errors import SetupError
     from kept.report.test_report import document
     from kept.report.tested import sweep_of
-    from kept.runs import is_sweep, is_training
+    from kept.runs import is_agent, is_sweep, is_training
 
-    past = open_run(name, lambda folder: is_sweep(folder) or is_training(folder))
+    past = open_run(
+        name, lambda folder: any(is_(folder) for is_ in (is_sweep, is_training, is_agent))
+    )
+    if is_agent(past.folder):
+        _show_spoken(past, case, as_json)
+        return
     if is_training(past.folder):
-        _show_rollouts(past, case, as_json)
+        _show_rollouts(past, case, traces, as_json)
         return
     sweep = sweep_of(past)
     if sweep is not None and sweep.kind:
-        _show_rollouts(past, case, as_json)
+        _show_rollouts(past, case, traces, as_json)
         return
     past.close()
     if sweep is None:
@@ -143,7 +154,28 @@ def _show_case(name: str, case: str, as_json: bool) -> None:
         output.answer("\n\n".join(case_text(sweep.cases[at]) for at in rows))
 
 
-def _show_rollouts(run: "Run", case: str, as_json: bool) -> None:
+def _show_spoken(run: "Run", who: str, as_json: bool) -> None:
+    """What one of an agent run said and used."""
+    from kept.cli import output
+    from kept.cli.texts import spoken_text
+    from kept.errors import SetupError
+    from kept.recipes.agent_reading import agent_run_of
+    from kept.recipes.agent_traces import people_of, spoken, spoken_json
+
+    with run:
+        rows, record = spoken(run, who), agent_run_of(run)
+    if not rows:
+        there = ", ".join(people_of(record)[:20]) if record else "nobody"
+        raise SetupError(
+            f"nobody called `{who}` said anything in {run.id}", hint=f"there is {there}"
+        )
+    if as_json:
+        output.document(spoken_json(rows))
+    else:
+        output.answer(spoken_text(rows))
+
+
+def _show_rollouts(run: "Run", case: str, traces: bool, as_json: bool) -> None:
     """Every rollout of a case, in a run that trained on it."""
     from kept.cli import output
     from kept.cli.texts import rollouts_text
@@ -151,7 +183,7 @@ def _show_rollouts(run: "Run", case: str, as_json: bool) -> None:
     from kept.report.case import case_json, case_rollouts, some_cases
 
     with run:
-        rows = case_rollouts(run, case)
+        rows = case_rollouts(run, case, traces=traces)
         if not rows:
             some = ", ".join(some_cases(run))
             raise SetupError(f"run {run.id} has no case `{case}`", hint=f"there is {some} …")

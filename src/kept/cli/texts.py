@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from typing import TYPE_CHECKING, cast
 
 from kept.cli import output
 from kept.cli.compared import compared_text
@@ -25,6 +26,9 @@ from kept.report.words import (
     verdict_counts,
 )
 from kept.store.unmeasured import unmeasured_words
+
+if TYPE_CHECKING:
+    from kept.recipes.agent_traces import Spoken
 
 MAX_ROLLOUTS = 40
 """Rollouts of a step that are listed when their traces are not asked for."""
@@ -165,7 +169,28 @@ def rollouts_text(rollouts: tuple[StepRollout, ...]) -> str:
         right=("repeat", "seconds"),
     )
     traced = tuple(rollout for rollout in rollouts if rollout.trace)
-    return "\n\n".join([table, *_rollouts(traced, traces=True)])
+    left_out = sum(bool(one.outcome.trace) for one in rollouts) - len(traced)
+    more = [f"{count(left_out, 'earlier trace')} left out: -v shows all"] if left_out else []
+    return "\n\n".join([table, *_rollouts(traced, traces=True), *more])
+
+
+def spoken_text(rows: "Iterable[Spoken]") -> str:
+    """What those of an agent run said and used, by turn and by who it was."""
+    parts: list[str] = []
+    for (turn, who), group in groupby(rows, key=lambda row: (row.turn, row.who)):
+        said = [pair for row in group for pair in _spoken(row.item)]
+        parts.append("\n".join([output.style(f"turn {turn}, {who}", bold=True), *_items(said)]))
+    return "\n\n".join(parts)
+
+
+def _spoken(item: TraceItem) -> Iterator[tuple[str, str]]:
+    calls = cast("list[dict[str, str]]", item.data.get("tool_calls", []))
+    if item.text or not calls:
+        yield item.role, item.text
+    for call in calls:
+        yield "wants", f"{call['name']} {call['arguments']}"
+    if changed := cast("list[str]", item.data.get("changed")):
+        yield "changed", ", ".join(changed)
 
 
 def _rollouts(rollouts: tuple[StepRollout, ...], traces: bool) -> Iterator[str]:

@@ -10,9 +10,10 @@ from shlex import join
 from kept import settings
 from kept.agents.check import Ran, Runs
 from kept.agents.checks import chain
+from kept.agents.checks.deterministic import DeterministicPhase, Invariant, RunsOn
 from kept.agents.checks.evaluation import USUAL, ByCommand, Evaluation
 from kept.agents.cli_worker import CliWorker
-from kept.agents.kit import Kit, ToolsFor, Works
+from kept.agents.kit import Kit, Works
 from kept.agents.record import Limits, Models
 from kept.agents.worker import ChatWorker
 from kept.core.ports import Model, Scope, Tool
@@ -22,6 +23,7 @@ from kept.engine.scope import request_key
 from kept.errors import SetupError
 from kept.harness import CLIS, Harness
 from kept.harness.program import program_of
+from kept.harness.result import hide_in
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.models.providers import config_of, missing
@@ -29,7 +31,7 @@ from kept.models.roles import connect_role, unbounded
 from kept.models.window import room_of
 from kept.sandbox import Command, Exit, View, abilities
 from kept.shared_files import MOST_BYTES, SharedFiles
-from kept.spec.agent_run import AgentRunSpec, RunBudgetSpec
+from kept.spec.agent_run import AgentRunSpec, PhaseSpec, RunBudgetSpec
 from kept.spec.models import ModelSpec
 from kept.tools.arithmetic import ArithmeticTool
 from kept.tools.code import Bench, CodeTool
@@ -115,7 +117,9 @@ def kit_of(
         code = CodeTool(files, bench, texts.get("code_execute", ""))
         return (*file_tools(files, texts), code, ArithmeticTool(texts.get("arithmetic", "")))
 
-    manager, critic = _connect(configs.manager), _connect(configs.critic)
+    named = (configs.manager, configs.critic, *(() if spec.worker_agent else (configs.worker,)))
+    # one connection for each: a script that all are asked of goes on from one to the other
+    models = {config: _connect(config) for config in dict.fromkeys(named)}
     rooms = [room for one in (configs.manager, configs.critic) if (room := room_of(one))]
     return Kit(
         models=Models(
@@ -123,15 +127,17 @@ def kit_of(
             worker=_worker_name(spec, configs),
             critic=configs.critic.name,
         ),
-        manager=manager,
-        critic=critic,
-        works=_works(spec, configs, tools, scratch, hidden),
+        manager=models[configs.manager],
+        critic=models[configs.critic],
+        works=_works(spec, configs, scratch, hidden) or ChatWorker(models[configs.worker], tools),
         tools=tools,
         checks=chain(_evaluation(spec)),
         beside=lambda files: beside(bench, files),
         limits=limits,
         clock=SystemClock(),
         prompts={},
+        phases=tuple(map(phase_of, spec.phases)),
+        runs_on=runs_on(bench) if spec.phases else None,
         says_tools=spec.plan_tools == "required",
         room=min(rooms) if rooms else None,
     )
@@ -160,14 +166,11 @@ def _worker_name(spec: AgentRunSpec, configs: Configs) -> str:
 
 
 def _works(
-    spec: AgentRunSpec,
-    configs: Configs,
-    tools: ToolsFor,
-    scratch: Scratch,
-    hidden: tuple[Path, ...],
-) -> Works:
+    spec: AgentRunSpec, configs: Configs, scratch: Scratch, hidden: tuple[Path, ...]
+) -> Works | None:
+    """The agent CLI that works; None where a model does."""
     if spec.worker_agent is None:
-        return ChatWorker(_connect(configs.worker), tools)
+        return None
     cli = CLIS[spec.worker_agent]
     program = program_of(cli)
     view = View(
@@ -199,6 +202,31 @@ def beside(bench: Bench, files: Mapping[str, bytes]) -> Runs:
 
         request = {"run": list(command), "files": known_by}
         return await scope.call(request, Ran, do, 0.0)
+
+    return run
+
+
+def phase_of(spec: PhaseSpec) -> DeterministicPhase:
+    """A phase, by our names."""
+    invariants = tuple(Invariant(**one.model_dump()) for one in spec.invariants)
+    return DeterministicPhase(
+        name=spec.name, command=spec.command, seconds=spec.seconds, invariants=invariants
+    )
+
+
+def runs_on(bench: Bench) -> RunsOn:
+    """Runs commands in a copy of files, and tells what became of those."""
+
+    async def run(
+        line: str, files: Mapping[str, bytes], seconds: float
+    ) -> tuple[Exit | Failure, Mapping[str, bytes]]:
+        ended, output = await bench.run(line, files, MOST_BYTES, seconds)
+        if isinstance(output, Failure):
+            return (ended if isinstance(ended, Failure) else output), files
+        left: Mapping[str, bytes] = output.files
+        for secret in settings.secrets():
+            left = hide_in(secret, left)
+        return ended, left
 
     return run
 

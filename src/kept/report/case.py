@@ -6,15 +6,15 @@ from kept.report.step import StepRollout, rollout_json
 from kept.store.reader import Run
 
 TRACED = 3
-"""Rollouts that are told from beginning to end."""
+"""Rollouts that are told from beginning to end where nobody asks for all of them."""
 
 
-def case_rollouts(run: Run, case: str) -> tuple[StepRollout, ...]:
-    """Every rollout of a case, the last first; those before them without their traces."""
+def case_rollouts(run: Run, case: str, *, traces: bool = False) -> tuple[StepRollout, ...]:
+    """Every rollout of a case, the last first; without `traces`, only the last few have theirs."""
     found = [(step, job, outcome) for step, job, outcome in run.rollouts() if job.case_id == case]
     rows: list[StepRollout] = []
     for n, (step, job, outcome) in enumerate(reversed(found)):
-        trace = run.trace(outcome.trace) if outcome.trace and n < TRACED else ()
+        trace = run.trace(outcome.trace) if outcome.trace and (traces or n < TRACED) else ()
         side = "seed" if job.candidate_id == run.state.seed else f"step {step}"
         rows.append(StepRollout(job, side, outcome, trace))
     return tuple(rows)

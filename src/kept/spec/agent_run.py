@@ -1,8 +1,9 @@
 """What a file for `kept agent run` may say: which models, how much, with which prompts."""
 
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field
 
@@ -23,6 +24,14 @@ def _agent(name: str) -> str:
         meant = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(CLIS)}"
         raise ValueError(f"`{name}` is no agent CLI; {meant}")
     return name
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"`{text}` is no regular expression: {error}") from error
+    return text
 
 
 class RunModelsSpec(Model):
@@ -68,6 +77,34 @@ class RunMetricSpec(Model):
     seconds: Seconds = 60.0
 
 
+class InvariantSpec(Model):
+    """One thing that must hold after a phase."""
+
+    kind: Literal[
+        "file_exists",
+        "file_size_range",
+        "regex_absent",
+        "regex_present",
+        "exit_code",
+        "python_predicate",
+    ]
+    path: Text = "."
+    pattern: Annotated[str, AfterValidator(_pattern)] = ""
+    least: Annotated[int, Field(ge=0)] = 0
+    most: Annotated[int, Field(ge=0)] | None = None
+    equals: int = 0
+    expression: str = ""
+
+
+class PhaseSpec(Model):
+    """A command that is run before anybody is asked, and what must hold after it (R33)."""
+
+    name: Annotated[Text, Field(pattern=r"^[\w.-]+$")]
+    command: Text
+    seconds: Seconds = 60.0
+    invariants: list[InvariantSpec] = Field(default_factory=list[InvariantSpec])
+
+
 class AgentRunSpec(Model):
     """All of it; a run needs none."""
 
@@ -77,6 +114,8 @@ class AgentRunSpec(Model):
     """An agent CLI that does the work with the worker's model; by default the model itself does."""
     walls: Literal["required", "off"] = "required"
     """Workers run programs; `off` lets them where nothing holds those back."""
+    phases: list[PhaseSpec] = Field(default_factory=list[PhaseSpec])
+    """Commands that are run in the workspace before anybody is asked, each once."""
     plan_tools: Literal["optional", "required"] = "optional"
     """Whether every subtask of a plan has to say what it is done with (R31)."""
     metrics: dict[Text, RunMetricSpec] = Field(default_factory=dict[str, RunMetricSpec])
@@ -93,6 +132,10 @@ class AgentRunSpec(Model):
         """Names that are taken; and money is limited only where the worst case is known."""
         for name in set(said.get("metrics") or ()) & set(USUAL_METRICS):
             yield f"`metrics.{name}` is measured by every run: give yours another name"
+        phases = said.get("phases")
+        names = [one.name for one in cast("list[PhaseSpec]", phases or [])]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            yield f"two `phases` are called `{twice[0]}`"
         budget = said.get("budget")
         if not isinstance(budget, RunBudgetSpec) or said.get("worker_agent") not in CLIS:
             return

@@ -182,6 +182,16 @@ class Run:
                 raw = self._pack.get(wire.decode(row.reply, str)) if row.stored else row.reply
                 yield wire.decode(raw, kind)
 
+    def calls_below(self, scope: str) -> Iterator[tuple[str, bytes, bool]]:
+        """Every reply recorded below a scope, oldest first: where, what, and whether it failed."""
+        path = self.folder / "rollouts.jsonl"
+        start = f"{scope}/"
+        for line in matching_lines(path, [b'"scope":' + wire.encode(start)[:-1]]):
+            row = read_line(line, path)
+            if isinstance(row, wire.CallLine) and row.scope.startswith(start):
+                raw = self._pack.get(wire.decode(row.reply, str)) if row.stored else row.reply
+                yield row.scope.removeprefix(start), bytes(raw), row.failed
+
     def close(self) -> None:
         """Let go of the files."""
         self._pack.close()

@@ -2,34 +2,57 @@
 
 import asyncio
 import inspect
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from kept.agents.checks import deterministic
-from kept.agents.checks.deterministic import DeterministicPhase, Invariant, PhaseEnd, run_phase
+from kept.agents.checks.deterministic import (
+    DeterministicPhase,
+    Invariant,
+    PhaseEnd,
+    RunsOn,
+    run_phase,
+)
+from kept.recipes.agent_kit import runs_on
+from kept.sandbox import abilities
+from kept.tools.code import Bench
+from kept.workspace import Scratch
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.sandbox,
+    pytest.mark.skipif(not abilities().walls, reason="no walls here"),
+]
 
 
-def run(folder: Path, command: str, *invariants: Invariant, seconds: float = 20.0) -> PhaseEnd:
+@pytest.fixture
+def on() -> Iterator[RunsOn]:
+    """As in an agent run: in the sandbox, on copies."""
+    scratch = Scratch()
+    yield runs_on(Bench(scratch=scratch))
+    scratch.close()
+
+
+def run(on: RunsOn, command: str, *invariants: Invariant, seconds: float = 20.0) -> PhaseEnd:
     phase = DeterministicPhase(command=command, invariants=invariants, seconds=seconds)
-    return asyncio.run(run_phase(phase, folder))
+    end = asyncio.run(run_phase(phase, {"given.txt": b"1"}, on))
+    assert isinstance(end, PhaseEnd)
+    return end
 
 
-def test_r33_a_deterministic_phase_reaches_no_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_r33_a_deterministic_phase_reaches_no_model(on: RunsOn, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SOME_API_KEY", "sk-very-secret-value")
     tries = (
         "python3 -c \"import socket; socket.create_connection(('127.0.0.1', 9), 2)\""
         " 2>net.txt; env > env.txt"
     )
-    assert run(tmp_path, tries).status == "complete"
-    assert "sk-very-secret-value" not in (tmp_path / "env.txt").read_text()
-    assert "Error" in (tmp_path / "net.txt").read_text()
+    end = run(on, tries)
+    assert end.status == "complete"
+    assert b"sk-very-secret-value" not in end.files["env.txt"]
+    assert b"Error" in end.files["net.txt"] and end.files["given.txt"] == b"1"
     # it is given nothing to ask a model with, and imports nothing that could
-    assert list(inspect.signature(run_phase).parameters) == ["phase", "folder"]
+    assert list(inspect.signature(run_phase).parameters) == ["phase", "files", "run"]
     assert "kept.models" not in inspect.getsource(deterministic)
 
 
@@ -54,22 +77,22 @@ def test_r33_a_deterministic_phase_reaches_no_model(
     ],
 )
 def test_r33_each_of_the_six_invariants_holds_or_not_and_an_unknown_one_does_not(
-    tmp_path: Path, invariant: Invariant, holds: bool
+    on: RunsOn, invariant: Invariant, holds: bool
 ):
-    end = run(tmp_path, "echo hello > a.txt", invariant)
+    end = run(on, "echo hello > a.txt", invariant)
     assert end.status == ("complete" if holds else "partial")
     assert bool(end.violations) != holds
 
 
-def test_r33_a_phase_that_does_not_end_is_partial(tmp_path: Path):
-    assert run(tmp_path, "sleep 30", seconds=0.5).status == "partial"
+def test_r33_a_phase_that_does_not_end_is_partial(on: RunsOn):
+    assert run(on, "sleep 30", seconds=0.5).status == "partial"
 
 
-def test_r33_a_phase_that_fails_has_failed(tmp_path: Path):
-    end = run(tmp_path, "echo broken >&2; exit 3")
+def test_r33_a_phase_that_fails_has_failed(on: RunsOn):
+    end = run(on, "echo broken >&2; exit 3")
     assert (end.status, end.code) == ("failed", 3)
     assert "broken" in end.output
 
 
-def test_r33_an_exit_code_that_was_expected_is_no_failure(tmp_path: Path):
-    assert run(tmp_path, "exit 3", Invariant(kind="exit_code", equals=3)).status == "complete"
+def test_r33_an_exit_code_that_was_expected_is_no_failure(on: RunsOn):
+    assert run(on, "exit 3", Invariant(kind="exit_code", equals=3)).status == "complete"

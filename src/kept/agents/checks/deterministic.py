@@ -8,17 +8,13 @@ kind does not hold.
 import re
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from shlex import join
-from typing import Literal
+from typing import Literal, Protocol
 
 from kept.core.artifact import is_safe_path
 from kept.core.rollout import Failure
-from kept.sandbox import Command, Exit, View, abilities, execute
-from kept.sandbox.scratch import scratch_folder
-from kept.sandbox.walls import Site
+from kept.sandbox import Exit
 
 SECONDS = 60.0
 
@@ -44,6 +40,7 @@ class DeterministicPhase:
     """A command and what must hold after it."""
 
     command: str
+    name: str = ""
     invariants: tuple[Invariant, ...] = ()
     seconds: float = SECONDS
 
@@ -57,55 +54,54 @@ class PhaseEnd:
     violations: tuple[str, ...] = ()
     code: int | None = None
     output: str = field(default="", repr=False)
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    """What there is afterwards."""
 
 
-async def run_phase(phase: DeterministicPhase, folder: Path) -> PhaseEnd:
-    """Run it in a folder, which it may change, and look at what it left."""
-    ended = await _run(phase.command, folder, phase.seconds)
+class RunsOn(Protocol):
+    """Runs a line of the shell on a copy of some files, without the network and without keys."""
+
+    async def __call__(
+        self, line: str, files: Mapping[str, bytes], seconds: float
+    ) -> tuple[Exit | Failure, Mapping[str, bytes]]:
+        """How it ended, and what the files are then."""
+        ...
+
+
+async def run_phase(
+    phase: DeterministicPhase, files: Mapping[str, bytes], run: RunsOn
+) -> PhaseEnd | Failure:
+    """Run it on some files, and look at what it left; a `Failure` is one of infrastructure."""
+    ended, left = await run(phase.command, files, phase.seconds)
     if isinstance(ended, Failure):
-        return PhaseEnd(status="failed", reason=ended.message)
+        if ended.blame == "infrastructure":
+            return ended
+        return PhaseEnd(status="failed", reason=ended.message, files=files)
     output = (ended.stdout + ended.stderr)[-4000:]
+    end = PhaseEnd(status="complete", code=ended.code, output=output, files=left)
     if ended.timed_out:
         reason = f"still running after {phase.seconds:g} s"
-        return PhaseEnd(status="partial", reason=reason, code=ended.code, output=output)
+        return replace(end, status="partial", reason=reason)
     codes = [one for one in phase.invariants if one.kind == "exit_code"]
     if ended.code and not codes:
-        return PhaseEnd(status="failed", reason=str(ended), code=ended.code, output=output)
+        return replace(end, status="failed", reason=str(ended))
     broken = [
         wrong
         for one in phase.invariants
-        if (wrong := await _violation(one, folder, ended, phase.seconds)) is not None
+        if (wrong := await _violation(one, end, run, phase.seconds)) is not None
     ]
     if not broken:
-        return PhaseEnd(status="complete", code=ended.code, output=output)
-    return PhaseEnd(
-        status="partial",
-        reason="; ".join(broken),
-        violations=tuple(broken),
-        code=ended.code,
-        output=output,
-    )
+        return end
+    return replace(end, status="partial", reason="; ".join(broken), violations=tuple(broken))
 
 
-async def _run(line: str, folder: Path, seconds: float) -> Exit | Failure:
-    folder = folder.resolve()
-    with ExitStack() as open_:
-        scratch = open_.enter_context(scratch_folder("phase"))
-        view = View(folder, seen=(folder,), writable=(folder,), network="none", bare=True)
-        if abilities().walls:
-            (scratch / "w").mkdir()
-            command = Command(line, folder, seconds, view=view)
-            return await execute(command, {}, Site(scratch / "w"))
-        return await execute(Command(line, folder, seconds), {"HOME": str(scratch)})
-
-
-async def _violation(one: Invariant, folder: Path, ended: Exit, seconds: float) -> str | None:
+async def _violation(one: Invariant, end: PhaseEnd, run: RunsOn, seconds: float) -> str | None:
     if one.kind == "exit_code":
-        return None if ended.code == one.equals else f"exit {ended.code}, not {one.equals}"
+        return None if end.code == one.equals else f"exit {end.code}, not {one.equals}"
     if one.kind == "python_predicate":
         # one that never ends, or that exits, must not take us with it
         code = f"import sys; sys.exit(0 if ({one.expression}) else 1)"
-        held = await _run(join([sys.executable, "-I", "-c", code]), folder, seconds)
+        held, _ = await run(join([sys.executable, "-I", "-c", code]), end.files, seconds)
         holds = isinstance(held, Exit) and held.ok
         return None if holds else f"`{one.expression}` does not hold"
     look = _LOOKS.get(one.kind)
@@ -113,40 +109,38 @@ async def _violation(one: Invariant, folder: Path, ended: Exit, seconds: float) 
         return f"`{one.kind}` is no kind of invariant"
     if not is_safe_path(one.path):
         return f"`{one.path}` is no path below the folder of the phase"
-    return look(one, folder / one.path)
+    return look(one, end.files.get(one.path))
 
 
-def _exists(one: Invariant, file: Path) -> str | None:
-    return None if file.is_file() else f"`{one.path}` is not there"
+def _exists(one: Invariant, data: bytes | None) -> str | None:
+    return f"`{one.path}` is not there" if data is None else None
 
 
-def _size(one: Invariant, file: Path) -> str | None:
-    if not file.is_file():
+def _size(one: Invariant, data: bytes | None) -> str | None:
+    if data is None:
         return f"`{one.path}` is not there"
-    size = file.stat().st_size
-    fits = size >= one.least and (one.most is None or size <= one.most)
+    fits = len(data) >= one.least and (one.most is None or len(data) <= one.most)
     limits = f"{one.least} to {'any' if one.most is None else one.most}"
-    return None if fits else f"`{one.path}` has {size} bytes, not {limits}"
+    return None if fits else f"`{one.path}` has {len(data)} bytes, not {limits}"
 
 
-def _absent(one: Invariant, file: Path) -> str | None:
-    if not file.is_file():
+def _absent(one: Invariant, data: bytes | None) -> str | None:
+    if data is None or not _found(one, data):
         return None
-    return f"`{one.path}` has `{one.pattern}`" if _found(one, file) else None
+    return f"`{one.path}` has `{one.pattern}`"
 
 
-def _present(one: Invariant, file: Path) -> str | None:
-    if not file.is_file():
+def _present(one: Invariant, data: bytes | None) -> str | None:
+    if data is None:
         return f"`{one.path}` is not there"
-    return None if _found(one, file) else f"`{one.path}` lacks `{one.pattern}`"
+    return None if _found(one, data) else f"`{one.path}` lacks `{one.pattern}`"
 
 
-def _found(one: Invariant, file: Path) -> bool:
-    text = file.read_text(encoding="utf-8", errors="replace")
-    return re.search(one.pattern, text, re.MULTILINE) is not None
+def _found(one: Invariant, data: bytes) -> bool:
+    return re.search(one.pattern, data.decode("utf-8", "replace"), re.MULTILINE) is not None
 
 
-_LOOKS: Mapping[str, Callable[[Invariant, Path], str | None]] = {
+_LOOKS: Mapping[str, Callable[[Invariant, bytes | None], str | None]] = {
     "file_exists": _exists,
     "file_size_range": _size,
     "regex_absent": _absent,

@@ -17,6 +17,7 @@ from kept.agents.loss import run_loss
 from kept.agents.record import (
     AgentRun,
     BudgetSnapshot,
+    CheckOutcome,
     Critique,
     Delegation,
     Iteration,
@@ -71,6 +72,9 @@ def run_files(run: AgentRun, files: Mapping[str, bytes], layout: Layout) -> dict
     for iteration in run.iterations:
         base = layout.place(f"iterations/{iteration.number:03d}")
         made |= {f"{base}/{name}": _json(value) for name, value in _iteration(iteration)}
+        for check in iteration.checks:
+            place = layout.place(f"gates/{iteration.number:03d}/{check.check}.json")
+            made[place] = _json(_gate(run, iteration, check))
     for path, data in files.items():
         if is_safe_path(path):
             made[f"output/{run.run_id}/{path}"] = data
@@ -149,9 +153,13 @@ def _caps(limits: Limits) -> dict[str, Any]:
         "max_wall_time": limits.wall_seconds,
         "max_tool_calls": limits.tool_calls,
         "max_depth": limits.depth,
+        # a manager below is one of the workers
+        "max_concurrent_submanagers": limits.parallel_workers,
+        "max_total_submanagers_per_run": limits.workers,
         "max_parallel_workers": limits.parallel_workers,
         "max_workers_per_iteration": limits.workers_per_iteration,
         "max_rejected_completions": limits.rejected_completions,
+        "min_loops_per_subtask": 1,
     }
 
 
@@ -190,6 +198,17 @@ def _iteration(one: Iteration) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{base}/result.json", _result(d)
         if d.critique is not None:
             yield f"{base}/critique.json", _critique(d.worker_id, d.critique)
+
+
+def _gate(run: AgentRun, at: Iteration, one: CheckOutcome) -> dict[str, Any]:
+    return {
+        "iteration": at.number,
+        "gate": one.check,
+        "passed": one.passed,
+        "timestamp": stamp(run.started + at.ended),
+        "reason": one.reason,
+        "findings": [asdict(finding) for finding in one.findings],
+    }
 
 
 def _name(worker: str) -> str:
@@ -308,9 +327,23 @@ def _events(run: AgentRun) -> Rows:
             rows.append(event(one.ended, "worker", msg, iteration=one.number, worker=d.worker_id))
         for check in one.checks:
             words = "passed" if check.passed else f"refused: {check.reason}"
-            fields = {"gate": check.check, "triggered": not check.passed, "reason": check.reason}
+            fields: dict[str, Any] = {
+                "gate": check.check,
+                "triggered": not check.passed,
+                "reason": check.reason,
+            }
+            if check.check == "l0" and check.findings:
+                first = check.findings[0]
+                told = {"l0_check": first.rule, "l0_reason": first.detail}
+                fields |= {**told, "violating_path": first.file}
             msg = f"{check.check} {words}"
             rows.append(event(one.ended, "gate", msg, iteration=one.number, **fields))
+        for repair in run.repairs:
+            if repair.iteration == one.number:
+                rest = "repair_fixpoint_detected" if repair.fixpoint else "repaired"
+                fields = {"attempt": repair.attempt, "sim": repair.similarity}
+                fields |= {"iteration": one.number, "worker": repair.worker_id}
+                rows.append(event(one.ended, "repair", f"{rest}: {repair.reason}", **fields))
     if run.ended is not None:
         rows.append(event(run.ended - run.started, "completion", f"{run.status}: {run.reason}"))
     return rows

@@ -1,0 +1,87 @@
+"""What managers and workers of an agent run said and used, word for word, as its journal has it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kept.agents.cli_worker import Sent
+from kept.agents.record import AgentRun
+from kept.core.exchange import asked_for
+from kept.core.model import Message, ModelReply
+from kept.core.rollout import Failure, TraceItem
+from kept.core.tool import ToolAnswer
+from kept.recipes.agent_reading import CASE, scope_of
+from kept.store import wire
+from kept.store.reader import Run
+
+MANAGER = "manager"
+
+_PLACE = re.compile(
+    r"turn-(?P<turn>\d+)/(?P<above>workers/.*/)?"
+    r"(?P<what>manager|works/say-\d+|works/errand-\d+|works/say-\d+/tools-\d+/\d+-(?P<tool>[^/]+)|critic)"
+)
+"""Where a reply stands below the scope of its run; what is no part of a conversation is nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """One thing that somebody said or used."""
+
+    turn: int
+    """Of the manager at the top."""
+    who: str
+    """A worker, a worker's critic, or the manager; with the names of those above it."""
+    item: TraceItem
+
+
+def people_of(record: AgentRun) -> list[str]:
+    """Who can be asked for, in the order in which they came."""
+    sent = [one.worker_id for turn in record.iterations for one in turn.delegations]
+    return list(dict.fromkeys((MANAGER, *sent)))
+
+
+def spoken(run: Run, who: str) -> list[Spoken]:
+    """All that one of them said and used, and its critic; with the name of the case, everybody.
+
+    By turns, and by who spoke: those of one turn spoke at the same time.
+    """
+    rows = list(_spoken(run, who))
+    order = {name: n for n, name in enumerate(dict.fromkeys(row.who for row in rows))}
+    return sorted(rows, key=lambda row: (row.turn, order[row.who]))
+
+
+def _spoken(run: Run, who: str) -> Iterator[Spoken]:
+    for scope, raw, failed in run.calls_below(scope_of(run)):
+        place = _PLACE.fullmatch(scope)
+        if place is None:
+            continue
+        names = re.findall(r"workers/([^/]+)/", scope)
+        if who not in (CASE, *names) and (who != MANAGER or names):
+            continue
+        speaker = "/".join(names) or MANAGER
+        if place["what"] in (MANAGER, "critic") and names:
+            speaker = f"{place['what']} of {speaker}"
+        yield Spoken(int(place["turn"]), speaker, _item(place["what"], place["tool"], raw, failed))
+
+
+def spoken_json(rows: list[Spoken]) -> list[dict[str, Any]]:
+    """The same as a document."""
+    return [{"turn": row.turn, "who": row.who, **asdict(row.item)} for row in rows]
+
+
+def _item(what: str, tool: str | None, raw: bytes, failed: bool) -> TraceItem:
+    if failed:
+        failure = wire.decode(raw, Failure)
+        return TraceItem("failure", f"{failure.kind}: {failure.message}")
+    if tool is not None:
+        answer = wire.decode(raw, ToolAnswer)
+        return TraceItem("tool", answer.text, {"name": tool, "changed": sorted(answer.changes)})
+    if "errand" in what:
+        sent = wire.decode(raw, Sent)
+        text = "\n".join(part for part in (sent.story, sent.text) if part)
+        return TraceItem("assistant", text, {"changed": sorted(sent.changes)})
+    reply = wire.decode(raw, ModelReply)
+    if not reply.tool_calls:
+        return TraceItem("assistant", reply.text)
+    return asked_for(Message("assistant", reply.text, tool_calls=reply.tool_calls))
