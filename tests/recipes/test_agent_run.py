@@ -168,6 +168,11 @@ def test_an_agent_cli_that_nobody_knows_is_told_with_what_may_be_meant(tmp_path:
     asked = _asked(tmp_path)
     with pytest.raises(SpecError, match="did you mean `codex_exec`"):
         compile_agent_run(replace(asked, settings=(*asked.settings, "worker_agent=codex")))
+    phases = "phases=[{name: a, command: 'true'}, {name: a, command: 'true'}]"
+    with pytest.raises(SpecError, match="did you mean `codex_exec`"):
+        compile_agent_run(replace(asked, settings=(*asked.settings, "worker_agent=codex", phases)))
+    with pytest.raises(SpecError, match="two `phases` are called `a`"):
+        compile_agent_run(replace(asked, settings=(*asked.settings, phases)))
 
 
 class TestAgentRunner(RunnerSuite):

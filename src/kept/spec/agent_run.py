@@ -132,8 +132,8 @@ class AgentRunSpec(Model):
         """Names that are taken; and money is limited only where the worst case is known."""
         for name in set(said.get("metrics") or ()) & set(USUAL_METRICS):
             yield f"`metrics.{name}` is measured by every run: give yours another name"
-        phases = said.get("phases")
-        names = [one.name for one in cast("list[PhaseSpec]", phases or [])]
+        phases = cast("list[object]", said.get("phases") or [])
+        names = [one.name for one in phases if isinstance(one, PhaseSpec)]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             yield f"two `phases` are called `{twice[0]}`"
         budget = said.get("budget")

@@ -104,7 +104,10 @@ def _right(
     given = cast("dict[str, object]", data)
     names = {field.alias or name: field for name, field in model.model_fields.items()}
     if given.keys() <= names.keys():
-        given = {**{key: field.get_default() for key, field in names.items()}, **given}
+        given = {
+            **{key: field.get_default(call_default_factory=True) for key, field in names.items()},
+            **given,
+        }
     return {key: value for key, value in given.items() if key in names and (key,) not in wrong}
 
 
