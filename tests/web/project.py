@@ -14,6 +14,7 @@ from tests.cli.tasks import Called, kept, write_task
 from tests.recipes.agent import world as talking
 from tests.recipes.coordinate.world import answer, write_agent
 from tests.recipes.skill import world
+from tests.web.registry import make_registry
 from tests.web.team import HARM, MODEL, TASK
 
 LEGACY = json.dumps(
@@ -120,15 +121,28 @@ def make_project(folder: Path) -> Path:
     return folder
 
 
-def make_agents(folder: Path, server: ModelServer) -> None:
-    """An agent run, two refinements of it, and an experiment, with a team on a server."""
+def make_agent_run(folder: Path, server: ModelServer) -> Path:
+    """A run of a team on a server, which left something to refine; its folder."""
     home = {"KEPT_HOME": str(folder / ".kept"), "OPENAI_COMPATIBLE_BASE_URL": server.v1}
     walls = () if abilities().walls else ("--set", "walls=off")
     more = ("--model", MODEL, "--max-loops", "20", "--input", "sales.csv", *walls)
     with inside(folder / "team", **home):
         Path("sales.csv").write_text("May,12\nJune,15\n")
         _done(kept("agent", "run", TASK, *more, "-q"), (0,))
-        seed = next(f for f in (folder / ".kept" / "runs").iterdir() if _is_agent(f))
+    seed = next(f for f in (folder / ".kept" / "runs").iterdir() if _is_agent(f))
+    # a refinement ends after twice the time of its seed, which here is less than a start takes
+    told = json.loads((seed / "run_completion.json").read_text())
+    told["final_budget"]["wall_time"]["elapsed_s"] = 600.0
+    (seed / "run_completion.json").write_text(json.dumps(told))
+    return seed
+
+
+def make_agents(folder: Path, server: ModelServer) -> None:
+    """An agent run, two refinements of it, and an experiment."""
+    seed = make_agent_run(folder, server)
+    home = {"KEPT_HOME": str(folder / ".kept"), "OPENAI_COMPATIBLE_BASE_URL": server.v1}
+    make_registry(folder / ".kept" / "artifacts.db")
+    with inside(folder / "team", **home):
         tiers = ("--tier-low", f"{MODEL}:{MODEL}", "--tier-high", f"{MODEL}-large:")
         _done(kept("refine", seed.name, *tiers, "-q"), (0,))
         _done(kept("refine", seed.name, "--iterations", "1", "-q"), (0, 1))

@@ -34,7 +34,7 @@ def make_registry(path: Path) -> None:
     worse = f"{better}- {HARM}\n"
     at = "2026-11-17T09:00:00Z"
     names = dict.fromkeys(own_artifacts(), 0)
-    steps = [
+    steps: list[tuple[str, int, float, dict[str, int], dict[str, object]]] = [
         ("e1", 1, 0.31, names, {"artifacts": names, "events": []}),
         ("e2", 2, 0.24, names, _child({**names, PITFALLS: 1}, "update", 0, 1)),
         ("e3", 3, 0.29, {**names, PITFALLS: 1}, _child({**names, PITFALLS: 1}, "rollback", 1, 2)),

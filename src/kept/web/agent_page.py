@@ -181,7 +181,10 @@ def body(run: Run, told: Glance, asked: Asked) -> View:
 def headline(run: Run, told: Glance) -> str:
     """How it ended, in a line."""
     record = agent_run_of(run)
-    return end_line(record) if record is not None else "it has not begun"
+    if record is None:
+        return "it has not begun"
+    # a run that is complete has ended for the reason that it is
+    return end_line(record).replace(" (completed)", "")
 
 
 def result(row: RunRow) -> str:

@@ -144,7 +144,7 @@ def _add_run(app: FastAPI, site: Site) -> None:
         past, told, kind = site.opened(run)
         with past:
             check_step(told, step)
-            view = step_page.step_view(past, told, step, LINKS)
+            view = kind.step(past, step, step_page.step_view(past, told, step, LINKS))
         head = run_page.top(told, kind)
         return site.page("step.html", title=f"step {step} of {run}", **head, **view)
 

@@ -1,4 +1,4 @@
-"""Prompt artifacts and the epochs that changed them, read from SQLite files with the source's tables.
+"""Prompt artifacts and the epochs that changed them, from SQLite files with the source's tables.
 
 Opens files for reading alone. A file that is damaged, or lacks a table, has nothing to show.
 """

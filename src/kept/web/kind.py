@@ -49,3 +49,5 @@ class Kind:
     """Whether it has steps to list."""
     refinable: bool = False
     """Whether it has something to do with refinement."""
+    step: Callable[[Run, int, View], View] = field(default=lambda run, step, view: view)
+    """What it shows of a step, given what every step has."""

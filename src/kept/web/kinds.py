@@ -72,7 +72,13 @@ KINDS = {
     "artifact": Kind("loop"),
     COORDINATE: Kind("tuning"),
     SKILL: Kind("training", "run_training.html", training_page.body),
-    REFINE: Kind("refinement", "run_refine.html", refinement_page.body, refinable=True),
+    REFINE: Kind(
+        "refinement",
+        "run_refine.html",
+        refinement_page.body,
+        refinable=True,
+        step=refinement_page.step,
+    ),
     AGENT_RUN: Kind(
         "agent",
         "run_agent.html",

@@ -56,6 +56,8 @@ def loss_shown(parts: Mapping[str, float], widest: float = 1.0) -> LossShown | N
         shade = f"part part-{row.name.replace('_', '-')}"
         inside += [tag("rect", title, x=x, y=0, width=width, height=HEIGHT, class_=shade)]
         x += width
+    if not rows:
+        inside += [tag("rect", x=0, y=0, width=total * scale, height=HEIGHT, class_="part whole")]
     words = ", ".join(f"{row.word} {figure(row.value)}" for row in rows)
     title = f"loss {figure(total)}: {words}" if words else f"loss {figure(total)}"
     return LossShown(total, tuple(rows), drawing(WIDTH, HEIGHT, title, inside, "lossbar"))

@@ -8,7 +8,6 @@ from kept.core.refine import MOST, tier_of
 from kept.store.glance import Glance
 from kept.store.reader import Run
 from kept.web.loss_bar import loss_shown
-from kept.web.preferences import TIERS
 from kept.web.refinement_page import Now, now_of
 from kept.web.refining import Started
 from kept.web.seeds import Refining, Seed
@@ -35,7 +34,7 @@ class Form:
 def usual(site: Site) -> Form:
     """The form as preferences fill it."""
     chosen = site.preferences.read()
-    tiers = tuple((tier, *chosen.tiers[tier]) for tier in TIERS)
+    tiers = tuple((tier, pair.manager, pair.worker) for tier, pair in chosen.tiers.items())
     return Form(str(chosen.refinement_default_iterations), tiers=tiers)
 
 
@@ -45,21 +44,20 @@ def refine_view(site: Site, seed: Seed, form: Form | None = None) -> dict[str, o
     running = site.refiner.running(seed)
     run = site.seeds.finished(seed)
     told = [shown(one, of) for one in documents(seed.folder)]
-    widest = max(
-        [one.loss or 0.0 for s in told for one in s.tried] + [run.loss.total if run else 0]
-    )
+    losses = [one.loss or 0.0 for session in told for one in session.tried]
+    widest = max([0.01, *losses, *([run.loss.total] if run else [])])
     return {
         "title": f"refine {seed.id}",
         "seed": seed,
         "seed_run": run,
-        "seed_loss": loss_shown(run.loss.parts(), max(widest, 0.01)) if run else None,
+        "seed_loss": loss_shown(run.loss.parts(), widest) if run else None,
         "findings": findings_of(run) if run else None,
         "obstacle": site.seeds.obstacle(seed),
         "best": best_manifest(seed.folder),
         "best_files": best_files(seed.folder),
         "sessions": told,
         "bars": {
-            (s.id, one.k): loss_shown({**one.parts, "total": one.loss}, max(widest, 0.01))
+            (s.id, one.k): loss_shown({**one.parts, "total": one.loss}, widest)
             for s in told
             for one in s.tried
             if one.loss is not None

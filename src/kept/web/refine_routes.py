@@ -1,7 +1,7 @@
 """Refinement: its pages, and the addresses that programs know from the source."""
 
 import logging
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
@@ -237,7 +237,8 @@ def _add_settings(app: FastAPI, site: Site) -> None:
 
 def _as_sent(told: dict[str, Any]) -> dict[str, Any]:
     """What a form said, whatever is wrong with it, for the form to say again."""
-    return {
-        name: Pair.model_construct(**one) if isinstance(one, dict) else one
-        for name, one in told.items()
-    }
+    found: dict[str, Any] = {}
+    for name, one in told.items():
+        pair = cast("dict[str, str]", one) if isinstance(one, dict) else None
+        found[name] = one if pair is None else Pair.model_construct(None, **pair)
+    return found

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from kept.agents.refine.made import made_of
+from kept.agents.refine.made import PAGE, made_of
 from kept.agents.story import STORY, Moment, record_of
 from kept.core.plan import REFINE
 from kept.core.proposal import Proposal, Skip, proposal_scope
@@ -13,6 +13,7 @@ from kept.store.glance import Glance
 from kept.store.reader import Run
 from kept.store.steps import StepRow, answered_step
 from kept.web.agent_page import Told, told_of
+from kept.web.diffing import FileChange
 from kept.web.kind import Asked, View
 from kept.web.loss_bar import LossShown, loss_shown
 
@@ -107,6 +108,13 @@ def now_of(run: Run, told: Glance) -> Now | None:
         str(settings.get("tier") or ""),
         story,
     )
+
+
+def step(run: Run, number: int, view: View) -> View:
+    """A step as an iteration: its story, and the change of the deliverable alone."""
+    changes = cast("list[FileChange]", view["changes"])
+    shown = [one for one in changes if one.path != PAGE]
+    return {**view, "changes": shown, "story": story_of(run, number)}
 
 
 def story_of(run: Run, step: int) -> Told | None:

@@ -75,10 +75,11 @@ class Refiner:
             if one.pid is not None:
                 return one
         mine = self._started.get(seed.folder)
-        return mine if mine is not None and mine.going else None
+        # once it has a session, its lock tells
+        return mine if mine is not None and mine.session is None and mine.going else None
 
     def start(self, seed: Seed, wanted: Wanted) -> str | None:
-        """Begin; the name of its session. Raises `Refused` where it cannot begin, or one goes on."""
+        """Begin; its session. Raises `Refused` where it cannot begin, or another one goes on."""
         home = self._seeds.runs.home
         if home.index is None:
             raise Refused(409, "this run lies by itself", hint="`kept refine RUN_DIR` refines it")

@@ -106,7 +106,7 @@ class Seeds:
         raise Refused(
             409,
             f"run {name} is none of an agent: it left no deliverable that could be refined",
-            hint="`kept agent run` makes such runs, and `kept refine RUN_DIR` takes those of others",
+            hint="`kept agent run` makes such runs; `kept refine` takes those of others too",
         )
 
     def obstacle(self, seed: Seed) -> str:

@@ -90,7 +90,7 @@ def _shown(run: Run, told: Glance, row: StepRow) -> StepShown:
     reply = answer.reply if answer else None
     about = _about(reply)
     opened = opened_step(run.folder, row)
-    settings = opened.turn.settings if opened else {}
+    settings = opened.turn.settings if opened else _NOTHING
     fates: dict[str, int] = {}
     for report in closed_step(run.folder, row).reports:
         fates[report.fate] = fates.get(report.fate, 0) + 1
