@@ -143,7 +143,7 @@ def test_only_json_is_taken(refined: Refined):
 def test_one_refinement_at_a_time_that_can_be_cancelled(refined: Refined):
     refined.server.latency = 1.0
     with ThreadPoolExecutor(4) as pool:
-        replies = list(pool.map(lambda _: refined.start({"iterations": 3}), range(4)))
+        replies = list(pool.map(refined.start, [{"iterations": 3}] * 4))
     assert sorted(reply.status for reply in replies) == [202, 409, 409, 409]
     (begun,) = [reply.json for reply in replies if reply.status == 202]
     assert begun["run_id"] == refined.seed.name and begun["warnings"] == []

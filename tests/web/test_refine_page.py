@@ -38,6 +38,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Generator[Watched]:
     folder = tmp_path_factory.mktemp("watched")
+    broken: list[str] = []
     with ModelServer(Team()) as server:
         # first: a browser that is driven from here leaves no room for another event loop
         seed = make_agent_run(folder, server)
@@ -45,12 +46,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Generator[Watched]:
         with chromium() as browser:
             for site in serving(folder / ".kept", **told):
                 page = browser.new_context(reduced_motion="reduce").new_page()
-                broken: list[str] = []
                 page.on("pageerror", lambda error: broken.append(str(error)))
                 page.goto(site.link)
                 yield Watched(page, seed, server, site.base)
                 page.context.close()
-                assert not broken
+    assert not broken
 
 
 def test_a_refinement_is_set_up_started_watched_and_cancelled(watched: Watched):

@@ -11,7 +11,7 @@ from kept.web.loss_bar import loss_shown
 from kept.web.refinement_page import Now, now_of
 from kept.web.refining import Started
 from kept.web.seeds import Refining, Seed
-from kept.web.sessions import best_files, best_manifest, documents, shown
+from kept.web.sessions import best_shown, documents, shown
 from kept.web.site import Site
 
 FALLBACK = "the seed run's"
@@ -45,7 +45,7 @@ def refine_view(site: Site, seed: Seed, form: Form | None = None) -> dict[str, o
     run = site.seeds.finished(seed)
     told = [shown(one, of) for one in documents(seed.folder)]
     losses = [one.loss or 0.0 for session in told for one in session.tried]
-    widest = max([0.01, *losses, *([run.loss.total] if run else [])])
+    widest = max((0.01, run.loss.total if run else 0.0, *losses))
     return {
         "title": f"refine {seed.id}",
         "seed": seed,
@@ -53,8 +53,7 @@ def refine_view(site: Site, seed: Seed, form: Form | None = None) -> dict[str, o
         "seed_loss": loss_shown(run.loss.parts(), widest) if run else None,
         "findings": findings_of(run) if run else None,
         "obstacle": site.seeds.obstacle(seed),
-        "best": best_manifest(seed.folder),
-        "best_files": best_files(seed.folder),
+        "best": best_shown(seed.folder),
         "sessions": told,
         "bars": {
             (s.id, one.k): loss_shown({**one.parts, "total": one.loss}, widest)

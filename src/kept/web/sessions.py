@@ -5,8 +5,9 @@ A file that is broken is none, and keys that an older version did not write are 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kept.agents.loss import first_number
 from kept.agents.refine.best import BEST, MANIFEST, MANIFEST_ASIDE
@@ -19,6 +20,8 @@ MOST = 200
 """Sessions that are shown."""
 LARGEST = 4_000_000
 """Bytes of a session's file."""
+DEEPEST = 20
+"""Levels of a session's file."""
 
 STOPS = {
     "max_iterations": "all its iterations are done",
@@ -84,7 +87,7 @@ def documents(folder: Path) -> list[Row]:
     paths = sorted(place.glob("*.json"), reverse=True) if place.is_dir() else []
     usable = [one for one in paths if not one.is_symlink() and one.stat().st_size <= LARGEST]
     found = [(path.stem, read_object(path)) for path in usable[:MOST]]
-    return [{"session_id": stem, **told} for stem, told in found if told is not None]
+    return [{"session_id": stem, **_plain(told)} for stem, told in found if told is not None]
 
 
 def best_manifest(folder: Path) -> Row | None:
@@ -92,8 +95,46 @@ def best_manifest(folder: Path) -> Row | None:
     for name in (MANIFEST_ASIDE, MANIFEST):
         told = read_object(folder / BEST / name)
         if told is not None and "best_run_id" in told:
-            return told
+            return _plain(told)
     return None
+
+
+def _plain(value: Any, depth: int = DEEPEST) -> Any:  # noqa: ANN401 # whatever JSON holds
+    """What JSON can say: no infinity, which Python's reader takes, and nothing without end."""
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    if isinstance(value, list):
+        rows = cast("list[object]", value)
+        return [_plain(one, depth - 1) for one in rows] if depth else None
+    if isinstance(value, dict):
+        pairs = cast("dict[str, object]", value).items()
+        return {key: _plain(one, depth - 1) for key, one in pairs} if depth else None
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class BestShown:
+    """Where the best deliverable is from, and how good it is."""
+
+    run: str
+    session: str
+    loss: float | None
+    seed_loss: float | None
+    files: tuple[str, ...]
+
+
+def best_shown(folder: Path) -> BestShown | None:
+    """BEST for people; None where there is none."""
+    told = best_manifest(folder)
+    if told is None:
+        return None
+    return BestShown(
+        text_in(told.get("best_run_id")),
+        text_in(told.get("session_id")),
+        first_number(told.get("best_loss")),
+        first_number(told.get("seed_loss")),
+        tuple(best_files(folder)),
+    )
 
 
 def best_files(folder: Path) -> list[str]:
