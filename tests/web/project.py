@@ -144,8 +144,8 @@ def make_agents(folder: Path, server: ModelServer) -> None:
     make_registry(folder / ".kept" / "artifacts.db")
     with inside(folder / "team", **home):
         tiers = ("--tier-low", f"{MODEL}:{MODEL}", "--tier-high", f"{MODEL}-large:")
-        _done(kept("refine", seed.name, *tiers, "-q"), (0,))
-        _done(kept("refine", seed.name, "--iterations", "1", "-q"), (0, 1))
+        _done(kept("refine", str(seed), *tiers, "-q"), (0,))
+        _done(kept("refine", str(seed), "--iterations", "1", "-q"), (0, 1))
         (seed / "refinement_sessions" / "refine_20260419T182438Z.json").write_text(LEGACY)
         made = kept("experiment", "create", f"Sales {HARM}", "--goal", "know the sales", "--json")
         task = kept("experiment", "task", "create", made.json["experiment_id"], TASK, "--json")

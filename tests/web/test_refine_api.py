@@ -193,6 +193,7 @@ def test_a_refinement_outlives_its_page_and_the_next_one_can_cancel_it(refined: 
         assert Refined(page, refined.seed, refined.server).start({"iterations": 2}).status == 202
     pid = refined.pid()
     assert pid is not None, "the page has ended, and it goes on"
+    assert refined.start({"iterations": 1}).status == 409, "whoever started the other one"
     # a kill is told of, and another may begin
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: refined.pid() is None)

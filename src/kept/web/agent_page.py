@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from markupsafe import Markup
 
 from kept.agents.loss import run_loss
 from kept.agents.record import AgentRun, Iteration
+from kept.agents.rundir.files import read_object, text_in
+from kept.agents.rundir.read import COMPLETION
 from kept.agents.telling import end_line
 from kept.core.words import count
 from kept.recipes.agent_reading import agent_run_of, delivered_by
@@ -187,8 +190,9 @@ def headline(run: Run, told: Glance) -> str:
     return end_line(record).replace(" (completed)", "")
 
 
-def result(row: RunRow) -> str:
-    """How it reads in the list: the loss, for the rest is in its journal."""
+def result(row: RunRow, folder: Path) -> str:
+    """How it reads in the list: as it ended, by the file that it leaves then, with its loss."""
     if row.best_value is None:
         return "no loss yet" if row.status == "running" else "no loss"
-    return f"loss {figure(row.best_value)}"
+    ended = text_in((read_object(folder / COMPLETION) or {}).get("status"))
+    return f"{ended}, loss {figure(row.best_value)}" if ended else f"loss {figure(row.best_value)}"

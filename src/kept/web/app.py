@@ -105,7 +105,7 @@ def _add_list(app: FastAPI, site: Site) -> None:
         q: str = "", state: str = "", kind: str = "", sort: str = "newest", page: Page = 1
     ) -> HTMLResponse:
         asked = runs_page.Query(q, state, kind, sort, page)
-        view = runs_page.runs_view(site.runs.rows(), asked)
+        view = runs_page.runs_view(site.runs.rows(), asked, site.runs.home.runs)
         return site.page("runs.html", title="runs", home=str(site.runs.home.path), **view)
 
     @app.get("/api/runs")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from kept.store.glance import Glance
 from kept.store.index import RunRow
@@ -25,7 +26,7 @@ def no_body(run: Run, told: Glance, asked: Asked) -> View:
     return {}
 
 
-def steps_result(row: RunRow) -> str:
+def steps_result(row: RunRow, folder: Path) -> str:
     """How a run with steps reads in the list."""
     if not row.steps and row.status != "running":
         return row.reason
@@ -43,7 +44,7 @@ class Kind:
     word: str
     template: str = "run_steps.html"
     body: Callable[[Run, Glance, Asked], View] = no_body
-    result: Callable[[RunRow], str] = steps_result
+    result: Callable[[RunRow, Path], str] = steps_result
     headline: Callable[[Run, Glance], str] = field(default=lambda run, told: headline(told))
     steps: bool = True
     """Whether it has steps to list."""

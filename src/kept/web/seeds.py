@@ -4,19 +4,20 @@ A run is found by its exact id among those that this home knows of: its own, tho
 and those of its experiments. No path is ever made of what a request says.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from kept.agents.experiments.folders import all_experiments
 from kept.agents.rundir.places import deliverable
 from kept.agents.rundir.read import COMPLETION, FinishedRun, read_run
+from kept.core.event import RunStarted
 from kept.core.plan import AGENT_RUN, REFINE
 from kept.errors import SetupError
 from kept.recipes.agent_reading import agent_run_of, delivered_by
 from kept.recipes.refine import Refinement
-from kept.store.index import RunRow
+from kept.store import wire
 from kept.store.lock import holder
 from kept.store.reader import Run
 from kept.web.refusing import Refused
@@ -55,7 +56,6 @@ class Refining:
     run: str
     folder: Path
     session: str
-    status: str
 
     @property
     def pid(self) -> int | None:
@@ -63,20 +63,27 @@ class Refining:
         return holder(self.folder)
 
 
+class _Begun(NamedTuple):
+    """What a refinement began with."""
+
+    asked: Refinement
+    seed_run: str
+
+
 class Seeds:
     """The runs of a home that can be refined."""
 
     def __init__(self, runs: Runs) -> None:
         self.runs = runs
+        self._known: dict[str, _Begun | None] = {}
+        """By run, what a refinement began with; None for runs of other kinds."""
 
     def find(self, name: str) -> Seed:
         """A run by its id; raises `SetupError` where there is none, `Refused` for other kinds."""
         if name in {folder.name for folder in self.runs.home.folders()}:
             return self._own(name)
-        for row in self._refinements():
-            told = self._asked(row)
-            seed = self.runs.glance(row.id).fact("seed_run")
-            if told is not None and name in (seed, Path(told.run).name):
+        for _, (told, seed) in self._refinements():
+            if name in (seed, Path(told.run).name):
                 asking = Asking(told.folder, told.config, told.settings)
                 return Seed(name, Path(told.run), False, asking)
         for experiment in all_experiments(self.runs.home.path / "experiments"):
@@ -134,23 +141,43 @@ class Seeds:
 
     def refinements(self, seed: Seed) -> list[Refining]:
         """Those of a run, the newest first."""
-        found: list[Refining] = []
-        for row in self._refinements():
-            asked = self._asked(row)
-            folder = self.runs.home.runs / row.id
-            if asked is not None and _same(Path(asked.run), seed.folder):
-                found.append(Refining(row.id, folder, asked.session, row.status))
-        return found
+        return [
+            Refining(folder.name, folder, begun.asked.session)
+            for folder, begun in self._refinements()
+            if _same(Path(begun.asked.run), seed.folder)
+        ]
 
-    def _refinements(self) -> list[RunRow]:
-        return [row for row in self.runs.rows() if row.recipe == REFINE]
+    def _refinements(self) -> Iterator[tuple[Path, _Begun]]:
+        """All of the home, the newest first; of each run only its first line, and that once."""
+        for folder in reversed(self.runs.home.folders()):
+            if folder.name not in self._known:
+                started = _started(folder)
+                if started is None:
+                    continue  # it has not begun yet
+                self._known[folder.name] = _begun(started)
+            begun = self._known[folder.name]
+            if begun is not None:
+                yield folder, begun
 
-    def _asked(self, row: RunRow) -> Refinement | None:
-        fact = self.runs.glance(row.id).begun.facts.get(REFINE)
-        try:
-            return Refinement.of(fact)
-        except (TypeError, KeyError, ValueError):
-            return None  # of a version that wrote something else
+
+def _started(folder: Path) -> RunStarted | None:
+    with (folder / "journal.jsonl").open("rb") as file:
+        line = file.readline()
+    try:
+        event = wire.decode_event(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+    return event if isinstance(event, RunStarted) else None
+
+
+def _begun(started: RunStarted) -> _Begun | None:
+    if started.recipe != REFINE:
+        return None
+    try:
+        asked = Refinement.of(started.facts.get(REFINE))
+    except (TypeError, KeyError, ValueError):
+        return None  # of a version that wrote something else
+    return _Begun(asked, str(started.facts.get("seed_run", "")))
 
 
 def _same(one: Path, other: Path) -> bool:
