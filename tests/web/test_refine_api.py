@@ -190,7 +190,13 @@ def test_a_refinement_outlives_its_page_and_the_next_one_can_cancel_it(refined: 
     refined.server.latency = 1.0
     told = {"OPENAI_COMPATIBLE_BASE_URL": refined.server.v1}
     for page in serving(refined.site.home, **told):
-        assert Refined(page, refined.seed, refined.server).start({"iterations": 2}).status == 202
+        other = Refined(page, refined.seed, refined.server)
+        with ThreadPoolExecutor(2) as pool:
+            replies = [pool.submit(one.start, {"iterations": 2}) for one in (refined, other)]
+        assert sorted(one.result().status for one in replies) == [202, 409], "one of both pages"
+        refined.cancel()
+        wait_for(lambda: refined.pid() is None)
+        assert other.start({"iterations": 2}).status == 202
     pid = refined.pid()
     assert pid is not None, "the page has ended, and it goes on"
     assert refined.start({"iterations": 1}).status == 409, "whoever started the other one"

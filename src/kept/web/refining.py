@@ -4,14 +4,17 @@ It outlives these pages: what was paid for is not thrown away because somebody c
 later `kept view` finds it by the lock of its run and can cancel it (decision 0065).
 """
 
+import fcntl
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -66,7 +69,6 @@ class Refiner:
 
     def __init__(self, seeds: Seeds) -> None:
         self._seeds = seeds
-        self._lock = threading.Lock()
         self._started: dict[Path, Started] = {}
 
     def running(self, seed: Seed) -> Refining | Started | None:
@@ -81,12 +83,10 @@ class Refiner:
     def start(self, seed: Seed, wanted: Wanted) -> str | None:
         """Begin; its session. Raises `Refused` where it cannot begin, or another one goes on."""
         home = self._seeds.runs.home
-        if home.index is None:
-            raise Refused(409, "this run lies by itself", hint="`kept refine RUN_DIR` refines it")
         obstacle = self._seeds.obstacle(seed)
         if obstacle:
             raise Refused(409, f"run {seed.id} cannot be refined: {obstacle}")
-        with self._lock:
+        with _alone(home.path / "refinements", seed.folder):
             if self.running(seed) is not None:
                 raise Refused(
                     409,
@@ -94,7 +94,7 @@ class Refiner:
                     hint="wait until it has ended, or cancel it",
                 )
             started = self._started[seed.folder] = _spawn(seed, wanted, home.path)
-        return self._told(seed, started)
+            return self._told(seed, started)
 
     def cancel(self, seed: Seed) -> bool:
         """Interrupt the refinement of a run, which can be gone on with; whether there was one."""
@@ -127,6 +127,16 @@ class Refiner:
                 return _ended(seed, started)
             time.sleep(LOOK)
         return None
+
+
+@contextmanager
+def _alone(place: Path, folder: Path) -> Generator[None]:
+    """Have nobody else start a refinement of the same run, also no other `kept view`."""
+    place.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    with (place / f".{name}.lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _ended(seed: Seed, started: Started) -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kept.agents.experiments.folders import all_experiments
+from kept.agents.rundir.files import read_object
 from kept.agents.rundir.places import deliverable
 from kept.agents.rundir.read import COMPLETION, FinishedRun, read_run
 from kept.core.event import RunStarted
@@ -88,7 +89,8 @@ class Seeds:
                 return Seed(name, Path(told.run), False, asking)
         for experiment in all_experiments(self.runs.home.path / "experiments"):
             for path in (experiment.folder / "tasks").rglob(COMPLETION):
-                if path.parent.name == name:
+                told = read_object(path) or {}
+                if name in (path.parent.name, told.get("run_id")):
                     return Seed(name, path.parent, False, Asking())
         raise SetupError(f"there is no run `{name}` here", hint="the list of runs has them all")
 
@@ -118,6 +120,8 @@ class Seeds:
 
     def obstacle(self, seed: Seed) -> str:
         """Why a run cannot be refined, in words; empty where it can."""
+        if self.runs.home.index is None:
+            return "it lies by itself, and `kept refine` takes its folder"
         if not seed.ours:
             return _obstacle_elsewhere(seed.folder)
         with Run(seed.folder) as run:
