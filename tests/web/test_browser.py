@@ -54,6 +54,7 @@ def places(site: Site) -> dict[str, str]:
         "no numbers": f"/runs/{loop}/numbers",
         "compare": f"/compare?run={site.run('eval', 1)}&run={site.run('eval', 2)}",
         "compare three": f"/compare?run={race}&run={loop}&run={compare}",
+        "compare kinds": f"/compare?run={agent}&run={refined}&run={train}",
         "training": f"/runs/{train}",
         "step of a training": f"/runs/{train}/steps/1",
         "agent run": f"/runs/{agent}",

@@ -221,7 +221,7 @@ def verdicts(told: Glance) -> str:
 
 def step_table(told: Glance, show: str, page: int) -> dict[str, object]:
     """One page of the steps, the newest first."""
-    wanted = [row for row in reversed(told.rows) if _shown(row, show)]
+    wanted = [row for row in reversed(told.rows) if is_shown(row, show)]
     pages = max(1, -(-len(wanted) // PAGE))
     page = min(max(1, page), pages)
     rows = wanted[(page - 1) * PAGE : page * PAGE]
@@ -237,7 +237,8 @@ def step_table(told: Glance, show: str, page: int) -> dict[str, object]:
     }
 
 
-def _shown(row: StepRow, show: str) -> bool:
+def is_shown(row: StepRow, show: str) -> bool:
+    """Whether a filter lets a step through."""
     match show:
         case "kept":
             return row.kept

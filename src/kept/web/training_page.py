@@ -15,7 +15,7 @@ from kept.store.steps import StepRow, answered_step, closed_step, opened_step
 from kept.web.charts import score_chart
 from kept.web.diffing import side_by_side
 from kept.web.kind import Asked, View
-from kept.web.run_page import PAGE, step_line
+from kept.web.run_page import FILTERS, PAGE, is_shown, step_line
 
 MOST = 300
 """Steps whose train scores are drawn."""
@@ -54,7 +54,8 @@ class Epoch:
 
 def body(run: Run, told: Glance, asked: Asked) -> View:
     """What the page of a training has besides."""
-    inside = [row for row in told.rows if epoch_of(row.phase)]
+    every = [row for row in told.rows if epoch_of(row.phase)]
+    inside = [row for row in every if is_shown(row, asked.show)]
     pages = max(1, -(-len(inside) // PAGE))
     # a page is a stretch of steps in order; the newest are shown unless others are asked for
     page = min(max(1, asked.page), pages)
@@ -65,7 +66,9 @@ def body(run: Run, told: Glance, asked: Asked) -> View:
         "epochs": _epochs(run, told, rows),
         "page": page,
         "pages": pages,
-        "chart": _chart(run, told, inside),
+        "show": asked.show,
+        "filters": FILTERS,
+        "chart": _chart(run, told, every),
         "changes": side_by_side(seed.texts, best.texts) if told.best != told.seed else [],
         "rest": [step_line(row, told) for row in told.rows if not epoch_of(row.phase)][-20:],
     }
