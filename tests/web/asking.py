@@ -51,14 +51,17 @@ class Site:
         rows = self.get("/api/runs").json
         return [row["id"] for row in rows if row["recipe"] == recipe][number]
 
-    def ask(self, path: str, *, method: str = "GET", **headers: str) -> Reply:
+    def ask(self, path: str, *, method: str = "GET", body: str = "", **headers: str) -> Reply:
         """A request with these headers, and a `Host` that is right unless one is given."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        data = body.encode()
+        if data:
+            given["Content-Length"] = str(len(data))
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=90)
         connection.putrequest(method, path, skip_host="Host" in given, skip_accept_encoding=True)
         for name, value in given.items():
             connection.putheader(name, value)
-        connection.endheaders()
+        connection.endheaders(data or None)
         reply = connection.getresponse()
         found = {name.lower(): value for name, value in reply.getheaders()}
         text = reply.read().decode()
@@ -68,3 +71,8 @@ class Site:
     def get(self, path: str, **headers: str) -> Reply:
         """What somebody with the cookie gets."""
         return self.ask(path, Cookie=self.cookie, **headers)
+
+    def post(self, path: str, told: object, **headers: str) -> Reply:
+        """What somebody with the cookie gets who sends JSON."""
+        given = {"Content_Type": "application/json", "Cookie": self.cookie, **headers}
+        return self.ask(path, method="POST", body=json.dumps(told), **given)

@@ -1,5 +1,6 @@
 """A project with runs of every kind and the real `kept view` over it, once for all tests here."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from kept.testing.server import ModelServer
 from tests.web.asking import Site
-from tests.web.project import make_project
+from tests.web.project import make_agents, make_project
+from tests.web.team import Team
 
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_project(tmp_path_factory.mktemp("project"))
+    folder = make_project(tmp_path_factory.mktemp("project"))
+    with ModelServer(Team()) as server:
+        make_agents(folder, server)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -22,11 +28,15 @@ def site(project: Path) -> Generator[Site]:
     yield from serving(project / ".kept")
 
 
-def serving(home: Path, *words: str) -> Generator[Site]:
+def serving(home: Path, **variables: str) -> Generator[Site]:
     """`kept view` over a home, as a process, until the test is over."""
     command = [sys.executable, "-m", "kept", "view", str(home), "--no-browser", "--port", "0"]
     process = subprocess.Popen(
-        [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **variables},  # noqa: TID251 # as a shell would
     )
     try:
         assert process.stdout is not None
@@ -36,4 +46,5 @@ def serving(home: Path, *words: str) -> Generator[Site]:
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0
         # nothing broke on the way, and open pages do not keep it from ending in good order
-        assert said == "for this browser alone; interrupt to stop\n"
+        told = [line for line in said.splitlines() if not line.startswith("warning: ")]
+        assert told == ["for this browser alone; interrupt to stop"]

@@ -2,15 +2,35 @@
 
 import json
 import os
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kept.sandbox import abilities
 from kept.testing.server import ModelServer
 from tests.cli.comparing import write_comparison
 from tests.cli.tasks import Called, kept, write_task
 from tests.recipes.agent import world as talking
 from tests.recipes.coordinate.world import answer, write_agent
+from tests.recipes.skill import world
+from tests.web.registry import make_registry
+from tests.web.team import HARM, MODEL, TASK
+
+LEGACY = json.dumps(
+    {
+        "session_id": "refine_20260419T182438Z",
+        "seed_run_id": "2026-04-19_16-05-53_cbf28fd0",
+        "started_at": "2026-04-19T18:24:38Z",
+        "completed_at": "2026-04-19T18:26:50Z",
+        "stop_reason": "no_prior_deliverable",
+        "best_iter": 1,
+        "iterations": [
+            {"k": 1, "run_id": "2026-04-19_18-24-38_1ba2c7ed", "loss": 0.35, "status": "partial"}
+        ],
+    }
+)
+"""A session as the source wrote it before there were tiers."""
 
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 
@@ -95,7 +115,50 @@ def make_project(folder: Path) -> Path:
     with inside(folder / "race", **home):
         write_race(folder / "race")
         _done(kept("optimize", "task.yaml", "-q"), (0,))
+    with ModelServer(world.searchqa_answer) as server, inside(folder / "train", **home):
+        words = world.write_searchqa(folder / "train", server.v1, "optimizer.use_meta_skill=true")
+        _done(kept(*words), (0,))
     return folder
+
+
+def make_agent_run(folder: Path, server: ModelServer) -> Path:
+    """A run of a team on a server, which left something to refine; its folder."""
+    home = {"KEPT_HOME": str(folder / ".kept"), "OPENAI_COMPATIBLE_BASE_URL": server.v1}
+    walls = () if abilities().walls else ("--set", "walls=off")
+    more = ("--model", MODEL, "--max-loops", "20", "--input", "sales.csv", *walls)
+    with inside(folder / "team", **home):
+        Path("sales.csv").write_text("May,12\nJune,15\n")
+        _done(kept("agent", "run", TASK, *more, "-q"), (0,))
+    seed = next(f for f in (folder / ".kept" / "runs").iterdir() if _is_agent(f))
+    # a refinement ends after twice the time of its seed, which here is less than a start takes
+    told = json.loads((seed / "run_completion.json").read_text())
+    told["final_budget"]["wall_time"]["elapsed_s"] = 600.0
+    (seed / "run_completion.json").write_text(json.dumps(told))
+    return seed
+
+
+def make_agents(folder: Path, server: ModelServer) -> None:
+    """An agent run, two refinements of it, and an experiment."""
+    seed = make_agent_run(folder, server)
+    home = {"KEPT_HOME": str(folder / ".kept"), "OPENAI_COMPATIBLE_BASE_URL": server.v1}
+    make_registry(folder / ".kept" / "artifacts.db")
+    with inside(folder / "team", **home):
+        tiers = ("--tier-low", f"{MODEL}:{MODEL}", "--tier-high", f"{MODEL}-large:")
+        _done(kept("refine", str(seed), *tiers, "-q"), (0,))
+        _done(kept("refine", str(seed), "--iterations", "1", "-q"), (0, 1))
+        (seed / "refinement_sessions" / "refine_20260419T182438Z.json").write_text(LEGACY)
+        made = kept("experiment", "create", f"Sales {HARM}", "--goal", "know the sales", "--json")
+        task = kept("experiment", "task", "create", made.json["experiment_id"], TASK, "--json")
+        shutil.copytree(seed, Path(task.json["folder"]) / "seed" / "runs" / "2026-04-19_first")
+        target = f"{made.json['experiment_id']}:001"
+        _done(kept("experiment", "task", "set-best", target, "--auto"), (0,))
+        again = ("--continuation", "--from-task", "001")
+        words = ("create", made.json["experiment_id"], "Shorter, please", *again)
+        _done(kept("experiment", "task", *words), (0,))
+
+
+def _is_agent(folder: Path) -> bool:
+    return '"recipe":"agent run"' in (folder / "journal.jsonl").read_text().partition("\n")[0]
 
 
 def _done(called: Called, allowed: tuple[int, ...]) -> None:

@@ -37,6 +37,7 @@ def places(site: Site) -> dict[str, str]:
     """A page of every kind."""
     race, tuning = site.run("artifact"), site.run("coordinate")
     loop, test, compare = site.run("artifact", 1), site.run("eval"), site.run("compare")
+    train, agent, refined = site.run("skill"), site.run("agent run"), site.run("refine", 1)
     return {
         "runs": "/",
         "race": f"/runs/{race}",
@@ -53,6 +54,17 @@ def places(site: Site) -> dict[str, str]:
         "no numbers": f"/runs/{loop}/numbers",
         "compare": f"/compare?run={site.run('eval', 1)}&run={site.run('eval', 2)}",
         "compare three": f"/compare?run={race}&run={loop}&run={compare}",
+        "compare kinds": f"/compare?run={agent}&run={refined}&run={train}",
+        "training": f"/runs/{train}",
+        "step of a training": f"/runs/{train}/steps/1",
+        "agent run": f"/runs/{agent}",
+        "refinement": f"/runs/{refined}",
+        "iteration": f"/runs/{refined}/steps/1",
+        "refine": f"/runs/{agent}/refine",
+        "refine, from a refinement": f"/runs/{refined}/refine",
+        "settings": "/settings",
+        "experiments": "/experiments",
+        "prompt artifacts": "/prompts",
         "choose": "/compare",
         "nothing": "/?q=no-such-run",
     }
@@ -82,7 +94,7 @@ def test_every_page_fits_and_everybody_can_read_it(
 
 def test_the_list_is_searched_filtered_and_sorted(page: Page, site: Site):
     rows = page.locator("#list tbody tr")
-    expect(rows).to_have_count(7)
+    expect(rows).to_have_count(11)
     page.keyboard.press("/")
     page.keyboard.type("talking")
     expect(rows).to_have_count(1)
@@ -93,7 +105,7 @@ def test_the_list_is_searched_filtered_and_sorted(page: Page, site: Site):
     expect(rows).to_have_count(1)
     page.get_by_label("kind").select_option("")
     page.get_by_label("order").select_option("rollouts")
-    expect(rows).to_have_count(7)
+    expect(rows).to_have_count(11)
     figures = [
         int(text.replace(",", ""))
         for text in page.locator("td[data-label=rollouts]").all_inner_texts()
@@ -174,6 +186,70 @@ def test_numbers_show_every_point_with_the_densities_of_their_study(page: Page, 
     assert page.locator(".strand").count() >= 5
     expect(page.locator("figure code")).to_contain_text("temperature")
     assert page.locator("path.good").count() >= 1 and page.locator("path.bad").count() >= 1
+
+
+def test_a_training_shows_its_epochs_with_edits_their_fates_and_the_skill(page: Page, site: Site):
+    page.goto(f"{site.base}/runs/{site.run('skill')}")
+    assert page.locator("#epochs h3").all_inner_texts()[0].startswith("Epoch 2")
+    assert "1 applied" in page.locator("#epochs .fate").all_inner_texts()
+    expect(page.locator("#epochs")).to_contain_text("slow update")
+    assert page.locator("svg .band").count() >= 3
+    expect(page.locator("#skill .diff ins").first).to_be_visible()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/steps/*")
+    expect(page.locator(".lead .verdict")).to_be_visible()
+
+
+def test_an_agent_run_tells_its_story_with_the_loss_in_parts(page: Page, site: Site):
+    page.goto(f"{site.base}/runs/{site.run('agent run')}")
+    expect(page.locator("h1")).to_have_text("complete, 1 deliverable")
+    expect(page.locator(".parts")).to_contain_text("critics")
+    expect(page.locator("#plan tbody tr")).to_contain_text("2 workers")
+    story = page.locator("#story .turn")
+    expect(story).to_have_count(5)
+    expect(story.nth(0)).to_contain_text("report.md")
+    expect(story.nth(1)).to_contain_text("the change from May to June is not told")
+    expect(story.nth(2)).to_contain_text("refused by l0")
+    expect(story.nth(4)).to_contain_text("✓ critique")
+    expect(page.locator("#deliverables pre")).to_contain_text("window.hacked")
+    assert page.evaluate("window.hacked") is None
+    page.get_by_role("link", name="Refine", exact=True).click()
+    expect(page.locator("#sessions .session")).to_have_count(3)
+    # one of them was written before there were tiers
+    old = page.locator("#refine_20260419T182438Z")
+    expect(old.locator("tbody tr")).to_contain_text("0.350")
+    expect(old).not_to_contain_text("tier")
+
+
+def test_a_refinement_leads_from_its_loss_to_the_story_of_an_iteration(page: Page, site: Site):
+    page.goto(f"{site.base}/runs/{site.run('refine', 1)}")
+    tiers = page.locator("#iterations td[data-label=tier]").all_inner_texts()
+    assert tiers == ["low", "mid", "high"]
+    expect(page.locator("#iterations tr.chosen")).to_contain_text("★")
+    page.locator("#iterations tr.chosen a").click()
+    expect(page.locator(".diff figcaption")).to_have_text("deliverable/report.md")
+    expect(page.locator("#story .turn").first).to_contain_text("Turn 1")
+    page.keyboard.press("Escape")
+    expect(page.locator("#iterations")).to_be_visible()
+
+
+def test_experiments_are_a_tree_and_prompts_have_their_epochs(page: Page, site: Site):
+    page.get_by_role("link", name="experiments").click()
+    tree = page.locator("details.tree")
+    expect(tree).to_contain_text("Sales <script>")
+    expect(tree.locator("details.branch")).to_have_count(2)
+    expect(tree.locator("tr.chosen")).to_contain_text("★")
+    expect(tree.locator("details.branch").nth(1)).to_contain_text("continuation")
+    page.get_by_role("link", name="Prompt artifacts").click()
+    epochs = page.locator("article.card")
+    expect(epochs.nth(0)).to_contain_text("taken back")
+    expect(epochs.nth(1)).to_contain_text("updated")
+    expect(epochs.nth(1).locator(".diff ins").first).to_contain_text("Say where every figure")
+    assert page.evaluate("window.hacked") is None
+    page.wait_for_load_state()
+    page.keyboard.press("Escape")
+    expect(page.locator("h1")).to_have_text("Experiments")
 
 
 def test_two_tests_are_chosen_and_compared(page: Page, site: Site):

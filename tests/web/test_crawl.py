@@ -18,7 +18,7 @@ INLINE = re.compile(r"""<[^>]*\s(?:style|on\w+)\s*=|<script(?![^>]*\ssrc=)|javas
 
 def test_every_link_leads_to_a_page_that_keeps_to_the_policy(site: Site):
     seen: set[str] = set()
-    waiting = ["/", "/?q=x", "/compare"]
+    waiting = ["/", "/?q=x", "/compare", "/settings", "/experiments", "/prompts"]
     while waiting and len(seen) < MOST:
         path = waiting.pop(0)
         if path in seen:
@@ -42,11 +42,12 @@ def test_a_run_of_every_kind_becomes_one_file_without_script(project: Path):
     kinds: set[str] = set()
     for folder in (project / ".kept" / "runs").iterdir():
         text = export(folder)
-        kinds.add(re.findall(r'"recipe":"(\w+)"', (folder / "journal.jsonl").read_text())[0])
+        kinds.add(re.findall(r'"recipe":"([^"]+)"', (folder / "journal.jsonl").read_text())[0])
         assert "<script" not in text and SECRET not in text
         assert "Content-Security-Policy" in text and "<style>" in text
         links = re.findall(r'href="([^"]*)"', text)
         assert all(link.startswith(("#", "data:")) for link in links)
         places = set(re.findall(r'id="([^"]*)"', text))
         assert {link[1:] for link in links if link.startswith("#")} <= places
-    assert kinds >= {"artifact", "coordinate", "compare", "eval"}
+    every = {"artifact", "coordinate", "compare", "eval", "skill", "agent run", "refine"}
+    assert kinds == every

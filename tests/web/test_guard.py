@@ -6,6 +6,10 @@ from tests.web.asking import Site
 
 pytestmark = pytest.mark.slow
 
+DONE = (
+    "/settings", "/api/settings", "/runs/x/refine", "/runs/x/refine/cancel",
+    "/api/experiments/x/refine", "/api/experiments/x/refine/cancel",
+)  # fmt: skip
 PLACES = ("/", "/api/runs", "/runs/x", "/openapi.json", "/static/app.js", "/events", "/nowhere")
 
 
@@ -69,8 +73,43 @@ def test_our_own_origin_is_let_in(site: Site):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_nothing_can_be_changed(site: Site, method: str):
+def test_nothing_can_be_changed_but_where_a_page_asks_for_it(site: Site, method: str):
     assert site.ask("/", method=method, Cookie=site.cookie).status == 405
+    if method != "POST":
+        for path in DONE:
+            assert site.ask(path, method=method, Cookie=site.cookie).status == 405
+
+
+@pytest.mark.parametrize("path", DONE)
+def test_nothing_is_done_for_a_stranger(site: Site, path: str):
+    before = site.get("/api/settings").text
+    form = {"Content_Type": "application/x-www-form-urlencoded", "body": "act=x&iterations=9"}
+    told = {"Content_Type": "application/json", "body": '{"refinement_default_iterations": 9}'}
+    for sent in (form, told):
+        assert site.ask(path, method="POST", **sent).status == 401
+        assert site.ask(path, method="POST", Cookie=f"kept-{site.port}=x", **sent).status == 401
+        for stranger in (
+            {"Origin": "http://evil.example"},
+            {"Origin": "null"},
+            {"Origin": f"http://127.0.0.1:{site.port + 1}"},
+            {"Sec_Fetch_Site": "cross-site"},
+            {"Sec_Fetch_Site": "same-site"},
+            {"Sec_Fetch_Site": "none"},
+            {"Host": "evil.example"},
+        ):
+            reply = site.ask(path, method="POST", Cookie=site.cookie, **stranger, **sent)
+            assert reply.status == 403, stranger
+    assert site.get("/api/settings").text == before
+
+
+@pytest.mark.parametrize("path", ["/settings", "/runs/x/refine", "/runs/x/refine/cancel"])
+def test_a_form_without_the_token_of_our_forms_does_nothing(site: Site, path: str):
+    kind = {"Content_Type": "application/x-www-form-urlencoded", "Cookie": site.cookie}
+    for body in ("iterations=9", "act=&iterations=9", f"act={site.token}", "act=%C3%A9"):
+        assert site.ask(path, method="POST", body=body, **kind).status == 403
+    wrong = {**kind, "Content_Type": "text/plain"}
+    assert site.ask(path, method="POST", body="iterations=9", **wrong).status == 415
+    assert site.ask(path, method="POST", body="x" * 70_000, **kind).status == 413
 
 
 def test_every_answer_has_the_policy(site: Site):

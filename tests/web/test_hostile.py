@@ -1,5 +1,6 @@
 """Names and texts that mean harm: shown as text, and leading nowhere."""
 
+import json
 import shutil
 from collections.abc import Generator
 from pathlib import Path
@@ -27,6 +28,8 @@ def test_no_path_leads_out_of_the_runs(site: Site, way: str):
         f"/api/runs/{way}",
         f"/runs/{way}/cases",
         f"/compare?run={way}&run=y",
+        f"/runs/{way}/refine",
+        f"/api/experiments/{way}/refinement_sessions",
     ):
         reply = site.get(path)
         assert reply.status in (200, 404, 422), path
@@ -86,6 +89,39 @@ ODD = (
     "é\n",
     "?q#f",
 )
+
+
+def test_files_of_a_run_that_mean_harm_are_text_or_nothing(project: Path, tmp_path: Path):
+    (source,) = [f for f in (project / ".kept" / "runs").iterdir() if _is(f, "agent run")]
+    home = tmp_path / ".kept"
+    seed = home / "runs" / source.name
+    shutil.copytree(source, seed, symlinks=True)
+    sessions = seed / "refinement_sessions"
+    (sessions / "broken.json").write_text('{"session_id": ')
+    (sessions / "list.json").write_text("[1]")
+    (sessions / "deep.json").write_text("[" * 100_000)
+    (sessions / "leads-out.json").symlink_to("/etc/passwd")
+    rows = [{"k": HOSTILE, "run_id": HOSTILE, "loss": "x", "tier": [HOSTILE]}, 7, {"k": 1e400}]
+    told = {"session_id": HOSTILE, "iterations": rows, "stop_reason": HOSTILE, "best_iter": "x"}
+    (sessions / "odd.json").write_text(json.dumps(told))
+    (seed / "BEST" / "manifest.json").write_text(json.dumps({"best_run_id": [HOSTILE]}))
+    task = home / "experiments" / "exp_00000000" / "tasks" / "001-x"
+    task.mkdir(parents=True)
+    order = ["../../../../etc", "001-x", 7]
+    odd = {"name": HOSTILE, "task_order": order, "goal": {"a": HOSTILE}}
+    (task.parents[1] / "experiment.json").write_text(json.dumps(odd))
+    (task / "task.json").write_text(json.dumps({"task_number": "x", "inputs": [HOSTILE]}))
+    (task.parents[1] / "outer_loop.db").write_bytes(b"SQLite format 3\0" + b"x" * 100)
+    (home / "artifacts.db").write_text("not a database")
+    for site in serving(home):
+        for path in (f"/runs/{seed.name}/refine", "/experiments", "/prompts"):
+            reply = site.get(path)
+            assert reply.status == 200, path
+            assert "<script>window" not in reply.text and "root:" not in reply.text, path
+        told = site.get(f"/api/experiments/{seed.name}/refinement_sessions")
+        assert told.status == 200 and "root:" not in told.text
+        assert HOSTILE in [one["session_id"] for one in told.json["sessions"]]
+        assert site.get("/api/experiments").status == site.get("/api/prompts").status == 200
 
 
 def _is(folder: Path, recipe: str) -> bool:

@@ -12,7 +12,8 @@ from kept.web.app import run_view
 from kept.web.cases_page import cell_view, matrix
 from kept.web.charts import MANY, path_of
 from kept.web.compare_page import case_values
-from kept.web.kinds import Asked, kind_of
+from kept.web.kind import Asked
+from kept.web.kinds import kind_of
 from kept.web.links import Links
 from kept.web.run_page import PAGE, step_table, top
 from kept.web.step_page import paired, step_view
@@ -144,7 +145,7 @@ def test_a_step_that_is_open_is_shown_as_far_as_it_is(folder: Path, tmp_path: Pa
     env = environment()
     with Run(cut, told) as run:
         view: Any = step_view(run, told, STEPS - 1, LINKS)
-        page = render(env, "step.html", LINKS, title="x", **top(told, "loop"), **view)
+        page = render(env, "step.html", LINKS, title="x", **top(told, kind_of("artifact")), **view)
         assert "▶ open" in page and f"{EACH} rollouts so far" in page
         whole = run_view(run, told, kind_of("artifact"), LINKS, Asked())
         assert f"{EACH} rollouts so far" in render(env, "run_steps.html", LINKS, **whole)

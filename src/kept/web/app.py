@@ -24,36 +24,23 @@ from kept.web import (
     runs_page,
     step_page,
 )
-from kept.web.kinds import Asked, Kind, kind_of
+from kept.web.experiment_routes import add_experiments
+from kept.web.kind import Asked, Kind
 from kept.web.links import Links
+from kept.web.refine_routes import add_refine
+from kept.web.refusing import Refused
+from kept.web.site import LINKS, Site
 from kept.web.source import Runs
-from kept.web.templating import HERE, environment, render
+from kept.web.streaming import gone
+from kept.web.templating import HERE
 
 log = logging.getLogger("kept")
 
 Page = Annotated[int, Query(ge=1, le=100_000)]
 Step = int
-LINKS = Links()
 CHOICES = 50
 """Runs that one may choose among on the page that compares; the list of runs has all."""
 NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"description": "there is no such thing"}}
-
-
-class Site:
-    """Everything that a request needs."""
-
-    def __init__(self, runs: Runs) -> None:
-        self.runs = runs
-        self.env = environment()
-
-    def page(self, template: str, **values: object) -> HTMLResponse:
-        """A page made from its template."""
-        return HTMLResponse(render(self.env, template, LINKS, **values))
-
-    def opened(self, name: str) -> tuple[Run, Glance, Kind]:
-        """A run to be looked at; its caller lets go of it."""
-        told = self.runs.glance(name)
-        return Run(told.folder, told), told, kind_of(told.begun.recipe)
 
 
 def make_app(runs: Runs) -> FastAPI:
@@ -68,6 +55,8 @@ def make_app(runs: Runs) -> FastAPI:
     _add_cases(app, site)
     _add_looks(app, site)
     _add_events(app, site)
+    add_refine(app, site)
+    add_experiments(app, site)
     app.add_exception_handler(KeptError, _told(site))
     app.add_exception_handler(Exception, _broken(site))
     return app
@@ -83,6 +72,7 @@ def _told(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, KeptError)
         status = 404 if isinstance(error, SetupError) else 409
+        status = error.status if isinstance(error, Refused) else status
         if _for_program(request):
             told = {"error": error.message, "hint": error.hint}
             return JSONResponse(told, status_code=status)
@@ -115,7 +105,7 @@ def _add_list(app: FastAPI, site: Site) -> None:
         q: str = "", state: str = "", kind: str = "", sort: str = "newest", page: Page = 1
     ) -> HTMLResponse:
         asked = runs_page.Query(q, state, kind, sort, page)
-        view = runs_page.runs_view(site.runs.rows(), asked)
+        view = runs_page.runs_view(site.runs.rows(), asked, site.runs.home.runs)
         return site.page("runs.html", title="runs", home=str(site.runs.home.path), **view)
 
     @app.get("/api/runs")
@@ -136,7 +126,7 @@ def _add_run(app: FastAPI, site: Site) -> None:
         past, told, kind = site.opened(run)
         with past:
             return {
-                **run_page.top(told, kind.word),
+                **run_page.top(told, kind),
                 "headline": kind.headline(past, told),
                 "seed": told.seed,
                 "best": told.best,
@@ -154,8 +144,8 @@ def _add_run(app: FastAPI, site: Site) -> None:
         past, told, kind = site.opened(run)
         with past:
             check_step(told, step)
-            view = step_page.step_view(past, told, step, LINKS)
-        head = run_page.top(told, kind.word)
+            view = kind.step(past, step, step_page.step_view(past, told, step, LINKS))
+        head = run_page.top(told, kind)
         return site.page("step.html", title=f"step {step} of {run}", **head, **view)
 
     @app.get("/api/runs/{run}/steps/{step}", responses=NOT_FOUND)
@@ -179,9 +169,7 @@ def _add_cases(app: FastAPI, site: Site) -> None:
         past.close()
         usual = "kept" if told.keeps > 1 else "all"
         view = cases_page.matrix(told, show or usual, only, before, page)
-        return site.page(
-            "cases.html", title=f"cases of {run}", **run_page.top(told, kind.word), **view
-        )
+        return site.page("cases.html", title=f"cases of {run}", **run_page.top(told, kind), **view)
 
     @app.get(
         "/runs/{run}/steps/{step}/cases/{case:path}",
@@ -192,7 +180,7 @@ def _add_cases(app: FastAPI, site: Site) -> None:
         past, told, kind = site.opened(run)
         with past:
             view = cases_page.cell_view(past, told, step, case)
-        head = run_page.top(told, kind.word)
+        head = run_page.top(told, kind)
         return site.page("cell.html", title=f"{case}, step {step} of {run}", **head, **view)
 
 
@@ -202,7 +190,7 @@ def _add_looks(app: FastAPI, site: Site) -> None:
         past, told, kind = site.opened(run)
         past.close()
         view = numbers_page.numbers_view(told, LINKS)
-        head = run_page.top(told, kind.word)
+        head = run_page.top(told, kind)
         return site.page("numbers.html", title=f"numbers of {run}", **head, **view)
 
     @app.get("/compare", response_class=HTMLResponse, responses=NOT_FOUND)
@@ -224,7 +212,7 @@ def _side(site: Site, name: str) -> compare_page.Side:
 
 def run_view(past: Run, told: Glance, kind: Kind, links: Links, asked: Asked) -> dict[str, object]:
     """All that the page of a run shows."""
-    view = run_page.overview(told, links) | run_page.top(told, kind.word)
+    view = run_page.overview(told, links) | run_page.top(told, kind)
     view |= {"title": told.id, "headline": kind.headline(past, told)}
     if kind.steps:
         view["steps"] = run_page.step_table(told, asked.show, asked.page)
@@ -243,20 +231,11 @@ def _add_events(app: FastAPI, site: Site) -> None:
     # they never end, so they are none of the API that a program would go through
     @app.get("/events", include_in_schema=False)
     async def events(request: Request) -> StreamingResponse:
-        look = live.stream(lambda: live.list_mark(site.runs), live.EVERY_LIST, _gone(request))
+        look = live.stream(lambda: live.list_mark(site.runs), live.EVERY_LIST, gone(request))
         return StreamingResponse(look, media_type="text/event-stream")
 
     @app.get("/runs/{run}/events", include_in_schema=False)
     async def run_events(run: str, request: Request) -> StreamingResponse:
         folder: Path = site.runs.folder(run)
-        look = live.stream(lambda: live.run_mark(folder), live.EVERY, _gone(request))
+        look = live.stream(lambda: live.run_mark(folder), live.EVERY, gone(request))
         return StreamingResponse(look, media_type="text/event-stream")
-
-
-def _gone(request: Request) -> Callable[[], Awaitable[bool]]:
-    """Whether nobody listens any more, or the server is about to end."""
-
-    async def gone() -> bool:
-        return request.app.state.ending() or await request.is_disconnected()
-
-    return gone

@@ -305,3 +305,27 @@ def race_chart(gains: Sequence[float], needed: str) -> Markup | None:
     return drawing(
         width, height, f"gain block by block, at last {signed(gains[-1])}", inside, "chart"
     )
+
+
+def score_chart(
+    values: Sequence[tuple[int, float]], words: str, unit: str = "step"
+) -> Markup | None:
+    """A score by step or epoch; None where there are not two of them."""
+    if len(values) < 2:
+        return None
+    width, height = 460, 120
+    across = Axis(values[0][0], values[-1][0], LEFT, width - RIGHT)
+    up = spread([value for _, value in values], height - BOTTOM, 14)
+    points = [(across.at(step), up.at(value)) for step, value in values]
+    inside = [
+        *(
+            tag("text", f"{tick:g}", x=LEFT - 6, y=up.at(tick) + 4, class_="tick end")
+            for tick in up.ticks(3)
+        ),
+        polyline(points, "stairs"),
+        dots(points, "mass"),
+        tag("text", f"{unit} {values[0][0]}", x=LEFT, y=height - 8, class_="tick"),
+        tag("text", f"{unit} {values[-1][0]}", x=width - RIGHT, y=height - 8, class_="tick end"),
+    ]
+    first, last = figure(values[0][1]), figure(values[-1][1])
+    return drawing(width, height, f"{words}: from {first} to {last}", inside, "chart")

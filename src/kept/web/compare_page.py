@@ -97,8 +97,11 @@ def _flat(value: object, path: str = "") -> dict[str, str]:
         return found
     if isinstance(value, list):
         parts = [str(part) for part in cast("list[object]", value)]
+        if not any(parts):
+            return {}
         return {path: ", ".join(parts) if len(parts) <= 20 else f"{len(parts)} entries"}
-    return {path: str(value)}
+    # what nobody said is no difference
+    return {} if value is None or value == "" else {path: str(value)}
 
 
 def _against(first: Side, other: Side) -> dict[str, object]:

@@ -9,7 +9,8 @@ from markupsafe import Markup
 from kept.store.glance import Glance
 from kept.store.reader import Run
 from kept.web.app import run_view
-from kept.web.kinds import Asked, kind_of
+from kept.web.kind import Asked
+from kept.web.kinds import kind_of
 from kept.web.links import Places
 from kept.web.step_page import step_view
 from kept.web.templating import HERE, environment, render

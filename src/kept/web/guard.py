@@ -2,7 +2,9 @@
 
 Three checks before any page is made. `Host` must be ours, so that a name that points here (DNS
 rebinding) gets nothing. A request that says where it comes from must come from our own pages. And
-the cookie must hold the token, which the printed link trades for it.
+the cookie must hold the token, which the printed link trades for it. What is to be done needs more:
+a form of ours holds a token that only our pages know, and anything else must be JSON, which no
+form can send (`site.Site.form`, `site.check_json`).
 """
 
 import secrets
@@ -20,7 +22,8 @@ HEADERS = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
+    # not `no-referrer`: a browser then says of our own forms that they come from nowhere
+    (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
@@ -30,7 +33,7 @@ NO_LINK = (
     "Open the link that `kept view` printed: it ends in ?token=...\n"
     "Started again, `kept view` prints a new one.\n"
 )
-_READS = ("GET", "HEAD")
+_TAKEN = ("GET", "HEAD", "POST")
 
 
 class Guard:
@@ -73,8 +76,11 @@ class Guard:
             return 403, "Requests from other pages are refused.\n"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return 403, "Requests from other pages are refused.\n"
-        if scope["method"] not in _READS:
-            return 405, "These pages are for looking: nothing here takes that.\n"
+        if scope["method"] not in _TAKEN:
+            return 405, "Nothing here takes that.\n"
+        # an address that somebody typed or clicked in another program changes nothing
+        if scope["method"] == "POST" and headers.get("sec-fetch-site", "same-origin") == "none":
+            return 403, "Only these pages themselves may ask for something to be done.\n"
         return None
 
     def _has_cookie(self, header: str) -> bool:

@@ -4,57 +4,16 @@ A recipe that comes later is one entry: its word, how its result reads in the li
 its page. Until it has one it is shown as any run with steps.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
-from kept.core.plan import COMPARE, EVAL
+from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL
 from kept.core.words import count
 from kept.report.compared import interval, sentences, title
 from kept.report.comparison import comparison_of
 from kept.report.tested import Sweep, sweep_of
 from kept.store.glance import Glance
-from kept.store.index import RunRow
 from kept.store.reader import Run
+from kept.web import agent_page, refinement_page, training_page
 from kept.web.figures import figure
-from kept.web.run_page import headline
-
-View = dict[str, object]
-
-
-def _no_body(run: Run, told: Glance, asked: "Asked") -> View:
-    return {}
-
-
-def _steps_result(row: RunRow) -> str:
-    if not row.steps and row.status != "running":
-        return row.reason
-    if row.seed_value is None:
-        return "no score yet" if row.status == "running" else "no score"
-    if row.keeps and row.best_value != row.seed_value:
-        return f"{row.metric} {figure(row.seed_value)} → {figure(row.best_value)}"
-    return f"{row.metric} {figure(row.seed_value)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What of a long body is to be shown."""
-
-    show: str = "all"
-    page: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How runs of a recipe are shown."""
-
-    word: str
-    template: str = "run_steps.html"
-    body: Callable[[Run, Glance, Asked], View] = _no_body
-    result: Callable[[RunRow], str] = _steps_result
-    headline: Callable[[Run, Glance], str] = field(default=lambda run, told: headline(told))
-    steps: bool = True
-    """Whether it has steps to list."""
-
+from kept.web.kind import Asked, Kind, View
 
 PAGE = 100
 _STATUSES = ("all", "failed", "errored", "passed")
@@ -111,19 +70,36 @@ def _comparison_headline(run: Run, told: Glance) -> str:
 
 KINDS = {
     "artifact": Kind("loop"),
-    "coordinate": Kind("tuning"),
+    COORDINATE: Kind("tuning"),
+    SKILL: Kind("training", "run_training.html", training_page.body),
+    REFINE: Kind(
+        "refinement",
+        "run_refine.html",
+        refinement_page.body,
+        refinable=True,
+        step=refinement_page.step,
+    ),
+    AGENT_RUN: Kind(
+        "agent",
+        "run_agent.html",
+        agent_page.body,
+        agent_page.result,
+        agent_page.headline,
+        steps=False,
+        refinable=True,
+    ),
     COMPARE: Kind(
         "comparison",
         "run_comparison.html",
         _comparison_body,
-        lambda row: f"{row.metric} {figure(row.seed_value)}",
+        lambda row, _: f"{row.metric} {figure(row.seed_value)}",
         _comparison_headline,
     ),
     EVAL: Kind(
         "test",
         "run_sweep.html",
         _sweep_body,
-        lambda row: f"{row.metric} {figure(row.best_value)}",
+        lambda row, _: f"{row.metric} {figure(row.best_value)}",
         _sweep_headline,
         steps=False,
     ),

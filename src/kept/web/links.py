@@ -33,6 +33,10 @@ class Links:
         """The numbers that were tuned."""
         return f"{self.run(run)}/numbers"
 
+    def refine(self, run: str) -> str:
+        """The refinements of a run."""
+        return f"{self.run(run)}/refine"
+
     def compare(self, *runs: str) -> str:
         """Runs side by side."""
         return f"/compare{_query({'run': runs})}"
@@ -63,6 +67,10 @@ class Places(Links):
         return "#top"
 
     def numbers(self, run: str) -> str:
+        """The top."""
+        return "#top"
+
+    def refine(self, run: str) -> str:
         """The top."""
         return "#top"
 

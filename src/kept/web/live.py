@@ -15,6 +15,8 @@ EVERY = 0.25
 """Seconds between two looks at one run."""
 EVERY_LIST = 1.0
 """The same at all of them."""
+EVERY_REFINE = 0.5
+"""The same at the refinements of one."""
 ALIVE = 15.0
 """Seconds after which a silent stream says that it is there."""
 

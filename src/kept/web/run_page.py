@@ -1,7 +1,7 @@
 """The page of a run: what every kind of run has, before what its kind adds."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from kept.core.words import count, one_line
@@ -55,12 +55,27 @@ def headline(told: Glance) -> str:
     return f"nothing beat the seed: {told.metric} {figure(first)}"
 
 
-def top(told: Glance, kind: str) -> dict[str, object]:
+class Named(Protocol):
+    """The kind of a run, as far as the head of a page shows it."""
+
+    @property
+    def word(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def refinable(self) -> bool:
+        """Whether it has something to do with refinement."""
+        ...
+
+
+def top(told: Glance, kind: Named) -> dict[str, object]:
     """What stands at the head of every page of a run."""
     stopped = told.stopped
     return {
         "run": told.id,
-        "kind": kind,
+        "kind": kind.word,
+        "refinable": kind.refinable,
         "status": told.status,
         "state": state_of(told.status),
         "why": stopped.message if stopped else "",
@@ -206,7 +221,7 @@ def verdicts(told: Glance) -> str:
 
 def step_table(told: Glance, show: str, page: int) -> dict[str, object]:
     """One page of the steps, the newest first."""
-    wanted = [row for row in reversed(told.rows) if _shown(row, show)]
+    wanted = [row for row in reversed(told.rows) if is_shown(row, show)]
     pages = max(1, -(-len(wanted) // PAGE))
     page = min(max(1, page), pages)
     rows = wanted[(page - 1) * PAGE : page * PAGE]
@@ -222,7 +237,8 @@ def step_table(told: Glance, show: str, page: int) -> dict[str, object]:
     }
 
 
-def _shown(row: StepRow, show: str) -> bool:
+def is_shown(row: StepRow, show: str) -> bool:
+    """Whether a filter lets a step through."""
     match show:
         case "kept":
             return row.kept

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from markupsafe import Markup
 
@@ -48,8 +49,8 @@ class Query:
     page: int = 1
 
 
-def runs_view(rows: Sequence[RunRow], asked: Query) -> dict[str, object]:
-    """A page of the list."""
+def runs_view(rows: Sequence[RunRow], asked: Query, place: Path) -> dict[str, object]:
+    """A page of the list; `place` has the folders of runs."""
     kinds = sorted({kind_of(row.recipe).word for row in rows})
     wanted = [row for row in rows if _matches(row, asked)]
     order = SORTS.get(asked.sort, SORTS["newest"])
@@ -57,7 +58,7 @@ def runs_view(rows: Sequence[RunRow], asked: Query) -> dict[str, object]:
     pages = max(1, -(-len(wanted) // PAGE))
     page = min(max(1, asked.page), pages)
     return {
-        "lines": [_line(row) for row in wanted[(page - 1) * PAGE : page * PAGE]],
+        "lines": [_line(row, place / row.id) for row in wanted[(page - 1) * PAGE : page * PAGE]],
         "total": len(rows),
         "found": len(wanted),
         "page": page,
@@ -78,14 +79,14 @@ def _matches(row: RunRow, asked: Query) -> bool:
     return all(word in text for word in asked.q.lower().split())
 
 
-def _line(row: RunRow) -> Line:
+def _line(row: RunRow, folder: Path) -> Line:
     values = [float(word) for word in row.spark.split()]
     used = f"{share(min(1.0, row.used))} of {row.limit}" if row.limit else ""
     return Line(
         row,
         kind_of(row.recipe).word,
         state_of(row.status),
-        kind_of(row.recipe).result(row),
+        kind_of(row.recipe).result(row, folder),
         f"{signed(row.gain, row.low, row.high)} ({span(row.low, row.high)})"
         if row.gain is not None
         else "",

@@ -39,7 +39,9 @@ export const refresh = async () => {
 export const follow = (address) => {
   const source = new EventSource(address);
   let first = true;
-  source.addEventListener("hello", () => { say("live"); if (!first) refresh(); first = false; });
+  // what went on when the page was made may have ended before anybody listened
+  const going = () => document.querySelector(".state.running") !== null;
+  source.addEventListener("hello", () => { say("live"); if (!first || going()) refresh(); first = false; });
   source.addEventListener("change", () => { say("live"); refresh(); });
   source.addEventListener("error", () => say("not connected: is `kept view` still running?"));
 };

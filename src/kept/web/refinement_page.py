@@ -1,0 +1,123 @@
+"""The page of a refinement: each iteration with its models, its loss in parts, and its story."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from kept.agents.refine.made import PAGE, made_of
+from kept.agents.story import STORY, Moment, record_of
+from kept.core.plan import REFINE
+from kept.core.proposal import Proposal, Skip, proposal_scope
+from kept.recipes.refine import Refinement
+from kept.store.glance import Glance
+from kept.store.reader import Run
+from kept.store.steps import StepRow, answered_step
+from kept.web.agent_page import Told, told_of
+from kept.web.diffing import FileChange
+from kept.web.kind import Asked, View
+from kept.web.loss_bar import LossShown, loss_shown
+
+
+@dataclass(frozen=True, slots=True)
+class IterationShown:
+    """One iteration that has ended."""
+
+    k: int
+    step: int
+    run: str
+    status: str
+    tier: str
+    manager: str
+    worker: str
+    loss: LossShown | None
+    best: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The iteration that goes on."""
+
+    k: int
+    step: int
+    tier: str
+    told: Told | None
+    """How far it has come; None before its manager has said anything."""
+
+
+def body(run: Run, told: Glance, asked: Asked) -> View:
+    """What the page of a refinement has besides."""
+    wanted = Refinement.of(told.begun.facts[REFINE])
+    seed = made_of(run.candidate(told.seed).texts)
+    found = [one for row in told.rows if (one := _iteration(run, row, told)) is not None]
+    losses = [seed.loss, *(one.loss.total for one in found if one.loss)]
+    widest = max(losses) * 1.05
+    seed_loss = loss_shown(seed.parts, widest)
+    return {
+        "asked": wanted,
+        "tiered": not wanted.tiers.trivial,
+        "seed_run": told.fact("seed_run"),
+        "seed_loss": seed_loss,
+        "findings": seed.findings,
+        "iterations": [_on(one, widest) for one in found],
+        "now": now_of(run, told),
+    }
+
+
+def _on(one: IterationShown, widest: float) -> IterationShown:
+    if one.loss is None:
+        return one
+    parts = {"total": one.loss.total, **{part.name: part.value for part in one.loss.parts}}
+    return IterationShown(
+        one.k, one.step, one.run, one.status, one.tier, one.manager, one.worker,
+        loss_shown(parts, widest), one.best, one.why,
+    )  # fmt: skip
+
+
+def _iteration(run: Run, row: StepRow, told: Glance) -> IterationShown | None:
+    answer = answered_step(run.folder, row)
+    reply = answer.reply if answer else None
+    if not isinstance(reply, Proposal | Skip) or "run_id" not in reply.about:
+        return None
+    about = cast("Mapping[str, Any]", reply.about)
+    return IterationShown(
+        row.step + 1,
+        row.step,
+        about["run_id"],
+        about["status"],
+        about["tier"] or "",
+        about["manager"] or "",
+        about["worker"] or "",
+        loss_shown(about["loss"]),
+        row.candidate is not None and row.candidate == told.best and row.step == told.best_step,
+        row.reason,
+    )
+
+
+def now_of(run: Run, told: Glance) -> Now | None:
+    """The iteration that goes on; None where none does."""
+    if not told.open or told.status != "running":
+        return None
+    one = told.open[0]
+    settings = one.turn.settings
+    k = settings.get("k")
+    story = story_of(run, one.step)
+    return Now(
+        k if isinstance(k, int) else one.step + 1,
+        one.step,
+        str(settings.get("tier") or ""),
+        story,
+    )
+
+
+def step(run: Run, number: int, view: View) -> View:
+    """A step as an iteration: its story, and the change of the deliverable alone."""
+    changes = cast("list[FileChange]", view["changes"])
+    shown = [one for one in changes if one.path != PAGE]
+    return {**view, "changes": shown, "story": story_of(run, number)}
+
+
+def story_of(run: Run, step: int) -> Told | None:
+    """What happened in an iteration so far; None before anything did."""
+    record = record_of(run.replies(f"{proposal_scope(step)}/run/{STORY}", Moment))
+    return told_of(record) if record is not None else None

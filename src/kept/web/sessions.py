@@ -1,0 +1,193 @@
+"""The sessions of a run and its BEST, as their files tell: ours, or those of the source.
+
+A file that is broken is none, and keys that an older version did not write are simply not there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, cast
+
+from kept.agents.loss import first_number
+from kept.agents.refine.best import BEST, MANIFEST, MANIFEST_ASIDE
+from kept.agents.refine.session import SESSIONS
+from kept.agents.rundir.files import Row, part, read_object, rows_in, text_in
+from kept.agents.rundir.places import files_below
+from kept.web.seeds import Refining
+
+MOST = 200
+"""Sessions that are shown."""
+LARGEST = 4_000_000
+"""Bytes of a session's file."""
+DEEPEST = 20
+"""Levels of a session's file."""
+
+STOPS = {
+    "max_iterations": "all its iterations are done",
+    "regression": "worse than the one before, twice in a row",
+    "plateau": "it no longer moves",
+    "wall_time_exhausted": "twice the time of the seed run is used",
+    "empty_gradient": "nothing to refine",
+    "empty_gradient_midloop": "nothing is wrong any more",
+    "no_prior_deliverable": "there was nothing to start from",
+    "interrupted": "it was interrupted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One iteration."""
+
+    k: str
+    run: str
+    loss: float | None
+    status: str
+    tier: str
+    manager: str
+    worker: str
+    parts: Mapping[str, float]
+    best: bool
+    step: int | None
+    """Of the refinement, where that is a run of this home."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A session."""
+
+    id: str
+    started: str
+    completed: str
+    state: str
+    """`running`, `finished`, `interrupted` or `crashed`."""
+    stop: str
+    why: str
+    best: int
+    seed_loss: float | None
+    tiered: bool
+    tried: tuple[Tried, ...]
+    run: str
+    """The refinement that it is of; empty where it is of another home."""
+
+    @property
+    def best_loss(self) -> float | None:
+        """Of its best iteration; None while the seed is the best."""
+        return next((one.loss for one in self.tried if one.best), None)
+
+    @property
+    def named(self) -> bool:
+        """Whether anything says who worked."""
+        return any(one.tier or one.manager or one.worker for one in self.tried)
+
+
+def documents(folder: Path) -> list[Row]:
+    """What stands in the files of all sessions, the newest first."""
+    place = folder / SESSIONS
+    paths = sorted(place.glob("*.json"), reverse=True) if place.is_dir() else []
+    usable = [one for one in paths if not one.is_symlink() and one.stat().st_size <= LARGEST]
+    found = [(path.stem, read_object(path)) for path in usable[:MOST]]
+    return [{"session_id": stem, **_plain(told)} for stem, told in found if told is not None]
+
+
+def best_manifest(folder: Path) -> Row | None:
+    """Where the best deliverable is from; None where there is none."""
+    for name in (MANIFEST_ASIDE, MANIFEST):
+        told = read_object(folder / BEST / name)
+        if told is not None and "best_run_id" in told:
+            return _plain(told)
+    return None
+
+
+def _plain(value: Any, depth: int = DEEPEST) -> Any:  # noqa: ANN401 # whatever JSON holds
+    """What JSON can say: no infinity, which Python's reader takes, and nothing without end."""
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    if isinstance(value, list):
+        rows = cast("list[object]", value)
+        return [_plain(one, depth - 1) for one in rows] if depth else None
+    if isinstance(value, dict):
+        pairs = cast("dict[str, object]", value).items()
+        return {key: _plain(one, depth - 1) for key, one in pairs} if depth else None
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class BestShown:
+    """Where the best deliverable is from, and how good it is."""
+
+    run: str
+    session: str
+    loss: float | None
+    seed_loss: float | None
+    files: tuple[str, ...]
+
+
+def best_shown(folder: Path) -> BestShown | None:
+    """BEST for people; None where there is none."""
+    told = best_manifest(folder)
+    if told is None:
+        return None
+    return BestShown(
+        text_in(told.get("best_run_id")),
+        text_in(told.get("session_id")),
+        first_number(told.get("best_loss")),
+        first_number(told.get("seed_loss")),
+        tuple(best_files(folder)),
+    )
+
+
+def best_files(folder: Path) -> list[str]:
+    """What BEST holds."""
+    place = folder / BEST
+    held = files_below(place) if place.is_dir() else {}
+    return [path for path in held if path not in (MANIFEST, MANIFEST_ASIDE)]
+
+
+def shown(told: Row, of: Sequence[Refining]) -> Shown:
+    """A session for people."""
+    id_ = text_in(told.get("session_id"))
+    mine = next((one for one in of if one.session == id_), None)
+    stop, completed = text_in(told.get("stop_reason")), text_in(told.get("completed_at"))
+    best = int(first_number(told.get("best_iter")) or 0)
+    rows = [_tried(row, best, mine is not None) for row in rows_in(told.get("iterations"))]
+    return Shown(
+        id_,
+        text_in(told.get("started_at")),
+        completed,
+        _state(stop, completed, mine),
+        stop,
+        STOPS.get(stop, stop.removeprefix("error:").replace("_", " ")),
+        best,
+        first_number(told.get("seed_loss")),
+        told.get("tier_plan_used") is True,
+        tuple(rows),
+        mine.run if mine else "",
+    )
+
+
+def _state(stop: str, completed: str, mine: Refining | None) -> str:
+    if mine is not None and mine.pid is not None:
+        return "running"
+    if stop == "interrupted":
+        return "interrupted"
+    if stop.startswith("error"):
+        return "crashed"
+    return "finished" if completed else "crashed"
+
+
+def _tried(row: Mapping[str, Any], best: int, ours: bool) -> Tried:
+    k = first_number(row.get("k"))
+    parts = {name: first_number(one) for name, one in part(row, "loss_breakdown").items()}
+    return Tried(
+        f"{k:g}" if k is not None else "?",
+        text_in(row.get("run_id")),
+        first_number(row.get("loss")),
+        text_in(row.get("status")),
+        text_in(row.get("tier")),
+        text_in(row.get("model_manager")),
+        text_in(row.get("model_worker")),
+        {name: one for name, one in parts.items() if one is not None},
+        k is not None and k == best,
+        int(k) - 1 if ours and k is not None and k >= 1 else None,
+    )
