@@ -1,5 +1,7 @@
 """`kept agent optimize` killed with SIGKILL in an epoch, and resumed: nothing lost."""
 
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -21,15 +23,17 @@ AT_ONCE = 6
 """Requests that may have been in flight: one for each artifact."""
 
 
+def written(folder: Path) -> Cast:
+    """A suite of one task in a folder, and those who answer it over HTTP."""
+    suite = write_suite(folder, "gate: rollback\nepochs: 2\n", tasks=("may",))
+    models = "walls: off, models: {manager: openai_compatible/m}"
+    suite.write_text(suite.read_text().replace("walls: off", models))
+    return Cast(proposes=in_order(GOOD[0], HARMFUL[0]))
+
+
 @pytest.mark.parametrize("answers", [9, 34])
 def test_an_optimization_that_was_killed_goes_on_where_it_was(tmp_path: Path, answers: int):
-    cast = Cast(proposes=in_order(GOOD[0], HARMFUL[0]))
-    more = "gate: rollback\nepochs: 2\n"
-    suite = write_suite(tmp_path, more, tasks=("may",))
-    text = suite.read_text().replace(
-        "walls: off", "walls: off, models: {manager: openai_compatible/m}"
-    )
-    suite.write_text(text)
+    cast = written(tmp_path)
     with ModelServer(cast.of_server, latency=0.03) as server:
         where = {"OPENAI_COMPATIBLE_BASE_URL": server.v1}
         killed_at(kept(tmp_path, "agent", "optimize", "suite.yaml", **where), server, answers)
@@ -47,3 +51,21 @@ def test_an_optimization_that_was_killed_goes_on_where_it_was(tmp_path: Path, an
     assert len(registry.epochs()) == 2
     assert "worker_pitfalls version 1: kept" in out
     assert "worker_pitfalls version 2: rolled back" in out
+
+
+def test_an_optimization_that_was_interrupted_asks_nothing_twice(tmp_path: Path):
+    cast = written(tmp_path)
+    with ModelServer(cast.of_server, latency=0.03) as server:
+        where = {"OPENAI_COMPATIBLE_BASE_URL": server.v1}
+        process = kept(tmp_path, "agent", "optimize", "suite.yaml", **where)
+        while process.poll() is None and len(server.answered) < 15:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 130, err
+        assert len(server.answered) < WHOLE
+        process = kept(tmp_path, "resume", **where)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        # what was in flight was waited for
+        assert len(server.answered) == WHOLE, out

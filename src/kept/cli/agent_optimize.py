@@ -160,6 +160,12 @@ def suite_told(run: "Run") -> dict[str, Any]:
 
 def _outcome(step: "ClosedStep", used: int) -> str:
     """What became of an update; `used` is the last step that runs go by."""
+    from kept.core.verdict import UNDECIDED, UNMEASURED
+
+    if step.verdict.code in UNDECIDED:
+        return "not decided"
+    if step.verdict.code in UNMEASURED:
+        return "refused before it was run"
     if step.verdict.outcome != "keep":
         return "rolled back"
     return "kept" if step.step <= used else "kept, not proven for other tasks, and not used"

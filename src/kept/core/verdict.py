@@ -74,6 +74,9 @@ UNMEASURED: tuple[VerdictCode, ...] = (
 )
 """Codes of steps that no rollout was made for."""
 
+UNDECIDED: tuple[VerdictCode, ...] = ("indecisive", "unaffordable")
+"""Codes of steps that were begun, and of which nobody can tell."""
+
 
 def word_for(outcome: VerdictKind, code: VerdictCode) -> str:
     """What a person calls an outcome: a step that changes nothing has an answer instead."""

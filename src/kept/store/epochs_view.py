@@ -15,6 +15,7 @@ from kept.core.event import StepClosed
 from kept.core.ports import Journal
 from kept.core.rollout import Purpose
 from kept.core.stage import StepRecords
+from kept.core.verdict import UNDECIDED, UNMEASURED
 from kept.errors import SetupError
 from kept.store import wire
 from kept.store.journal import RunJournal
@@ -86,8 +87,10 @@ class EpochsView(View):
         self._number = told if isinstance(told, int) else self._number
         sides = self.sides(step)
         before = dict(sides[0].texts if sides else self.journal.load(closed.incumbent).texts)
-        after = dict(sides[1].texts) if sides else before
         verdict = closed.verdict
+        # what was never run, or could not be told, is no version that was rolled back
+        tried = verdict.code not in (*UNMEASURED, *UNDECIDED)
+        after = dict(sides[1].texts) if sides and tried else before
         moved = [name for name in after if after[name] != self._used[name]] if verdict.best else []
         evaluation = step.evaluation
         return Epoch(

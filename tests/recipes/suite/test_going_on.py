@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,17 @@ def test_an_epoch_is_written_whole_or_not_at_all(tmp_path: Path):
         registry.record(epoch)
     assert [one.number for one in registry.versions("one")] == [0]
     assert registry.epochs() == []
+
+
+def test_an_outage_is_no_rollback_and_the_epoch_is_had_when_it_has_passed(tmp_path: Path):
+    it = make(tmp_path)
+    # the task was looked at, and an update proposed; then nobody answers
+    it.cast.left = 6 + 6 + 2
+    folder, state = it.start(replace(it.plan(epochs=2), retries=0))
+    assert state.stopped is not None and state.stopped.kind == "error"
+    assert len(it.registry.versions("worker_pitfalls")) == 1
+    assert it.registry.active()["worker_pitfalls"].number == 0
+    it.cast.left = None
+    _, state = it.resume(it.plan(epochs=2), folder)
+    assert state.stopped is not None and state.stopped.kind == "iterations"
+    assert [one.active for one in it.registry.versions("worker_pitfalls")] == [False, True, False]

@@ -222,3 +222,16 @@ def test_a_run_that_goes_on_is_told_what_it_began_with_whatever_is_active_by_now
     check_drift(inputs_of(first), inputs_of(again), "run")
     with pytest.raises(JournalError, match="artifacts changed"):
         check_drift(inputs_of(first), inputs_of(now), "run")
+
+
+def test_what_was_never_run_is_no_version_that_was_rolled_back(tmp_path: Path):
+    """A guard refuses a prompt that copies the words of a task."""
+    task = "write a report on may to report.md as it was told to us by the board"
+    cast = Cast(proposes=in_order(task))
+    it = world(tmp_path, cast, "gate: rollback\n", tasks=("may",))
+    it.path.write_text(it.path.read_text().replace("Write a report on may to report.md", task))
+    ended = it.start(it.plan(epochs=1))
+    (step,) = ended.state.closed
+    assert (step.verdict.outcome, step.verdict.code) == ("discard", "guard")
+    assert len(it.registry.versions("worker_pitfalls")) == 1
+    assert [told["events"] for _, _, _, told in it.registry.epochs()] == [[]]

@@ -25,7 +25,7 @@ from kept.recipes.suite.reading import ReadSuite
 from kept.runs import Ended, Watch, resume, start
 from kept.store.home import Home
 from kept.store.prompt_registry import PromptRegistry
-from kept.testing.server import Seen
+from kept.testing.server import Fault
 from tests.agents.play import Line, Play, Say, complete, delegate, done, kit_of, plan, say, write
 
 GOOD = ("name the source", "give the sum", "end with advice")
@@ -86,8 +86,14 @@ class Cast(Play):
     """What the optimizer was shown."""
     prompts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Whom the system prompts were said to, and what they were."""
+    left: int | None = None
+    """Answers until nobody answers any more; None for ever."""
 
     def answer(self, lines: Sequence[Line]) -> Say:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                return Fault("status", 500)
         told = lines[0][1]
         user = "\n".join(text for role, text in lines if role == "user")
         if told.startswith("You improve one text"):
@@ -204,11 +210,6 @@ class World:
 
 def world(folder: Path, cast: Cast, more: str = "", tasks: Sequence[str] = TASKS) -> World:
     return World(write_suite(folder, more, tasks), cast)
-
-
-def of_server(cast: Cast) -> Callable[[Seen], Say]:
-    """The same over HTTP."""
-    return cast.of_server
 
 
 def texts_of(registry: PromptRegistry) -> str:
