@@ -8,11 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
-from kept.agents.experiments.folders import create_experiment, read_experiment
-from kept.agents.experiments.tasks import create_task, set_best
 from kept.cli.command import Command
 from kept.cli.commands import COMMANDS, SECTIONS
 from kept.cli.main import cli
+from tests.agents.experiments.made import write_experiment
 from tests.agents.rundir.made import perfect_run
 from tests.cli.reference_page import PAGE, reference_page
 from tests.cli.tasks import kept, write_task
@@ -127,17 +126,6 @@ def write_scripted_skill(folder: Path) -> None:
         "train: {num_epochs: 2}\n"
         "env: {name: searchqa, data_path: data.json, split_ratio: '1:1:1'}\n"
     )
-
-
-def write_experiment(folder: Path, run: Path) -> None:
-    """The one that examples name, with one task whose best is this run."""
-    root = folder / ".kept" / "experiments"
-    made = create_experiment(root, "Sales", "", "now")
-    named = made.folder.rename(root / "exp_0123abcd")
-    told = json.loads((named / "experiment.json").read_text())
-    told["experiment_id"] = named.name
-    (named / "experiment.json").write_text(json.dumps(told))
-    set_best(create_task(read_experiment(named), "Write a report", "now"), run, "now")
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ from shlex import join
 from kept import settings
 from kept.agents.check import Ran, Runs
 from kept.agents.checks import chain
-from kept.agents.checks.evaluation import USUAL, ByCommand, Evaluation
 from kept.agents.cli_worker import CliWorker
 from kept.agents.kit import Kit, ToolsFor, Works
 from kept.agents.record import Limits, Models
@@ -27,6 +26,7 @@ from kept.models.connect import connect
 from kept.models.providers import config_of, missing
 from kept.models.roles import connect_role, unbounded
 from kept.models.window import room_of
+from kept.recipes.agent_metrics import evaluation_of
 from kept.sandbox import Command, Exit, View, abilities
 from kept.shared_files import MOST_BYTES, SharedFiles
 from kept.spec.agent_run import AgentRunSpec, RunBudgetSpec
@@ -127,22 +127,13 @@ def kit_of(
         critic=critic,
         works=_works(spec, configs, tools, scratch, hidden),
         tools=tools,
-        checks=chain(_evaluation(spec)),
+        checks=chain(evaluation_of(spec)),
         beside=lambda files: beside(bench, files),
         limits=limits,
         clock=SystemClock(),
         prompts={},
         room=min(rooms) if rooms else None,
     )
-
-
-def _evaluation(spec: AgentRunSpec) -> Evaluation:
-    """The usual metrics, and those of the user's own."""
-    own = (
-        ByCommand(name, tuple(one.command), one.weight, one.threshold, one.seconds)
-        for name, one in spec.metrics.items()
-    )
-    return Evaluation((*USUAL, *own))
 
 
 def _connect(config: ModelConfig) -> Model:

@@ -10,9 +10,6 @@ from kept.harness import CLIS
 from kept.spec.base import Count, Finite, Model, Seconds, Text
 from kept.spec.models import RoleSpec
 
-USUAL_METRICS = ("has_result", "confidence", "not_empty", "efficiency")
-"""What every run measures, in `kept.agents.checks.evaluation`; a test holds the two together."""
-
 Usd = Annotated[Finite, Field(ge=0)]
 
 
@@ -36,6 +33,31 @@ class RunModelsSpec(Model):
     """By default the manager's."""
 
 
+class RunMetricSpec(Model):
+    """A test of the user's own: a command beside what was delivered, in the sandbox."""
+
+    command: Annotated[list[Text], Field(min_length=1)]
+    """It counts in full where it ends well, else not at all; or for the number that it prints last,
+    from 0 to 1."""
+    weight: Annotated[Finite, Field(gt=0)] = 5.0
+    """Beside the usual metrics, which have 5 together."""
+    threshold: Annotated[Finite, Field(gt=0, le=1)] = 1.0
+    """What it must reach to be without a gap."""
+    seconds: Seconds = 60.0
+
+
+USUAL_METRICS = ("has_result", "confidence", "not_empty", "efficiency")
+"""What every run measures, in `kept.agents.checks.evaluation`; a test holds the two together."""
+
+
+def _unusual(metrics: dict[str, RunMetricSpec]) -> dict[str, RunMetricSpec]:
+    """Metrics by names that are not taken."""
+    for name in USUAL_METRICS:
+        if name in metrics:
+            raise ValueError(f"`{name}` is measured by every run: give yours another name")
+    return metrics
+
+
 class RunBudgetSpec(Model):
     """What a run may use at most, on every axis."""
 
@@ -55,19 +77,6 @@ class RunBudgetSpec(Model):
     """The most that one errand of an agent CLI costs: it is set aside before each of them."""
 
 
-class RunMetricSpec(Model):
-    """A test of the user's own: a command beside what was delivered, in the sandbox."""
-
-    command: Annotated[list[Text], Field(min_length=1)]
-    """It counts in full where it ends well, else not at all; or for the number that it prints last,
-    from 0 to 1."""
-    weight: Annotated[Finite, Field(gt=0)] = 5.0
-    """Beside the usual metrics, which have 5 together."""
-    threshold: Annotated[Finite, Field(gt=0, le=1)] = 1.0
-    """What it must reach to be without a gap."""
-    seconds: Seconds = 60.0
-
-
 class AgentRunSpec(Model):
     """All of it; a run needs none."""
 
@@ -77,20 +86,20 @@ class AgentRunSpec(Model):
     """An agent CLI that does the work with the worker's model; by default the model itself does."""
     walls: Literal["required", "off"] = "required"
     """Workers run programs; `off` lets them where nothing holds those back."""
-    metrics: dict[Text, RunMetricSpec] = Field(default_factory=dict[str, RunMetricSpec])
-    """What is measured of a deliverable besides the usual, by name."""
     prompts: Text | None = None
     """A folder with files that stand for Kept's own prompts, NAME.md each."""
     code_seconds: Seconds = 60.0
     """For one program that a worker runs."""
     errand_seconds: Seconds = 900.0
     """For one errand of an agent CLI."""
+    metrics: Annotated[dict[Text, RunMetricSpec], AfterValidator(_unusual)] = Field(
+        default_factory=dict[str, RunMetricSpec]
+    )
+    """What is measured of a deliverable besides the usual, by name."""
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Names that are taken; and money is limited only where the worst case is known."""
-        for name in set(said.get("metrics") or ()) & set(USUAL_METRICS):
-            yield f"`metrics.{name}` is measured by every run: give yours another name"
+        """Money is limited only where the worst case is known."""
         budget = said.get("budget")
         if not isinstance(budget, RunBudgetSpec) or said.get("worker_agent") not in CLIS:
             return
