@@ -212,6 +212,8 @@ def start_command(facts: Mapping[str, object]) -> str:
         return ""
     path, here = Path(str(spec)), Path.cwd()
     name = str(path.relative_to(here) if path.is_relative_to(here) else path)
+    if target := cast("dict[str, Any]", facts.get(REFINE) or {}).get("target"):
+        name = f"--target={target}"
     words = [program(), "optimize", name]
     if compared := cast("dict[str, Any]", facts.get(COMPARE)):
         words = [program(), "compare", *compared["words"], "--task", name]
@@ -232,9 +234,8 @@ def start_command(facts: Mapping[str, object]) -> str:
             words += (
                 [f"--{_FLAGS.get(option, option).replace('_', '-')}", str(given)] if given else []
             )
-    if refined := cast("dict[str, Any]", facts.get(REFINE)):
-        target = refined.get("target")
-        words = [program(), "refine", *(["--target", str(target)] if target else [name])]
+    if REFINE in facts:
+        words = [program(), "refine", name]
     # of what was not written down only the names are known
     hidden = [f"{key}=…" for key in cast("list[str]", facts.get("set_again") or [])]
     for given in (*cast("list[str]", facts.get("set") or []), *hidden):

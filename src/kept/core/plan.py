@@ -26,14 +26,14 @@ names its gate, and where it is the race."""
 REFINE = "refine"
 """The recipe that refines a finished run, and the fact that tells how it was asked."""
 
-ITERATIONS = "iterations"
-"""The fact that tells where the iterations of a refinement lie."""
-
 AGENT_RUN = "agent run"
 """The recipe of a run of `kept agent run`, and the fact that tells what was asked."""
 
 EVAL = "eval"
 """The recipe of a run that measures and changes nothing, and the fact that tells what was asked."""
+
+ITERATIONS = "iterations"
+"""The fact that tells where the iterations of a refinement lie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
