@@ -212,6 +212,8 @@ def start_command(facts: Mapping[str, object]) -> str:
         return ""
     path, here = Path(str(spec)), Path.cwd()
     name = str(path.relative_to(here) if path.is_relative_to(here) else path)
+    if target := cast("dict[str, Any]", facts.get(REFINE) or {}).get("target"):
+        name = f"--target={target}"
     words = [program(), "optimize", name]
     if compared := cast("dict[str, Any]", facts.get(COMPARE)):
         words = [program(), "compare", *compared["words"], "--task", name]
@@ -231,9 +233,8 @@ def start_command(facts: Mapping[str, object]) -> str:
             words += (
                 [f"--{_FLAGS.get(option, option).replace('_', '-')}", str(given)] if given else []
             )
-    if refined := cast("dict[str, Any]", facts.get(REFINE)):
-        target = refined.get("target")
-        words = [program(), "refine", *(["--target", str(target)] if target else [name])]
+    if REFINE in facts:
+        words = [program(), "refine", name]
     if suite := cast("dict[str, Any]", facts.get(SUITE)):
         words = [program(), "agent", "optimize", name]
         words += _flags(suite, ("epochs", "target"))

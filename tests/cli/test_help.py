@@ -9,13 +9,12 @@ from pathlib import Path
 import click
 import pytest
 
-from kept.agents.experiments.folders import create_experiment, read_experiment
-from kept.agents.experiments.tasks import create_task, set_best
 from kept.cli.command import Command
 from kept.cli.commands import COMMANDS, SECTIONS
 from kept.cli.main import cli
 from kept.sandbox import abilities
 from kept.testing.server import ModelServer
+from tests.agents.experiments.made import write_experiment
 from tests.agents.play import GOOD, REPORT, Play, complete, delegate, done, plan, say, write
 from tests.agents.rundir.made import perfect_run
 from tests.cli.reference_page import PAGE, reference_page
@@ -132,17 +131,6 @@ def write_scripted_skill(folder: Path) -> None:
         "train: {num_epochs: 2}\n"
         "env: {name: searchqa, data_path: data.json, split_ratio: '1:1:1'}\n"
     )
-
-
-def write_experiment(folder: Path, run: Path) -> None:
-    """The one that examples name, with one task whose best is this run."""
-    root = folder / ".kept" / "experiments"
-    made = create_experiment(root, "Sales", "", "now")
-    named = made.folder.rename(root / "exp_0123abcd")
-    told = json.loads((named / "experiment.json").read_text())
-    told["experiment_id"] = named.name
-    (named / "experiment.json").write_text(json.dumps(told))
-    set_best(create_task(read_experiment(named), "Write a report", "now"), run, "now")
 
 
 def write_scripted_run(folder: Path) -> None:

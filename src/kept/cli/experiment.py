@@ -223,9 +223,9 @@ def _experiment(id_: str) -> "Experiment":
 
 
 def _target(text: str) -> "Task":
-    from kept.agents.experiments.folders import find_task
+    from kept.agents.experiments.folders import target_of
 
-    return find_task(_root(), text)
+    return target_of(_root(), text)[1]
 
 
 def _row(task: "Task") -> dict[str, object]:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kept.agents.experiments.folders import EXPERIMENTS, find_task
+from kept.agents.experiments.folders import EXPERIMENTS, target_of
 from kept.agents.experiments.refining import SESSION, new_task_session
 from kept.agents.experiments.tasks import best_run, chosen
 from kept.agents.refine.best import BEST, best_loss
@@ -62,7 +62,7 @@ def named(run_dir: str | None, target: str | None) -> Seed:
     if run_dir is not None:
         folder = seed_folder(run_dir)
         return Seed(folder, new_session(folder))
-    task = find_task(Home.find(Path.cwd()).path / EXPERIMENTS, target or "")
+    _, task = target_of(Home.find(Path.cwd()).path / EXPERIMENTS, target or "")
     folder = seed_folder(str(best_run(task)))
     return Seed(folder, new_task_session(task, time.time()), task.target)
 

@@ -92,7 +92,8 @@ def _show_agent_run(run: "Run", iteration: "RunRow | None", as_json: bool) -> No
     from kept.agents.document import agent_run_json, agent_run_text
     from kept.cli import output
     from kept.errors import SetupError
-    from kept.recipes.agent_reading import agent_run_of, iteration_of
+    from kept.recipes.agent_reading import agent_run_of
+    from kept.recipes.refine_reading import iteration_of
 
     record = agent_run_of(run) if iteration is None else iteration_of(run, iteration.id)
     run.close()

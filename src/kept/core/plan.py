@@ -26,9 +26,6 @@ names its gate, and where it is the race."""
 REFINE = "refine"
 """The recipe that refines a finished run, and the fact that tells how it was asked."""
 
-ITERATIONS = "iterations"
-"""The fact that tells where the iterations of a refinement lie."""
-
 SUITE = "suite"
 """The recipe that optimizes the prompts of agent runs, and the fact that tells how it was asked."""
 
@@ -37,6 +34,9 @@ AGENT_RUN = "agent run"
 
 EVAL = "eval"
 """The recipe of a run that measures and changes nothing, and the fact that tells what was asked."""
+
+ITERATIONS = "iterations"
+"""The fact that tells where the iterations of a refinement lie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

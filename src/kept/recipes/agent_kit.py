@@ -11,7 +11,6 @@ from kept import settings
 from kept.agents.check import Ran, Runs
 from kept.agents.checks import chain
 from kept.agents.checks.deterministic import DeterministicPhase, Invariant, RunsOn
-from kept.agents.checks.evaluation import USUAL, ByCommand, Evaluation
 from kept.agents.cli_worker import CliWorker
 from kept.agents.kit import Kit, Works
 from kept.agents.record import Limits, Models
@@ -29,6 +28,7 @@ from kept.models.connect import connect
 from kept.models.providers import config_of, missing
 from kept.models.roles import connect_role, unbounded
 from kept.models.window import room_of
+from kept.recipes.agent_metrics import evaluation_of
 from kept.sandbox import Command, Exit, View, abilities
 from kept.shared_files import MOST_BYTES, SharedFiles
 from kept.spec.agent_run import AgentRunSpec, PhaseSpec, RunBudgetSpec
@@ -131,7 +131,7 @@ def kit_of(
         critic=models[configs.critic],
         works=_works(spec, configs, scratch, hidden) or ChatWorker(models[configs.worker], tools),
         tools=tools,
-        checks=chain(_evaluation(spec)),
+        checks=chain(evaluation_of(spec)),
         beside=lambda files: beside(bench, files),
         limits=limits,
         clock=SystemClock(),
@@ -141,15 +141,6 @@ def kit_of(
         says_tools=spec.plan_tools == "required",
         room=min(rooms) if rooms else None,
     )
-
-
-def _evaluation(spec: AgentRunSpec) -> Evaluation:
-    """The usual metrics, and those of the user's own."""
-    own = (
-        ByCommand(name, tuple(one.command), one.weight, one.threshold, one.seconds)
-        for name, one in spec.metrics.items()
-    )
-    return Evaluation((*USUAL, *own))
 
 
 def _connect(config: ModelConfig) -> Model:

@@ -5,15 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kept.agents.record import AgentRun
-from kept.agents.refine.rerun import RUN
 from kept.agents.rundir.write import Layout, sweep, write_run
 from kept.agents.runner import DELIVERED
 from kept.agents.story import STORY, Moment, record_of
 from kept.core.event import Event, RunStopped
 from kept.core.plan import AGENT_RUN
 from kept.core.ports import Journal
-from kept.core.proposal import proposal_scope
-from kept.core.refine import attempts, reruns
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
@@ -49,15 +46,6 @@ def agent_run_of(run: Run) -> AgentRun | None:
     stopped = run.state.stopped
     why = run.status if stopped is None or stopped.kind != "error" else stopped.message
     return replace(record, status="aborted", reason=why)
-
-
-def iteration_of(run: Run, run_id: str) -> AgentRun | None:
-    """The record of one iteration of a refinement."""
-    found = (one for one in attempts(reruns(run.state)) if one.run_id == run_id)
-    attempt = next(found, None)
-    if attempt is None:
-        return None
-    return record_of(run.replies(f"{proposal_scope(attempt.step)}/{RUN}/{STORY}", Moment))
 
 
 def delivered_by(run: Run) -> Mapping[str, bytes]:

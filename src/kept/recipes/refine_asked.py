@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from kept.agents.experiments.folders import EXPERIMENTS, Task, find_task
+from kept.agents.experiments.folders import EXPERIMENTS, Task, target_of
 from kept.agents.experiments.refining import InTask, sessions_of
 from kept.agents.refine.folder import BesideSeed, Shelf
 from kept.agents.refine.tiers import ModelPair, Tiers
@@ -57,7 +57,7 @@ class Refinement:
     def task(self) -> Task:
         """The task that it belongs to, of one that belongs to any."""
         experiments = Home.find(Path(self.folder)).path / EXPERIMENTS
-        return find_task(experiments, self.target)
+        return target_of(experiments, self.target)[1]
 
     @property
     def shelf(self) -> Shelf:

@@ -11,9 +11,6 @@ from kept.harness import CLIS
 from kept.spec.base import Count, Finite, Model, Seconds, Text
 from kept.spec.models import RoleSpec
 
-USUAL_METRICS = ("has_result", "confidence", "not_empty", "efficiency")
-"""What every run measures, in `kept.agents.checks.evaluation`; a test holds the two together."""
-
 Usd = Annotated[Finite, Field(ge=0)]
 
 
@@ -45,6 +42,31 @@ class RunModelsSpec(Model):
     """By default the manager's."""
 
 
+class RunMetricSpec(Model):
+    """A test of the user's own: a command beside what was delivered, in the sandbox."""
+
+    command: Annotated[list[Text], Field(min_length=1)]
+    """It counts in full where it ends well, else not at all; or for the number that it prints last,
+    from 0 to 1."""
+    weight: Annotated[Finite, Field(gt=0)] = 5.0
+    """Beside the usual metrics, which have 5 together."""
+    threshold: Annotated[Finite, Field(gt=0, le=1)] = 1.0
+    """What it must reach to be without a gap."""
+    seconds: Seconds = 60.0
+
+
+USUAL_METRICS = ("has_result", "confidence", "not_empty", "efficiency")
+"""What every run measures, in `kept.agents.checks.evaluation`; a test holds the two together."""
+
+
+def _unusual(metrics: dict[str, RunMetricSpec]) -> dict[str, RunMetricSpec]:
+    """Metrics by names that are not taken."""
+    for name in USUAL_METRICS:
+        if name in metrics:
+            raise ValueError(f"`{name}` is measured by every run: give yours another name")
+    return metrics
+
+
 class RunBudgetSpec(Model):
     """What a run may use at most, on every axis."""
 
@@ -62,19 +84,6 @@ class RunBudgetSpec(Model):
     max_repairs: Annotated[int, Field(ge=0)] = 2
     usd_per_errand: Usd | None = None
     """The most that one errand of an agent CLI costs: it is set aside before each of them."""
-
-
-class RunMetricSpec(Model):
-    """A test of the user's own: a command beside what was delivered, in the sandbox."""
-
-    command: Annotated[list[Text], Field(min_length=1)]
-    """It counts in full where it ends well, else not at all; or for the number that it prints last,
-    from 0 to 1."""
-    weight: Annotated[Finite, Field(gt=0)] = 5.0
-    """Beside the usual metrics, which have 5 together."""
-    threshold: Annotated[Finite, Field(gt=0, le=1)] = 1.0
-    """What it must reach to be without a gap."""
-    seconds: Seconds = 60.0
 
 
 class InvariantSpec(Model):
@@ -118,20 +127,20 @@ class AgentRunSpec(Model):
     """Commands that are run in the workspace before anybody is asked, each once."""
     plan_tools: Literal["optional", "required"] = "optional"
     """Whether every subtask of a plan has to say what it is done with (R31)."""
-    metrics: dict[Text, RunMetricSpec] = Field(default_factory=dict[str, RunMetricSpec])
-    """What is measured of a deliverable besides the usual, by name."""
     prompts: Text | None = None
     """A folder with files that stand for Kept's own prompts, NAME.md each."""
     code_seconds: Seconds = 60.0
     """For one program that a worker runs."""
     errand_seconds: Seconds = 900.0
     """For one errand of an agent CLI."""
+    metrics: Annotated[dict[Text, RunMetricSpec], AfterValidator(_unusual)] = Field(
+        default_factory=dict[str, RunMetricSpec]
+    )
+    """What is measured of a deliverable besides the usual, by name."""
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
         """Names that are taken; and money is limited only where the worst case is known."""
-        for name in set(said.get("metrics") or ()) & set(USUAL_METRICS):
-            yield f"`metrics.{name}` is measured by every run: give yours another name"
         phases = cast("list[object]", said.get("phases") or [])
         names = [one.name for one in phases if isinstance(one, PhaseSpec)]
         if twice := sorted({name for name in names if names.count(name) > 1}):

@@ -121,12 +121,13 @@ def read_experiment(folder: Path) -> Experiment:
     )
 
 
-def find_task(root: Path, target: str) -> Task:
-    """The task that `EXP:TASK` names, of an experiment below a folder."""
-    experiment_id, colon, name = target.partition(":")
-    if not colon or not name:
-        raise SetupError(f"`{target}` names no task", hint="write EXP:TASK, as in exp_0123abcd:001")
-    return read_experiment(root / experiment_id).task(name)
+def target_of(root: Path, text: str) -> tuple[Experiment, Task]:
+    """The experiment and the task that `EXP:TASK` names; a `SetupError` where there is none."""
+    experiment_id, colon, name = text.partition(":")
+    if not colon:
+        raise SetupError(f"`{text}` names no task", hint="write EXP:TASK, as in exp_0123abcd:001")
+    of = read_experiment(root / experiment_id)
+    return of, of.task(name)
 
 
 def all_experiments(root: Path) -> list[Experiment]:
