@@ -5,15 +5,16 @@ path that its author made up leads to a file of the test.
 """
 
 import json
-import re
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kept.core.model import ModelReply
 from kept.testing.server import ModelServer, Seen
 from tests.cli.tasks import kept
+from tests.harness.worlds import shell
 from tests.recipes.skill import world
 
 pytestmark = pytest.mark.slow
@@ -116,12 +117,23 @@ def test_a_line_of_the_source_measures_a_skill(
     assert len(results) == (28 if "ratio" in mode else 4), "the test split"
 
 
-def agent_answer(seen: Seen) -> str:
-    """Codex asks where OpenAI is, and the teacher is on Azure."""
+PROBE = "Which word did you read?"
+
+
+def agent_answer(seen: Seen) -> str | ModelReply:
+    """Codex asks where OpenAI is, and the teacher is on Azure.
+
+    The student looks at its task, at something else, and answers; the teacher wants to see the
+    first rollout again, from behind its first step.
+    """
+    if seen.wire == "chat" and "probe_instruction" in world.properties(seen):
+        told = {"reasoning": "to see", "probe_instruction": PROBE}
+        return json.dumps({**told, "probe_target_id": "q0", "probe_after_step": 1})
     if seen.wire == "chat":
         return answer(seen)
-    found = re.search(r"number (\d+)\?", seen.text)
-    return f"<answer>word{int(found[1]) * 17 if found else ''}</answer>"
+    looks = (shell("codex_exec", "cat task.md"), shell("codex_exec", "echo two"))
+    done = len(seen.tool_results)
+    return looks[done] if done < 2 and PROBE not in seen.text else "<answer>no idea</answer>"
 
 
 @pytest.mark.agents
@@ -140,9 +152,11 @@ def test_the_line_of_the_source_for_agents_trains_by_the_real_codex(
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         called = kept(*words(EXEC, place), "--num_epochs", "1")
         assert called.code == 0, called.stderr
-        asked = [(seen.wire, seen.model) for seen in server.log]
-        probes = [seen for seen in server.log if "Say which rule you applied." in seen.text]
-    assert ("responses", "gpt-5.4-codex") in asked
-    assert any(seen.wire == "responses" for seen in probes), "a probe is put to the student"
+        asked = [seen for seen in server.log if seen.wire == "responses" and seen.tools]
+    assert {seen.model for seen in asked} == {"gpt-5.4-codex"}
+    assert max(len(seen.tool_results) for seen in asked) == 2
+    (probe,) = (seen for seen in asked if PROBE in seen.text)
+    assert len(probe.tool_results) == 1, "its history ends with the step that was chosen"
+    assert "What is number 0?" in probe.tool_results[0]
     (step,) = place.glob("outputs/searchqa/*/steps/step_0001")
     assert (step / "rewrite_result.json").is_file()

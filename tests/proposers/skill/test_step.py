@@ -11,11 +11,11 @@ import pytest
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import Case
 from kept.core.model import ModelRequest
-from kept.core.proposal import ClosedStep, Note, Proposal, Skip, Turn
+from kept.core.proposal import Ask, ClosedStep, Note, Proposal, Skip, Turn
 from kept.core.rollout import Failure, TraceItem, Usage
 from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
-from kept.envs.probing import probed
+from kept.envs.probing import probed, probing_of
 from kept.proposers.skill.aggregate import in_a_row
 from kept.proposers.skill.analyst import Sight
 from kept.proposers.skill.deep import Deep
@@ -446,6 +446,30 @@ def test_a_step_says_that_deep_reflection_asks_for_rollouts_too():
     assert proposer(by_side, batch=4, accumulation=2).most_asked(train) == 8
     assert proposer(by_side, batch=4, accumulation=2, deep=deep).most_asked(train) == 13
     assert proposer(by_side, batch=4, deep=deep).most_asked(train) == 8, "no case twice"
+
+
+@pytest.mark.parametrize(
+    ("target", "step", "cases", "before"),
+    [
+        ("b", 1, {"b"}, 3),
+        ("b", 0, {"b"}, 0),
+        ("", 1, {"a", "b", "c", "d"}, 0),
+        ("nobody", 2, {"a", "b", "c", "d"}, 0),
+    ],
+)
+def test_a_probe_is_put_to_the_rollout_and_the_step_that_the_teacher_names(
+    target: str, step: int, cases: set[str], before: int
+):
+    told = {"reasoning": "to see", "probe_instruction": "Why?"}
+    told |= {"probe_target_id": target, "probe_after_step": step}
+    reply, _ = propose(lambda _: told, deep=Deep(probed, Sight(about)))
+    assert isinstance(reply, Ask) and reply.purpose == "probe"
+    assert {pair.case for pair in reply.pairs} == cases
+    assert reply.made is not None
+    probing = probing_of(reply.made)
+    assert probing is not None and probing.instruction == "Why?"
+    # of TOOLS: the prompt, what was said, and the first step
+    assert len([one for one in probing.before if one.role != "system"]) == before
 
 
 def test_a_wrong_key_is_a_failure_of_the_step():

@@ -9,10 +9,12 @@ import pytest
 from kept.core.epochs import Epochs
 from kept.core.ports import Gate
 from kept.core.state import State
-from kept.recipes.skill.compile import claim_passes
+from kept.models.config import ModelConfig
+from kept.recipes.skill.compile import Asked, claim_passes, plan_of
 from kept.runs import start
+from kept.spec.skill.read import read_skill
 from kept.store.home import Home
-from kept.testing import AcceptAll, RejectAll
+from kept.testing import AcceptAll, RejectAll, ScriptedModel
 from kept.testing.server import ModelServer
 from tests.recipes.skill import world
 
@@ -72,3 +74,20 @@ def check_better(best: str) -> None:
 )
 def test_a_large_test_split_is_gone_over_once(test: int, passes: int):
     assert claim_passes(3, test) == passes
+
+
+def test_a_race_that_rollouts_are_too_few_for_is_warned_of(tmp_path: Path):
+    """Else one race may use them all up, and the run ends after a few of its steps."""
+    path = world.write_config(tmp_path, "http://127.0.0.1:9", epochs=4, batch=20, gate="race")
+    teacher = Asked(ScriptedModel(()), ModelConfig(provider="scripted", model="none"))
+    opened = world.opened(ScriptedModel(()), (100, 60, 0))
+
+    def warned(*overrides: str) -> list[str]:
+        spec = read_skill(path, overrides)
+        warnings = plan_of(spec, opened, overrides, "", teacher).warnings
+        return [told for told in warnings if "few for a race" in told]
+
+    (told,) = warned("budget.max_rollouts=1660")
+    assert told.startswith("1660 rollouts are few for a race of 20 steps")
+    assert not warned("budget.max_rollouts=6000") and not warned()
+    assert not warned("budget.max_rollouts=1660", "evaluation.gate=selection")

@@ -15,10 +15,12 @@ from kept.core.plan import SKILL as RECIPE
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Model, Scorer
 from kept.core.protect import Protected
+from kept.core.words import count
 from kept.envs.opened import SKILL, Opened
 from kept.errors import SetupError
 from kept.gates import Selection
 from kept.gates.race import PRESETS, Race
+from kept.gates.usual import raced, screened
 from kept.models.config import ModelConfig
 from kept.models.roles import connect_role, is_free, is_priced, unbounded
 from kept.proposers.measured import MEASURED
@@ -216,6 +218,30 @@ def unhurried(race: Race, train: int) -> Race:
     return replace(race, patience=PATIENCE, screen=replace(race.screen, steps=steps, passes=PASSES))
 
 
+def usual_rollouts(race: Race, schedule: Epochs, cases: Cases) -> int:
+    """What all steps come to where they are as good as what leads: some are raced, most are not."""
+    bar = race.screen.passes * min(race.screen.cases, len(cases.train))
+    looked = screened(race.screen.steps[:3], bar)
+    each = raced(len(cases.holdout), race.most, race.aim, race.patience)
+    batch = min(len(cases.train), schedule.batch * schedule.accumulation)
+    step = batch + looked.draws + looked.share * each.challenger
+    return ceil(bar + schedule.total * step + each.incumbent)
+
+
+def _few_rollouts(spec: SkillSpec, plan: Plan) -> Iterator[str]:
+    """A budget in which a race does not come to the end of its epochs."""
+    limit, schedule = spec.budget.max_rollouts, schedule_of(spec, plan.cases)
+    if limit is None or not isinstance(plan.gate, Race):
+        return
+    usual = usual_rollouts(plan.gate, schedule, plan.cases)
+    if usual + plan.reserve > limit:
+        yield (
+            f"{limit} rollouts are few for a race of {count(schedule.total, 'step')}: they usually "
+            f"take {usual}, and {plan.reserve} are for the end; not all will be made, and small "
+            "gains are not proven"
+        )
+
+
 def _deciding(spec: SkillSpec) -> dict[str, object]:
     """What makes a run another run; how long it may go on and where it writes are no part of it."""
     told = spec.told()
@@ -253,6 +279,7 @@ def _warnings(spec: SkillSpec, plan: Plan, teacher: ModelConfig) -> Iterator[str
             yield f"the price of `{config.name}` is not known: what it costs is not counted"
     if plan.gate.name == "selection" and said(spec.source, ("evaluation", "gate")) is None:
         yield f"`selection` decides, which keeps noise more often: {default_gate(plan).why}"
+    yield from _few_rollouts(spec, plan)
     batch = spec.train.batch_size * spec.train.accumulation
     if batch > len(plan.cases.train):
         yield f"a batch would have {batch} cases, and there are {len(plan.cases.train)} to train on"
