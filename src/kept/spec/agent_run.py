@@ -113,7 +113,8 @@ class AgentRunSpec(Model):
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
         """Money is limited only where the worst case is known."""
         phases = said.get("phases")
-        names = [one.name for one in cast("list[PhaseSpec]", phases or [])]
+        there = cast("list[PhaseSpec]", phases) if isinstance(phases, list) else []
+        names = [one.name for one in there]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             yield f"two `phases` are called `{twice[0]}`"
         budget = said.get("budget")
