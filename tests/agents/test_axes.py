@@ -127,7 +127,7 @@ def test_managers_below_managers_end_at_the_depth_that_is_allowed() -> None:
     assert [(one.gate, one.completion) for one in record.rejections] == [("depth", False)] * 2
 
 
-def _over(server: ModelServer, play: Play, limits: Limits) -> Kit:
+def _over(server: ModelServer, play: Play, limits: Limits, *, stream: bool = False) -> Kit:
     """The same cast, asked over real HTTP, at a dollar for a thousand tokens."""
     config = ModelConfig(
         provider="openai_compatible",
@@ -135,6 +135,7 @@ def _over(server: ModelServer, play: Play, limits: Limits) -> Kit:
         base_url=server.v1,
         max_tokens=500,
         price=Price(input=1_000.0, output=1_000.0),
+        stream=stream,
         tries=1,
     )
     model = connect(config)
@@ -253,3 +254,16 @@ def test_turns_and_workers_are_shared_out_before_managers_begin() -> None:
     accounts[0].loops_used, accounts[1].workers_used = 3, 2
     ledger.settle(accounts)
     assert (ledger.loops, ledger.workers) == (5, 4)
+
+
+def test_tokens_of_streamed_replies_count_as_those_of_whole_ones() -> None:
+    """The original counts none: usage comes in a last piece that has no choices."""
+    used: list[int] = []
+    for stream in (False, True):
+        play = simple()
+        with ModelServer(play.of_server) as server:
+            record = finished(run_agent(_over(server, play, Limits(), stream=stream))).record
+            assert all(bool(seen.body.get("stream")) is stream for seen in server.log)
+        assert record.status == "complete" and record.budget is not None
+        used.append(record.budget.used.tokens)
+    assert used[0] == used[1] > 0
