@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from kept.agents.by_task import ByTask
 from kept.agents.course import Assignment
-from kept.agents.experiments.folders import find_task
+from kept.agents.experiments.folders import target_of
 from kept.agents.found import FoundScorer
 from kept.agents.loss import Weights, run_loss
 from kept.agents.record import AgentRun
@@ -81,8 +81,8 @@ class Optimization:
         if not self.target:
             return None
         root = Home.find(Path(self.folder)).path / EXPERIMENTS
-        task = find_task(root, self.target)
-        return root / task.experiment_id / OF_EXPERIMENT, task.folder / "optimizations" / self.stamp
+        experiment, task = target_of(root, self.target)
+        return experiment.folder / OF_EXPERIMENT, task.folder / "optimizations" / self.stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
