@@ -170,6 +170,30 @@ def test_an_output_folder_that_holds_something_is_not_touched(project: Path) -> 
     assert "`out` is there already, and is not empty" in err
 
 
+def test_an_output_folder_that_cannot_be_made_is_told_before_anybody_is_asked(
+    project: Path,
+) -> None:
+    (project / "file").write_text("mine")
+    with ModelServer(_play().of_server) as server:
+        code, _, err = _agent(project, server, "--output", "file/out")
+        assert code == 2 and not server.log
+        assert "`file/out` cannot be made" in err and "internal error" not in err
+
+
+def test_what_was_made_is_not_lost_where_its_place_is_gone_by_then(project: Path) -> None:
+    play = _play()
+
+    def answer(seen: Seen) -> Say:
+        (project / "out").touch()
+        return play.of_server(seen)
+
+    with ModelServer(answer) as server:
+        code, out, err = _agent(project, server, "--output", "out")
+    assert code == 0 and "cannot write to out" in err and "internal error" not in err
+    (made,) = (project / ".kept" / "runs").glob("*/FINAL/report.md")
+    assert made.read_text() == REPORT and str(made.parent.name) in out
+
+
 def test_an_input_folder_is_copied_once_and_never_into_itself(project: Path) -> None:
     """The original copies until no path is short enough, where its output lies in its input."""
     (project / "logo.png").write_bytes(b"\x89PNG\xff\x00")

@@ -1,6 +1,7 @@
 """One sitting of an agent run: from its first line to what was made of the task."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -147,6 +148,10 @@ def _check_output(asked: Asked) -> None:
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         hint = "name a new folder, or an empty one"
         raise SetupError(f"`{asked.output}` is there already, and is not empty", hint=hint)
+    above = next(one for one in (place, *place.absolute().parents) if one.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        hint = f"`{path_from_here(above)}` is no folder that can be written to"
+        raise SetupError(f"`{asked.output}` cannot be made", hint=hint)
 
 
 _KEYS = {
@@ -176,10 +181,19 @@ def _deliver(folder: Path, asked: Asked, delivered: Sequence[Mapping[str, bytes]
     place = final if final.is_dir() else folder / "output" / folder.name
     files: Mapping[str, bytes] = delivered[-1] if delivered else {}
     if files and asked.output is not None:
-        place = Path(asked.folder) / asked.output
+        wanted = Path(asked.folder) / asked.output
         before = [[one[path] for one in delivered if path in one] for path in files]
         rows = zip(files.items(), before, strict=True)
-        write_below(place, {path: data for (path, data), own in rows if _free(place / path, own)})
+        try:
+            new = {path: data for (path, data), own in rows if _free(wanted / path, own)}
+            write_below(wanted, new)
+        except OSError as error:
+            there = path_from_here(place)
+            output.warn(
+                f"cannot write to {asked.output}: {error.strerror}; what was made is {there}"
+            )
+            return place
+        return wanted
     return place
 
 

@@ -34,7 +34,7 @@ def set_option(function: F) -> F:
         "settings",
         multiple=True,
         metavar="PATH=VALUE",
-        help="Set a value of the spec for this run, as in budget.max_iterations=40. Repeatable.",
+        help="Set a value of the spec for this run, by its path in the file. Repeatable.",
     )(function)
 
 

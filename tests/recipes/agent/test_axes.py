@@ -3,6 +3,7 @@
 
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -318,3 +319,12 @@ def test_what_is_suggested_for_an_agent_of_the_examples_can_be_used(tmp_path: Pa
     assert axes.numeric.read(read.agent.texts) == axes.start
     assert axes.textual[0].read(read.agent.texts) == read.agent.instructions.text
     assert axes.demos is not None
+
+
+@pytest.mark.parametrize(
+    ("cases", "split"), [(7, "2:5:0"), (9, "1:8:0"), (15, "7:8:0"), (16, "3:5:2")]
+)
+def test_what_is_suggested_leaves_enough_cases_to_decide_by(cases: int, split: str):
+    read = read_agent(EXAMPLES / "ticket-router" / "agent.yaml")
+    many = (read.cases * cases)[:cases]
+    assert f'split: "{split}"' in starter_block(replace(read, cases=many))

@@ -14,8 +14,9 @@ from kept.recipes.agent.cases import case_of
 from kept.scorers.metrics.config import keyed, read_metrics
 from kept.spec.agent.case_file import read_case_file
 from kept.spec.agent.cases import TestCaseSpec, metrics_of
-from kept.spec.agent.optimizer import BLOCK, SPLIT, OptimizerSpec
+from kept.spec.agent.optimizer import BLOCK, OptimizerSpec
 from kept.spec.agent.read import ReadAgent
+from kept.spec.agent.starter import SPLIT
 from kept.spec.base import shares_of
 from kept.spec.cases import overlap_warnings
 

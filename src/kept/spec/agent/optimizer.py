@@ -26,9 +26,6 @@ BLOCK: Loc = ("evaluations", "optimizer")
 WARM_UP = 10
 """Points of a numeric phase that are drawn at random before the search has something to go by."""
 
-SPLIT = "3:5:2"
-"""How an agent's own cases are shared out, where nobody says."""
-
 Weight = Annotated[Finite, Field(ge=0)]
 Minutes = Annotated[Finite, Field(gt=0)]
 Gate = Literal["race", "sigma"]

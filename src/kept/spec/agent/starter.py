@@ -12,6 +12,12 @@ from kept.spec.agent.tools import (
     VectorstoreToolSpec,
 )
 
+SPLIT = "3:5:2"
+"""How an agent's own cases are shared out, where nobody says."""
+
+ENOUGH, FEWEST = 16, 6
+"""Cases of which half are enough for a race, and of which any split leaves enough to decide by."""
+
 _PLAIN = r"[A-Za-z_][\w-]*"
 """Keys that need no quotes."""
 
@@ -23,7 +29,7 @@ def starter_block(read: ReadAgent) -> str:
         lines += ["  metrics:", "    - {type: standard, metric: equality}"]
     lines += ["  optimizer:", "    loss:", *(f"      {row}" for row in _loss(read.agent.spec))]
     lines += [
-        '    split: "3:5:2"  # shares of your cases: train, holdout, test',
+        f'    split: "{_split(len(read.cases))}"  # shares of your cases: train, holdout, test',
         *(f"    {line}" for line in suggest_axes(read).splitlines()),
         "    budget:",
         "      global: {max_cycles: 4, max_rollouts: 5000}",
@@ -31,6 +37,14 @@ def starter_block(read: ReadAgent) -> str:
         "      textual_phase: {max_trials: 10, patience: 4}",
     ]
     return "\n".join(lines)
+
+
+def _split(cases: int) -> str:
+    """Shares that leave enough to decide by: 8 for a race, else the 5 that are needed at least."""
+    if cases >= ENOUGH or cases < FEWEST:
+        return SPLIT
+    deciding = 8 if cases > 8 else 5
+    return f"{cases - deciding}:{deciding}:0"
 
 
 def suggest_axes(read: ReadAgent) -> str:
