@@ -131,7 +131,7 @@ def test_what_an_outage_kept_from_being_measured_is_counted_in_every_view(tmp_pa
         "good\n", evaluate, range(10), proposers=texts, bounds=(0, 1), home=tmp_path, width=1
     )
     run = Run(result.folder)
-    words = "1 proposal was never measured: an outage left no answer"
+    words = "1 proposal was never measured: there was no answer that counts"
     assert f"{words}." in caveats(summary(run))
     assert f"* {words}.\n" in markdown(run)
     assert as_json(run)["lost"] == 1

@@ -39,7 +39,8 @@ def test_an_interval_reads_from_end_to_end():
 
 
 @pytest.mark.parametrize(
-    ("usd", "shown"), [(0, "free"), (0.0000912, "$0.000091"), (0.5, "$0.50"), (12.345, "$12.35")]
+    ("usd", "shown"),
+    [(0, "none known"), (0.0000912, "$0.000091"), (0.5, "$0.50"), (12.345, "$12.35")],
 )
 def test_money_has_two_digits_that_count(usd: float, shown: str):
     assert money(usd) == shown

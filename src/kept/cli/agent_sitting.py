@@ -190,7 +190,7 @@ def _deliver(folder: Path, asked: Asked, delivered: Sequence[Mapping[str, bytes]
         except OSError as error:
             there = path_from_here(place)
             output.warn(
-                f"cannot write to {asked.output}: {error.strerror}; what was made is {there}"
+                f"cannot write to {asked.output}: {error.strerror}; what was made is in {there}"
             )
             return place
         return wanted

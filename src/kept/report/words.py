@@ -57,9 +57,9 @@ def verdict_counts(summary: Summary) -> str:
 
 
 def lost_words(turns: int) -> str:
-    """What an outage took from a run."""
+    """What an outage, or a scorer that tells nothing, took from a run."""
     what = "1 proposal was" if turns == 1 else f"{turns} proposals were"
-    return f"{what} never measured: an outage left no answer"
+    return f"{what} never measured: there was no answer that counts"
 
 
 def duration(seconds: float) -> str:

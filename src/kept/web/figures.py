@@ -40,9 +40,9 @@ def span(low: float | None, high: float | None) -> str:
 
 
 def money(usd: float) -> str:
-    """`$0.0042`, `$1.20`, `$1,240`; free where nothing was paid."""
+    """`$0.0042`, `$1.20`, `$1,240`; none known where nothing was paid, or at no price we know."""
     if usd <= 0:
-        return "free"
+        return "none known"
     if usd >= 100:
         return f"${usd:,.0f}"
     return f"${usd:.2f}" if usd >= 1 else f"${_significant(usd, 2)}"
