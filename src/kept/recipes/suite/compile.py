@@ -32,6 +32,7 @@ from kept.core.ports import Gate, Model
 from kept.core.words import count
 from kept.errors import SetupError
 from kept.gates import Strict
+from kept.gates.fixed import FixedRace
 from kept.gates.race import PRESETS
 from kept.models.config import ModelConfig
 from kept.models.providers import config_of, missing
@@ -159,7 +160,7 @@ def _gate(read: ReadSuite, began: str) -> Gate:
         return Strict(name=ROLLBACK)
     race = PRESETS["balanced"] if read.spec.race is None else race_of(read.spec.race)
     if read.shared or len(read.cases.holdout) < FEWEST:
-        return replace(race, fixed=True)
+        return FixedRace.of(race)
     return unhurried(race, len(read.cases.train))
 
 
