@@ -6,6 +6,7 @@ from kept.core.score import Outcome
 from kept.core.verdict import Verdict
 from kept.gates import Follow, Selection, Sigma, Strict
 from kept.gates.compare import Compare
+from kept.gates.fixed import FixedRace
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
 from kept.testing.suites.gate import GateSuite
@@ -91,7 +92,7 @@ class TestRace(GateSuite):
 
 class TestRaceOnFixedCases(GateSuite):
     def make_gate(self) -> Gate:
-        return Race(fixed=True)
+        return FixedRace()
 
 
 class TestRaceOnManyCases(GateSuite):

@@ -11,12 +11,12 @@ from kept.core.objective import Objective
 from kept.core.proposal import Ask
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict, View
-from kept.gates.race import Race
+from kept.gates.fixed import FixedRace
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 
 TASKS = ("may", "june", "july")
 LOSS = Objective("loss", "minimize")
-FIXED = Race(fixed=True)
+FIXED = FixedRace()
 
 Runs = Callable[[Draw], float]
 

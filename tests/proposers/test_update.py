@@ -90,8 +90,9 @@ def proposed(made: Update, closed: tuple[ClosedStep, ...] = (), **of: object) ->
 
 
 def test_every_artifact_has_a_question_of_its_own_and_one_update_is_put_forward():
-    names: tuple[str, ...] = ARTIFACTS
-    worth: dict[str, float] = dict(zip(names, (0.1, 0.3, 0.2, 0.0, 0.05, 0.1), strict=True))
+    worth: dict[str, float] = dict(
+        zip(map(str, ARTIFACTS), (0.1, 0.3, 0.2, 0.0, 0.05, 0.1), strict=True)
+    )
     made, model = updater(lambda name, _: reply(added(name), worth[name], 0.5))
     said = proposed(made)
     assert isinstance(said, Proposal)

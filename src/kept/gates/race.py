@@ -9,6 +9,7 @@ small to be proven alone is a near miss: several of them are put together and ra
 
 from dataclasses import dataclass, field, replace
 from math import ceil, exp, log
+from typing import ClassVar
 
 from kept.core.ledger import left, level
 from kept.core.proposal import Ask
@@ -69,12 +70,9 @@ class Race:
     """What near misses must be worth together to be raced, in standard deviations of one draw."""
     pool_most: int = 20
     """How many of them are raced whatever they are worth."""
-    fixed: bool = False
-    """Whether the deciding cases are all that is asked about: what is kept is the best at once, and
-    nothing is said of other cases (docs/decisions/0062)."""
-    sure: int = 5
-    """Passes that must agree of what is kept where the cases are fixed and there is no noise."""
     name: str = "race"
+    fixed: ClassVar[bool] = False
+    """Whether the deciding cases are all that is asked about, as of a `FixedRace`."""
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
         """Screen it, then race it; one that was screened before is raced at once.
@@ -167,15 +165,14 @@ class Race:
             return Verdict("discard", f"not better: {words}", numbers=numbers)
         still = view.still or never_varies(view.incumbent, "decide")
         if whole and still and all(alike(s, "decide") for s in (view.incumbent, view.challenger)):
-            if not self.fixed:
-                return self._without_noise(view, numbers)
-            if size >= self.sure * len(view.holdout) or shown.mean <= 0:
-                return self._as_a_fact(view, numbers)
+            told = self._without_noise(view, numbers)
+            if told is not None:
+                return told
         if whole and size >= self.most * len(view.holdout):
             return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
         return None
 
-    def _without_noise(self, view: View, numbers: dict[str, float]) -> Verdict:
+    def _without_noise(self, view: View, numbers: dict[str, float]) -> Verdict | None:
         """Where every repeat says the same, more of them would show nothing: cases are compared.
 
         A gain on these cases is then a fact; the question is whether it is more than a few lucky
@@ -193,16 +190,6 @@ class Race:
             kept = Verdict("keep", f"better: {words}", numbers=numbers)
             return forbidden(view.challenger.known["decide"], view.objective, numbers) or kept
         return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
-
-    def _as_a_fact(self, view: View, numbers: dict[str, float]) -> Verdict:
-        """The same where the cases are all there is: what every repeat says is so."""
-        better, worse, _ = sign_test(case_gains(view, "decide", view.incumbent))
-        gain = numbers["gain"]
-        words = f"gain {gain:+.3f}, {better} cases better, {worse} worse, no noise"
-        if gain <= 0:
-            return Verdict("discard", f"not better: {words}", numbers=numbers)
-        kept = Verdict("keep", f"better: {words}", best=True, numbers=numbers)
-        return forbidden(view.challenger.known["decide"], view.objective, numbers) or kept
 
     def _race_for_best(self, view: View) -> Verdict | tuple[Ask, ...]:
         told = self.prove(view)

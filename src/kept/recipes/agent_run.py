@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from kept.agents.budget import REASONS, is_raise
 from kept.agents.course import Assignment
-from kept.agents.loss import run_loss
+from kept.agents.loss import Weights, run_loss
 from kept.agents.record import AgentRun, Limits
 from kept.agents.runner import AgentRunner
 from kept.agents.stopping import Stop
@@ -180,9 +180,9 @@ def settings_hash(spec: AgentRunSpec, configs: Configs) -> str:
     return hash_of([spec.model_dump(mode="json", exclude={"budget"}), names, errand])
 
 
-def measures(record: AgentRun) -> Mapping[str, float]:
+def measures(record: AgentRun, weights: Weights | None = None) -> Mapping[str, float]:
     """The loss and its parts, by the names that a journal has for them."""
-    parts = run_loss(record).parts()
+    parts = run_loss(record, weights).parts()
     return {LOSS: parts.pop("total"), **{f"{LOSS}_{name}": value for name, value in parts.items()}}
 
 

@@ -23,6 +23,7 @@ from kept.runs import check_drift, inputs_of
 from kept.spec.source import source_of
 from kept.store.epochs_view import EpochsView, Optimized
 from kept.store.prompt_registry import Epoch, PromptRegistry, Suite
+from kept.store.reader import Run
 from kept.testing import AcceptAll, RejectAll
 from tests.recipes.suite.world import (
     GOOD,
@@ -235,3 +236,14 @@ def test_what_was_never_run_is_no_version_that_was_rolled_back(tmp_path: Path):
     assert (step.verdict.outcome, step.verdict.code) == ("discard", "guard")
     assert len(it.registry.versions("worker_pitfalls")) == 1
     assert [told["events"] for _, _, _, told in it.registry.epochs()] == [[]]
+
+
+def test_a_task_weighs_its_loss_as_it_says(tmp_path: Path):
+    it = world(tmp_path, Cast(proposes=in_order(None)), "gate: rollback\n", tasks=("may", "june"))
+    text = it.path.read_text()
+    own = "on june to report.md\n    weights: {critique: 0, eval: 0}"
+    it.path.write_text(text.replace("on june to report.md", own))
+    ended = it.start(it.plan(epochs=1))
+    with Run(ended.folder) as run:
+        found = {job.case_id: out.metrics["loss"] for _, job, out in run.rollouts()}
+    assert found["may"] > 0.1 > found["june"]

@@ -15,8 +15,7 @@ from kept.agents.by_task import ByTask
 from kept.agents.course import Assignment
 from kept.agents.experiments.folders import target_of
 from kept.agents.found import FoundScorer
-from kept.agents.loss import Weights, run_loss
-from kept.agents.record import AgentRun
+from kept.agents.loss import Weights
 from kept.agents.runner import AgentRunner, Measures
 from kept.agents.stopping import Stop
 from kept.core.artifact import Artifact, Candidate, Rules
@@ -32,6 +31,7 @@ from kept.core.ports import Gate, Model
 from kept.core.words import count
 from kept.errors import SetupError
 from kept.gates import Strict
+from kept.gates.fixed import FixedRace
 from kept.gates.race import PRESETS
 from kept.models.config import ModelConfig
 from kept.models.providers import config_of, missing
@@ -42,7 +42,7 @@ from kept.proposers.asking import Asked
 from kept.proposers.update import LONGEST, UPDATE, Update
 from kept.recipes import Compiled
 from kept.recipes.agent_kit import Configs, check, configs_of, hidden_from, kit_of, limits_of
-from kept.recipes.agent_run import LOSS, settings_hash
+from kept.recipes.agent_run import LOSS, measures, settings_hash
 from kept.recipes.hashing import hash_of
 from kept.recipes.racing import FEWEST, race_of, with_race
 from kept.recipes.skill.compile import unhurried
@@ -159,7 +159,7 @@ def _gate(read: ReadSuite, began: str) -> Gate:
         return Strict(name=ROLLBACK)
     race = PRESETS["balanced"] if read.spec.race is None else race_of(read.spec.race)
     if read.shared or len(read.cases.holdout) < FEWEST:
-        return replace(race, fixed=True)
+        return FixedRace.of(race)
     return unhurried(race, len(read.cases.train))
 
 
@@ -222,13 +222,7 @@ def _models(configs: Mapping[str, Configs], optimizer: ModelConfig | None) -> li
 
 def measures_of(task: SuiteTaskSpec) -> Measures:
     """The loss of a task's run and its parts, weighed as the task says."""
-    weights = replace(Weights(), **task.weights.told())
-
-    def measures(record: AgentRun) -> Mapping[str, float]:
-        parts = run_loss(record, weights).parts()
-        return {LOSS: parts.pop("total"), **{f"{LOSS}_{n}": value for n, value in parts.items()}}
-
-    return measures
+    return partial(measures, weights=replace(Weights(), **task.weights.told()))
 
 
 def _runners(
