@@ -29,7 +29,8 @@ agent.add_command(artifacts)
         'kept agent run "Draw up a budget" --config run.yaml --max-loops 10 --json',
     ),
 )
-@click.argument("task")
+@click.argument("task", metavar="[TASK]", required=False)
+@click.option("--target", metavar="EXP:TASK", help="Do a task of an experiment instead.")
 @click.option(
     "-i",
     "--input",
@@ -70,7 +71,8 @@ agent.add_command(artifacts)
 @json_option
 @quiet_option
 def run(  # a command has its options
-    task: str,
+    task: str | None,
+    target: str | None,
     inputs: tuple[Path, ...],
     output: Path | None,
     config: Path | None,
@@ -84,17 +86,22 @@ def run(  # a command has its options
 
     A manager plans and sends workers, who work with tools in a sandbox; critics judge what they
     bring back, and what is to be delivered passes a chain of checks. The result is a run: `kept
-    show` tells its story, `kept resume` goes on with one that was cut off. Exits with 0 where the
-    task is complete, 1 where it is partial or failed, 2 where it could not begin, 3 after an error
-    and 130 when interrupted.
+    show` tells its story, `kept resume` goes on with one that was cut off. With --target it is one
+    of a task of an experiment, and its best if it is better. Exits with 0 where the task is
+    complete, 1 where it is partial or failed, 2 where it could not begin, 3 after an error and 130
+    when interrupted.
     """
     from kept.cli.agent_sitting import HowAgent, start_agent
+    from kept.cli.agent_target import wanted
     from kept.recipes.agent_run import Asked
 
+    what = wanted(task, target)
     asked = Asked(
-        task=task,
+        task=what.task,
+        brief=what.brief,
+        tags=what.tags,
         folder=str(Path.cwd()),
-        inputs=tuple(str(path) for path in inputs),
+        inputs=(*what.inputs, *(str(path) for path in inputs)),
         output=str(output) if output else None,
         config=str(config) if config else None,
         settings=(*_settings(given), *settings),

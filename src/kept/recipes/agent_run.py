@@ -28,6 +28,7 @@ from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
 from kept.recipes.agent_kit import Configs, check, configs_of, hidden_from, kit_of, limits_of
 from kept.recipes.agent_reading import CASE, RunFolder, agent_run_of
+from kept.recipes.agent_target import task_views
 from kept.recipes.agent_texts import run_texts
 from kept.recipes.given import find_inputs
 from kept.recipes.hashing import hash_of
@@ -162,7 +163,7 @@ def compile_agent_run(
         gate=Sweep(1),
         budget=Budget(),
         tries_one=False,
-        views=(RunFolder,),
+        views=(RunFolder, *task_views(folder, asked.tags)),
         inputs={
             "prompts": hash_of(dict(texts.prompts)),
             "budget": budget,
