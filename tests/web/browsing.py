@@ -21,14 +21,15 @@ def chromium() -> Generator[Browser]:
         browser.close()
 
 
-def findings(page: Page) -> list[str]:
-    """What axe calls serious or critical, with what it is about."""
+def findings(page: Page, *rules: str) -> list[str]:
+    """What axe calls serious or critical, with what it is about; by these rules, or by all."""
     # by the protocol, for the pages' own policy allows no script but theirs
     source = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
     page.evaluate(f"() => {{ {source}; window.axe = axe; }}")
-    found: dict[str, Any] = page.evaluate(
-        'async () => await axe.run({resultTypes: ["violations"]})'
-    )
+    told: dict[str, Any] = {"resultTypes": ["violations"]}
+    if rules:
+        told["runOnly"] = list(rules)
+    found: dict[str, Any] = page.evaluate("async (told) => await axe.run(told)", told)
     return [
         f"{one['id']}: {node['html'][:200]}"
         for one in found["violations"]

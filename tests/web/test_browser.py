@@ -1,5 +1,6 @@
 """Every view in a real Chromium: that it shows, that it can be used, that everybody can read it."""
 
+import re
 from collections.abc import Generator
 from pathlib import Path
 
@@ -70,6 +71,12 @@ def places(site: Site) -> dict[str, str]:
     }
 
 
+LOOKS = (
+    "color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size",
+    "meta-viewport",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 def test_every_page_fits_and_everybody_can_read_it(
     browser: Browser, site: Site, width: int, scheme: str
@@ -86,7 +93,9 @@ def test_every_page_fits_and_everybody_can_read_it(
         reply = page.goto(site.base + path)
         assert reply is not None and reply.status == 200, name
         expect(page.locator("h1")).to_be_visible()
-        problems += [f"{name}: {one}" for one in findings(page)]
+        # what a narrow window or other colours can break; the rest is the same markup
+        some = LOOKS if scheme == "dark" else ()
+        problems += [f"{name}: {one}" for one in findings(page, *some)]
         problems += [f"{name}: {overflow(page)} px too wide"] if overflow(page) > 0 else []
     context.close()
     assert not problems, "\n".join(problems)
@@ -98,7 +107,7 @@ def test_the_list_is_searched_filtered_and_sorted(page: Page, site: Site):
     page.keyboard.press("/")
     page.keyboard.type("talking")
     expect(rows).to_have_count(1)
-    assert "q=talking" in page.url
+    expect(page).to_have_url(re.compile("q=talking"))
     page.keyboard.press("Escape")
     page.get_by_label("search runs").fill("")
     page.get_by_label("kind").select_option("tuning")
@@ -230,6 +239,7 @@ def test_a_refinement_leads_from_its_loss_to_the_story_of_an_iteration(page: Pag
     page.locator("#iterations tr.chosen a").click()
     expect(page.locator(".diff figcaption")).to_have_text("deliverable/report.md")
     expect(page.locator("#story .turn").first).to_contain_text("Turn 1")
+    page.wait_for_load_state()
     page.keyboard.press("Escape")
     expect(page.locator("#iterations")).to_be_visible()
 
