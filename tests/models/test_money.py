@@ -103,7 +103,7 @@ class Talker:
 
 
 def test_calls_of_64_rollouts_at_once_stay_within_the_limit():
-    with ModelServer(of_some_length, latency=0.02) as server:
+    with ModelServer(of_some_length, latency=0.2) as server:
         plan = small_plan(
             Talker(server), ScriptedProposer(lines=tuple(f"text {n}" for n in range(99)))
         )
