@@ -11,6 +11,7 @@ import pytest
 from kept.agents.refine.best import BEST
 from kept.agents.rundir.read import read_run
 from kept.errors import SetupError, SpecError
+from kept.store.spent import spend_of
 from tests.agents.play import say
 from tests.agents.rundir.made import synthetic_run
 from tests.engine.cutting import calls, rows
@@ -204,3 +205,10 @@ def test_what_a_critic_cannot_be_read_on_alone_is_not_kept(tmp_path: Path):
     (step,) = state.closed
     assert step.verdict.outcome == "crash"
     assert not (it.seed / BEST).exists()
+
+
+def test_asks_that_a_schema_refused_are_counted_once(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8, GOOD))
+    it.look = unreadable("Report")
+    folder, state = it.start()
+    assert spend_of(folder, state).calls == it.calls + len(it.looks)
