@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from kept.agents.refine.best import BEST
+from kept.agents.refine.folder import Told
+from kept.agents.refine.made import all_made
 from kept.agents.rundir.read import read_run
+from kept.core.refine import reruns
 from kept.errors import SetupError, SpecError
+from kept.store.reader import Run
 from kept.store.spent import spend_of
 from tests.agents.play import say
 from tests.agents.rundir.made import synthetic_run
@@ -212,3 +216,15 @@ def test_asks_that_a_schema_refused_are_counted_once(tmp_path: Path):
     it.look = unreadable("Report")
     folder, state = it.start()
     assert spend_of(folder, state).calls == it.calls + len(it.looks)
+
+
+def test_nothing_is_the_best_whose_readings_are_no_better_than_those_of_the_seed(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8, GOOD))
+    folder, state = it.start()
+    with Run(folder) as run:
+        made = all_made(run.candidate(state.seed), reruns(state))
+    assert Told(state, made).best_iter == 1
+    seed, best = state.seed, state.best
+    swapped = {seed: state.evaluations[best], best: state.evaluations[seed]}
+    for known in (swapped, {best: state.evaluations[best]}):
+        assert Told(state._replace(evaluations=known), made).best_iter == 0
