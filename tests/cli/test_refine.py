@@ -261,3 +261,19 @@ def test_a_race_that_an_error_ended_says_so_in_words(here: Path, stage: Stage):
     assert "after an error" in called.stdout and "error:" not in called.stdout
     assert str(the_session(seed)["stop_reason"]).startswith("error:")
     assert "(by its own run)" in called.stdout
+
+
+def test_models_whose_price_is_not_known_are_told_of_once_each(
+    here: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    one = f"{{provider: openai, model: m, base_url: '{server.v1}'}}"
+    known = (
+        f"{{provider: openai, model: k, base_url: '{server.v1}', price: {{input: 1, output: 1}}}}"
+    )
+    text = f"models:\n  manager: {one}\n  worker: {one}\n  critic: {known}\n"
+    (here / "run.yaml").write_text(text)
+    called = refine(seed_in(here), "--config", "run.yaml", "--iterations", "1")
+    assert called.code == 0, called.stderr
+    assert called.stderr.count("is not known: what it costs is not counted") == 1, called.stderr
+    assert "the price of `openai/m` is not known" in called.stderr
