@@ -67,6 +67,18 @@ def test_set_best_without_any_run_changes_nothing(made: str, here: Path):
     assert (Path(shown["best"]) / "manifest.json").is_file()
 
 
+def test_a_run_may_be_the_first_best_of_a_task_without_being_chosen_for_good(made: str, here: Path):
+    add(made, "Write a report")
+    words = ("experiment", "task", "set-best", f"{made}:001")
+    missing = kept(*words, "--auto")
+    assert missing.code == 2 and f"set-best {made}:001" in missing.stderr
+    assert "--auto --run RUN_DIR" in missing.stderr
+    called = kept(*words, "--auto", "--run", str(synthetic_run(here / "run")), "--json")
+    assert called.code == 0, called.stderr
+    manifest = json.loads((Path(called.json["best"]) / "manifest.json").read_text())
+    assert manifest["reason"] == "auto_loss" and manifest["winner_source"] == str(here / "run")
+
+
 def test_what_a_person_is_told_stands_in_columns_and_in_words(made: str, here: Path):
     first = kept("experiment", "create", "Costs").stdout
     assert first.startswith("experiment_id  exp_")

@@ -239,9 +239,41 @@ def test_a_race_tells_what_it_read_and_how_noisy_that_was(here: Path, stage: Sta
     called = refine(seed, "--gate", "race", "--iterations", "1")
     assert called.code == 0, called.stderr
     assert "noise" in called.stdout and "none: 8 readings agree" in called.stdout
+    title = called.stdout.partition("\n")[0]
+    assert title.endswith("(iteration 1), down from 0.2150, each the mean of its readings")
+    (row,) = (line for line in called.stdout.splitlines() if line.startswith("seed "))
+    assert " 0.2150 = " in row and row.endswith("(mean of 3 readings)")
+    assert "(complete, by its own run)" in called.stdout
     assert (seed / "BEST" / "report.md").is_file()
     told = the_session(seed)
     assert told["gate"] == "race" and told["noise"] == {"deviation": 0.0, "readings": 8}
     once = refine(seed_in(here / "other"), "--iterations", "1")
     assert "not measured: each loss is of one run" in once.stdout
     assert refine(seed, "--cases", "criteria.jsonl").code == 2
+
+
+def test_a_race_that_an_error_ended_says_so_in_words(here: Path, stage: Stage):
+    stage.gone = True
+    seed = seed_in(here)
+    called = refine(seed, "--gate", "race", "--iterations", "1")
+    assert called.code == 3, called.stderr
+    assert "--gate race" not in called.stdout and "no deliverable was read twice" in called.stdout
+    assert "after an error" in called.stdout and "error:" not in called.stdout
+    assert str(the_session(seed)["stop_reason"]).startswith("error:")
+    assert "(by its own run)" in called.stdout
+
+
+def test_models_whose_price_is_not_known_are_told_of_once_each(
+    here: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    one = f"{{provider: openai, model: m, base_url: '{server.v1}'}}"
+    known = (
+        f"{{provider: openai, model: k, base_url: '{server.v1}', price: {{input: 1, output: 1}}}}"
+    )
+    text = f"models:\n  manager: {one}\n  worker: {one}\n  critic: {known}\n"
+    (here / "run.yaml").write_text(text)
+    called = refine(seed_in(here), "--config", "run.yaml", "--iterations", "1")
+    assert called.code == 0, called.stderr
+    assert called.stderr.count("is not known: what it costs is not counted") == 1, called.stderr
+    assert "the price of `openai/m` is not known" in called.stderr

@@ -116,6 +116,19 @@ def test_what_somebody_chose_stays_the_best_of_a_task_and_a_person_hears_of_it(h
     assert made.manifest["winner_run_id"] != "first"
 
 
+def test_a_run_from_elsewhere_that_nobody_chose_for_good_is_replaced_by_what_is_better(here: Path):
+    experiment = kept("experiment", "create", "Sales", "--json").json["experiment_id"]
+    kept("experiment", "task", "create", experiment, "Write a report")
+    run = synthetic_run(here / "run", task=TASK, models={"manager": MODEL}, run_id="first")
+    target = f"{experiment}:001"
+    words = ("experiment", "task", "set-best", target, "--auto", "--run", str(run), "--json")
+    best = Path(kept(*words).json["best"])
+    called = kept("refine", "--target", target, "--iterations", "1", "--json")
+    assert called.code == 0, called.stderr
+    manifest = json.loads((best / "manifest.json").read_text())
+    assert manifest["winner_run_id"] == called.json["iterations"][0]["run_id"]
+
+
 @pytest.mark.parametrize(
     "words",
     [(), ("seed", "--target", "exp_0:001"), ("--target", "exp_0"), ("--target", "exp_0:001")],

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kept.core.model import Message, ModelReply, ModelRequest
-from kept.core.rollout import Failure, Usage
+from kept.core.rollout import FREE, Failure, Usage
 from kept.engine.scope import JournalScope
 from kept.models.asking import ask
 from kept.models.structured import Unfit, fit, without_thoughts
@@ -138,9 +138,11 @@ def asked(replies: list[str], rounds: int, wants: str = "") -> tuple[ModelReply 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 4])
 def test_a_reply_is_asked_for_no_oftener_than_allowed(rounds: int):
-    found, calls = asked(["nothing"] * 5, rounds)
-    assert isinstance(found, Failure) and found.kind == "parse" and calls == rounds
-    assert found.usage.calls == rounds, "all of them were paid for"
+    scope, scripted = JournalScope(MemoryJournal(), "here"), ScriptedModel(["nothing"] * 5)
+    found = asyncio.run(ask(scope, scripted, ASKED, rounds=rounds))
+    assert isinstance(found, Failure) and found.kind == "parse" and scripted.calls == rounds
+    assert scope.usage.calls == rounds, "all of them were paid for"
+    assert found.usage == FREE, "who adds up a scope and its failure counts nothing twice"
 
 
 def test_what_no_schema_can_say_is_checked_and_asked_again():

@@ -177,8 +177,9 @@ def show_task(target: str, as_json: bool) -> None:
     "set-best",
     cls=Command,
     examples=(
-        "kept experiment task set-best exp_0123abcd:001 --run .kept/runs/ID",
+        "kept experiment task set-best exp_0123abcd:001 --auto --run .kept/runs/ID",
         "kept experiment task set-best exp_0123abcd:001 --auto",
+        "kept experiment task set-best exp_0123abcd:001 --run .kept/runs/ID",
     ),
 )
 @click.argument("target", metavar="EXP:TASK")
@@ -188,15 +189,19 @@ def show_task(target: str, as_json: bool) -> None:
 def set_best_(target: str, run: Path | None, auto: bool, as_json: bool) -> None:
     """Say which run of a task is its best.
 
-    A run that was named stays the best until another is, or --auto chooses by the loss again.
+    A run that was named stays the best until another is, or --auto chooses by the loss again. With
+    both, the named run is one of those that --auto chooses from, and whatever is better later, by
+    `kept refine --target` say, replaces it.
     """
     from kept.agents.experiments.tasks import set_best, set_best_by_loss
     from kept.errors import SetupError
 
-    if (run is None) == (not auto):
-        raise SetupError("name one run, or let the loss choose", hint="--run RUN_DIR, or --auto")
-    of = _target(target)
-    chosen = set_best_by_loss(of, _now()) if run is None else set_best(of, run, _now())
+    if run is None and not auto:
+        hint = "--run RUN_DIR, --auto, or both"
+        raise SetupError("name one run, or let the loss choose", hint=hint)
+    of, at = _target(target), _now()
+    named = None if auto else run
+    chosen = set_best_by_loss(of, at, run) if named is None else set_best(of, named, at)
     told = {"task_id": of.task_id, "winner_run_id": chosen.run_id, "loss": chosen.loss.total}
     _tell({**told, "best": str(of.best)}, as_json)
 

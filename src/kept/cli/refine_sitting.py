@@ -29,6 +29,7 @@ from kept.cli.progress import PlainProgress, Progress
 from kept.core.plan import REFINE
 from kept.core.refine import reruns
 from kept.core.state import State
+from kept.core.words import count
 from kept.errors import SetupError
 from kept.recipes.agent_reading import agent_run_of, delivered_by, is_agent_run
 from kept.recipes.agent_run import Watched
@@ -40,6 +41,7 @@ from kept.store.home import Home
 from kept.store.reader import Run
 
 UNMEASURED = "not measured: each loss is of one run; `--gate race` measures it"
+UNREAD = "not measured: no deliverable was read twice"
 
 NO_GAIN = 1
 """The seed is still the best."""
@@ -208,15 +210,18 @@ def _answer(document: dict[str, Any], told: Told, asked: Refinement) -> str:
         if k
         else f"no gain: the seed's loss of {seed_loss:.4f} is still the least"
     )
-    if told.raced and not k:
+    if told.raced and k:
+        title += ", each the mean of its readings"
+    elif told.raced:
         title = f"no gain: nothing was shown to be better than the seed's loss of {seed_loss:.4f}"
-    rows = [("seed", _parts(document["seed_loss_breakdown"]))]
+    rows = [("seed", f"{_parts(document['seed_loss_breakdown'])}{_by(told)}")]
     verdicts = {step.step: step.verdict.reason for step in reruns(told.state)}
     for one in told.attempts:
-        rows.append((f"attempt {one.k}", f"{_parts(one.loss_breakdown)} ({one.status})"))
+        status = f"{one.status}, by its own run" if told.raced else one.status
+        rows.append((f"attempt {one.k}", f"{_parts(one.loss_breakdown)} ({status})"))
         rows += [("", verdicts[one.step])] if told.raced else []
-    rows.append(("noise", told.noise.words if told.noise else UNMEASURED))
-    rows.append(("stopped", document["stop_reason"]))
+    rows.append(("noise", told.noise.words if told.noise else _unmeasured(told)))
+    rows.append(("stopped", _stopped(document["stop_reason"])))
     if document["best"] is not None:
         rows.append(("best", path_from_here(document["best"])))
     if asked.target and k and chosen(asked.task):
@@ -225,6 +230,24 @@ def _answer(document: dict[str, Any], told: Told, asked: Refinement) -> str:
     rows.append(("session", path_from_here(document["session"])))
     rows.append(("iterations", path_from_here(asked.root)))
     return f"{output.style(title, bold=True)}\n\n{pairs(rows)}"
+
+
+def _unmeasured(told: Told) -> str:
+    return UNREAD if told.raced else UNMEASURED
+
+
+def _stopped(reason: str) -> str:
+    """The seed's word; of an error, that there was one: what it was is told beside the answer."""
+    return "after an error" if reason.startswith("error:") else reason
+
+
+def _by(told: Told) -> str:
+    """Whose the seed's loss is, where a race has more than one kind of them."""
+    if not told.raced:
+        return ""
+    read = told.readings(told.state.seed)
+    words = f"mean of {count(read.count, 'reading')}" if read else "by its own run"
+    return f" ({words})"
 
 
 def _parts(parts: Mapping[str, float]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
-from kept.core.rollout import Failure
+from kept.core.rollout import FREE, Failure
 from kept.core.words import count
 from kept.models.cache import CachedModel
 from kept.models.pricing import worst_usd
@@ -52,7 +52,9 @@ async def ask(
             model.heard(one)
         return reply
 
-    return await settle(request, call, rounds, check)
+    answer = await settle(request, call, rounds, check)
+    # the scope has counted every question: what they came to together would be counted twice
+    return replace(answer, usage=FREE) if isinstance(answer, Failure) else answer
 
 
 async def ask_within(

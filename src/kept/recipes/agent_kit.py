@@ -48,6 +48,16 @@ class Configs:
     critic: ModelConfig
 
 
+def unpriced(configs: Configs) -> list[str]:
+    """What a person should know of models whose price nobody knows."""
+    asked = dict.fromkeys((configs.manager, configs.worker, configs.critic))
+    return [
+        f"the price of `{config.name}` is not known: what it costs is not counted"
+        for config in asked
+        if unbounded(config) == "price"
+    ]
+
+
 def limits_of(budget: RunBudgetSpec) -> Limits:
     """What a spec allows, by our names."""
     return Limits(

@@ -23,10 +23,17 @@ from kept.core.schedule import MEASURE, Turns
 from kept.engine.purse import Halt
 from kept.errors import SetupError
 from kept.gates.sweep import Sweep
-from kept.models.roles import unbounded
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
-from kept.recipes.agent_kit import Configs, check, configs_of, hidden_from, kit_of, limits_of
+from kept.recipes.agent_kit import (
+    Configs,
+    check,
+    configs_of,
+    hidden_from,
+    kit_of,
+    limits_of,
+    unpriced,
+)
 from kept.recipes.agent_reading import CASE, RunFolder, agent_run_of
 from kept.recipes.agent_target import task_views
 from kept.recipes.agent_texts import run_texts
@@ -225,7 +232,4 @@ def _source(asked: Asked) -> Source:
 
 def _warnings(configs: Configs, left_out: Sequence[str]) -> tuple[str, ...]:
     told = [f"`{name}` is no plain file, and is not given to the run" for name in left_out[:10]]
-    for config in dict.fromkeys((configs.manager, configs.worker, configs.critic)):
-        if unbounded(config) == "price":
-            told.append(f"the price of `{config.name}` is not known: what it costs is not counted")
-    return tuple(told)
+    return (*told, *unpriced(configs))

@@ -33,7 +33,7 @@ from kept.engine.clock import SystemClock
 from kept.errors import SetupError
 from kept.harness import CLIS
 from kept.recipes import Compiled
-from kept.recipes.agent_kit import check, configs_of, hidden_from, kit_of, limits_of
+from kept.recipes.agent_kit import check, configs_of, hidden_from, kit_of, limits_of, unpriced
 from kept.recipes.agent_run import Watched, settings_hash
 from kept.recipes.agent_texts import run_texts
 from kept.recipes.hashing import hash_of
@@ -173,6 +173,8 @@ class _Making:
         self._kits: dict[ModelPair, Kit] = {}
         self._settings: list[object] = []
         """What each kit was made from."""
+        self._unpriced: dict[str, None] = {}
+        """What is to be told of prices, once each."""
         pairs = [self.pair_for(tier) for tier in _TIERS] if not asked.tiers.trivial else []
         pairs = pairs or [self.pair_for(None)]
         # all that can be wrong is said before anything is spent; nothing is, without findings
@@ -234,7 +236,8 @@ class _Making:
         mixed = not self._asked.tiers.trivial and (self._asked.model or self._asked.worker_model)
         asked, may = self._asked.iterations, clamped(self._asked.iterations)
         bounds = f"a session has {FEWEST} to {MOST} iterations: {may} instead of {asked}"
-        return [*([MIXED] if mixed else []), *([bounds] if may != asked else [])]
+        told = [*([MIXED] if mixed else []), *([bounds] if may != asked else [])]
+        return [*told, *self._unpriced]
 
     def inputs(self) -> dict[str, str]:
         """Hashes of what iterations are run with: a session is not gone on with by others."""
@@ -252,6 +255,7 @@ class _Making:
         assert spec is not None, "a spec without problems is one"
         configs = configs_of(spec, source.folder)
         check(spec, configs)
+        self._unpriced.update(dict.fromkeys(unpriced(configs)))
         budget = spec.budget.model_dump(mode="json")
         self._settings.append([list(pair), settings_hash(spec, configs), budget])
         folder = Path(self._asked.folder)

@@ -70,7 +70,7 @@ def test_experiments_are_listed_and_deleted(experiment: Experiment, tmp_path: Pa
 
 
 def test_r37_a_continuation_without_inputs_is_refused(experiment: Experiment):
-    with pytest.raises(SetupError, match="R37"):
+    with pytest.raises(SetupError, match="needs something to go on from"):
         create_continuation(experiment, "shorter", (), AT)
 
 
@@ -80,12 +80,12 @@ def test_r37_what_a_continuation_goes_on_from_is_there_and_finished(experiment: 
     wanted = TaskInput(from_task=task.task_id, role="primary")
     with pytest.raises(SetupError, match="no task"):
         create_continuation(experiment, "x", [TaskInput(from_task="009", role="primary")], AT)
-    with pytest.raises(SetupError, match="R37"):
+    with pytest.raises(SetupError, match=r"finished run to go on from\n"):
         create_continuation(experiment, "x", [wanted], AT)
     # a folder alone does not make a finished run
     (task.best).mkdir()
     (task.best / "out.md").write_text("x")
-    with pytest.raises(SetupError, match="R37"):
+    with pytest.raises(SetupError, match=r"finished run to go on from\n"):
         create_continuation(experiment, "x", [wanted], AT)
     assert read_experiment(experiment.folder).task_order == (task.task_id,)
 

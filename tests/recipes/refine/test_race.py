@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 from kept.agents.refine.best import BEST
+from kept.agents.refine.folder import Told
+from kept.agents.refine.made import all_made
 from kept.agents.rundir.read import read_run
+from kept.core.refine import reruns
 from kept.errors import SetupError, SpecError
+from kept.store.reader import Run
+from kept.store.spent import spend_of
 from tests.agents.play import say
 from tests.agents.rundir.made import synthetic_run
 from tests.engine.cutting import calls, rows
@@ -177,3 +182,49 @@ def test_a_race_that_was_cut_asks_no_critic_twice(tmp_path: Path):
         assert ended.best_step == state.best_step
         assert (it.seed / BEST / "report.md").read_text() == GOOD
     assert read_run(it.seed).run_id == "seed_1"
+
+
+def unreadable(words: str) -> Callable[[str, int], str]:
+    """A critic whose defects lack what they must have, of a deliverable with these words."""
+    sound = critic({"Good": 0.97}, spread=0.0)
+    bad = say({"score": 0.6, "defects": [{"summary": "x", "severity": "critical"}]})
+    again = "That does not satisfy the schema"
+    return lambda text, nth: bad if words in text or again in text else sound(text, nth)
+
+
+def test_a_critic_who_cannot_be_read_is_no_failure_of_the_incumbent(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8, "# Report\n\nWorse.\n"))
+    it.look = unreadable("Short")
+    _, state = it.start()
+    (step,) = state.closed
+    assert (step.verdict.outcome, step.verdict.code) == ("skip", "indecisive")
+    assert "of the incumbent" in step.verdict.reason
+    assert session(it)["best_iter"] == 0 and not (it.seed / BEST).exists()
+
+
+def test_what_a_critic_cannot_be_read_on_alone_is_not_kept(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8, GOOD))
+    it.look = unreadable("Good")
+    _, state = it.start()
+    (step,) = state.closed
+    assert step.verdict.outcome == "crash"
+    assert not (it.seed / BEST).exists()
+
+
+def test_asks_that_a_schema_refused_are_counted_once(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8, GOOD))
+    it.look = unreadable("Report")
+    folder, state = it.start()
+    assert spend_of(folder, state).calls == it.calls + len(it.looks)
+
+
+def test_nothing_is_the_best_whose_readings_are_no_better_than_those_of_the_seed(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8, GOOD))
+    folder, state = it.start()
+    with Run(folder) as run:
+        made = all_made(run.candidate(state.seed), reruns(state))
+    assert Told(state, made).best_iter == 1
+    seed, best = state.seed, state.best
+    swapped = {seed: state.evaluations[best], best: state.evaluations[seed]}
+    for known in (swapped, {best: state.evaluations[best]}):
+        assert Told(state._replace(evaluations=known), made).best_iter == 0

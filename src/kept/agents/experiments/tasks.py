@@ -44,7 +44,7 @@ def create_continuation(
     """A task that goes on from others; raises `SetupError` where rule R37 is broken."""
     if not inputs:
         raise SetupError(
-            "a continuation needs something to go on from (R37)", hint="name it with --from-task"
+            "a continuation needs something to go on from", hint="name it with --from-task"
         )
     resolved: list[TaskInput] = []
     for one in inputs:
@@ -52,9 +52,7 @@ def create_continuation(
         manifest = read_object(source.best / MANIFEST)
         if manifest is None or not text_in(manifest.get("winner_run_id")):
             raise SetupError(
-                f"task {source.task_id} has no finished run to go on from (R37)",
-                hint=f"`kept experiment task set-best {experiment.experiment_id}:"
-                f"{source.task_id} --run RUN_DIR` names one",
+                f"task {source.task_id} has no finished run to go on from", hint=_names_one(source)
             )
         held = _held(source)
         for path in one.paths:
@@ -95,13 +93,16 @@ def set_best(task: Task, run_folder: Path, at: str) -> FinishedRun:
     return run
 
 
-def set_best_by_loss(task: Task, at: str) -> FinishedRun:
-    """Choose the run of a task with the least loss, also over somebody's earlier choice."""
-    runs = list(runs_of(task))
+def set_best_by_loss(task: Task, at: str, among: Path | None = None) -> FinishedRun:
+    """Choose the run of a task with the least loss, also over somebody's earlier choice.
+
+    Among them may be one that lies elsewhere; it may be the first.
+    """
+    runs = [*runs_of(task), *([] if among is None else [_usable(among)])]
     if not runs:
         raise SetupError(
             f"task {task.task_id} has no finished run with a deliverable",
-            hint="its best was left as it is",
+            hint=f"its best was left as it is; {_names_one(task)}",
         )
     best = min(runs, key=lambda one: one.loss.total)
     entry = _entry(best)
@@ -139,14 +140,18 @@ def best_run(task: Task) -> Path:
     """The folder of the run that is the best of a task; raises `SetupError` where there is none."""
     manifest = read_object(task.best / MANIFEST) or {}
     source = text_in(manifest.get("winner_source"))
-    name = f"{task.experiment_id}:{task.task_id}"
-    hint = f"`kept experiment task set-best {name} --run RUN_DIR` names one"
+    hint = _names_one(task)
     if not source:
         raise SetupError(f"task {task.task_id} has no best run to start from", hint=hint)
     if not Path(source).is_dir():
         message = f"the best run of task {task.task_id} is gone: {source}"
         raise SetupError(message, hint=hint)
     return Path(source)
+
+
+def _names_one(task: Task) -> str:
+    """How a task comes to a best that a better one may replace."""
+    return f"`kept experiment task set-best {task.target} --auto --run RUN_DIR` names one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from typing import Protocol
 from kept.agents.record import AgentRun
 from kept.agents.refine.best import Winner, alone, recover, write_best
 from kept.agents.refine.made import Made, all_made
-from kept.agents.refine.reading import Noise, noise_of, readings_of
+from kept.agents.refine.reading import Noise, Readings, noise_of, readings_of
 from kept.agents.refine.rerun import Iterating
 from kept.agents.refine.session import Session, session_stamp, write_session
 from kept.agents.rundir.write import Layout, write_run
@@ -194,8 +194,12 @@ class Told:
 
     @property
     def best_iter(self) -> int:
-        """The iteration that made it; 0 while the seed is the best."""
-        return next((one.k for one in self.attempts if one.run_id == self.best.run_id), 0)
+        """The iteration that made it; 0 while the seed is the best.
+
+        0 also for what won a race and whose readings all together are no better than the seed's.
+        """
+        k = next((one.k for one in self.attempts if one.run_id == self.best.run_id), 0)
+        return 0 if self.raced and not self._fell else k
 
     @property
     def noise(self) -> Noise | None:
@@ -206,8 +210,17 @@ class Told:
 
     def parts(self, id_: str) -> Mapping[str, float]:
         """The loss of a candidate with its parts: the mean of its readings where it was raced."""
-        read = readings_of(self.state.evaluations.get(id_, ())) if self.raced else None
+        read = self.readings(id_)
         return self.made[id_].parts if read is None else read.parts
+
+    def readings(self, id_: str) -> Readings | None:
+        """What readings of a candidate come to; None where it was not raced, or not read."""
+        return readings_of(self.state.evaluations.get(id_, ())) if self.raced else None
+
+    @property
+    def _fell(self) -> bool:
+        seed, best = self.readings(self.state.seed), self.readings(self.state.best)
+        return seed is not None and best is not None and best.loss < seed.loss
 
 
 def raced(state: State) -> bool:

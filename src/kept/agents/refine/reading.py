@@ -6,7 +6,7 @@ several readings of one deliverable tell how much one of them can be believed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 
 from kept.agents.budget import Ledger, Metered
@@ -47,7 +47,11 @@ class Reading:
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """Read it once."""
+        """Read it once; who cannot read it is no failure of what is read."""
+        read = await self._read(candidate, case, scope)
+        return _readers_own(read) if isinstance(read, Failure) else read
+
+    async def _read(self, candidate: Candidate, case: Case, scope: Scope) -> Rollout | Failure:
         files = made_of(candidate.texts).files
         ledger = Ledger(self.kit.limits)
         (account,) = ledger.open()
@@ -114,6 +118,18 @@ class Reading:
             told = await check(submission, scope.branch("measures"))
             return told if isinstance(told, Failure) else told.evaluation
         return None
+
+
+def _readers_own(failure: Failure) -> Failure:
+    """A failure to read, as that of a scorer: no deliverable's, unless only a challenger has it."""
+    return replace(
+        failure,
+        blame="infrastructure",
+        message=f"the reading: {failure.message}",
+        # what was said stands in the journal: another try would hear the same
+        tried=failure.tried or failure.blame == "candidate",
+        scoring=True,
+    )
 
 
 def _criteria(case: Case) -> tuple[str, ...]:
