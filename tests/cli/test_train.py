@@ -226,6 +226,34 @@ def test_a_student_that_is_away_ends_the_run_with_the_cause_and_it_can_go_on(her
     assert [row["rollout_n"] for row in history if row["rollout_n"]] == [10, 10, 10], history
 
 
+def test_no_step_is_lost_to_a_teacher_that_goes_away_in_the_middle(here: Path):
+    """The step was tried twice and left behind; a resume did the others, and was content."""
+    heard: set[str] = set()
+    away = [True]
+
+    def fault(seen: Seen) -> Fault | None:
+        if seen.model != "teacher" or not away[0]:
+            return None
+        # of the first step alone there is an answer
+        rows = here / "out" / "history.json"
+        done = rows.is_file() and bool(read(rows))
+        heard.add("away" if done else "there")
+        return Fault("status", 503) if done else None
+
+    with ModelServer(world.searchqa_answer, faults=fault) as server:
+        given = words(here, server, "train.num_epochs=2", "model.optimizer.tries=1")
+        called = kept(*given, "evaluation.gate=selection")
+        assert called.code == 3 and heard == {"away", "there"}, called.stderr
+        before = read(here / "out" / "history.json")
+        away[0] = False
+        again = kept("resume", "last")
+    assert again.code == 0, again.stderr
+    history = read(here / "out" / "history.json")
+    done = [(row["epoch"], row["step_in_epoch"]) for row in history[len(before) :]]
+    assert len(before) < 4, "it did not go on without an answer"
+    assert (1, 2) in done and (2, 1) in done, done
+
+
 def test_a_config_may_be_the_first_word(here: Path, server: ModelServer):
     given = words(here, server, "train.num_epochs=1", "--dry-run")
     at = given.index("--config")
