@@ -254,6 +254,20 @@ def test_no_step_is_lost_to_a_teacher_that_goes_away_in_the_middle(here: Path):
     assert (1, 2) in done and (2, 1) in done, done
 
 
+def test_a_teacher_of_no_use_is_told_and_no_training_that_is_finished(here: Path):
+    """It said `finished: all that was asked`, with code 0."""
+
+    def prose(seen: Seen) -> str:
+        return "I would rather not." if seen.model == "teacher" else world.searchqa_answer(seen)
+
+    with ModelServer(prose) as server:
+        given = words(here, server, "train.num_epochs=2", "evaluation.gate=selection")
+        called = kept(*given)
+    assert called.code == 3, called.stdout + called.stderr
+    assert "in 6 of 6 turns no reply of the teacher could be used; the last: " in called.stderr
+    assert "nothing was judged" in called.stdout and "starts again" in called.stderr
+
+
 def test_a_config_may_be_the_first_word(here: Path, server: ModelServer):
     given = words(here, server, "train.num_epochs=1", "--dry-run")
     at = given.index("--config")

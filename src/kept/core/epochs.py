@@ -48,6 +48,11 @@ def epoch_of(phase: str) -> int:
     return int(head[1:]) if head.startswith("e") and head[1:].isdigit() else 0
 
 
+def of_epoch_end(turn: Turn) -> bool:
+    """Whether it is a turn that an epoch ends with, or that follows a step."""
+    return epoch_of(turn.phase) > 0 and turn.phase.partition("/")[2] != STEP
+
+
 def edit_cap(curve: Curve, most: int, least: int, step: int, total: int) -> int | None:
     """How many edits the step may keep, the first being 1; None for any number."""
     if curve == "autonomous":
