@@ -174,7 +174,12 @@ def test_a_config_is_checked_and_run_by_the_verbs_too(here: Path, server: ModelS
         (("--batchsize", "3"), "did you mean `--batch_size`?"),
         (("--use_gate", "false"), "every update of the skill goes through the gate"),
         (("--merge_batch_size", "1"), "merge_batch_size"),
-        (("--train_size", "7"), "train_size"),
+        (
+            ("--train_size", "7"),
+            "train.train_size=7 train.train_size: 7 was expected, and there are 30 train",
+        ),
+        (("--batch_size", "0"), "train.batch_size=0 train.batch_size: "),
+        (("--split_ratio", "40:0:0"), "env.split_ratio=40:0:0 env.split_ratio: `40:0:0` leaves no"),
         (("--env", "searchqua"), "did you mean `searchqa`?"),
         (("--cfg-options", "env.max_turn=2"), "did you mean `max_turns`?"),
     ],
@@ -186,6 +191,7 @@ def test_what_is_wrong_is_told_before_anything_is_spent(
     before = len(server.log)
     called = kept(*words(here, server), *more)
     assert called.code == 2 and told in called.stderr, called.stderr
+    assert "--set" not in called.stderr, "which nobody typed"
     assert len(server.log) == before
 
 
