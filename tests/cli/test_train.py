@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kept.runs import start_command
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.cli.tasks import kept
 from tests.recipes.skill import world
@@ -272,6 +273,24 @@ def test_a_teacher_of_no_use_is_told_and_no_training_that_is_finished(here: Path
     assert called.code == 3, called.stdout + called.stderr
     assert "in 6 of 6 turns no reply of the teacher could be used; the last: " in called.stderr
     assert "nothing was judged" in called.stdout and "starts again" in called.stderr
+
+
+def test_a_training_that_a_limit_ended_says_how_it_goes_on(here: Path, server: ModelServer):
+    given = words(here, server, "train.num_epochs=1", "budget.max_rollouts=20")
+    called = kept(*given)
+    assert called.code == 0, called.stderr
+    assert re.search(r"hint: `kept resume \S+ --set budget.max_rollouts=N` raises", called.stderr)
+    again = kept("resume", "last", "--set", "budget.max_rollouts=9000")
+    assert again.code == 0, again.stderr
+    assert "keeps noise more often: the run began with it" in again.stderr
+    assert "raises the limit" not in again.stderr
+
+
+def test_the_command_that_starts_again_ends_in_no_bare_flag():
+    facts: dict[str, object] = {"spec": "/somewhere/t.yaml", "skill": {"train": {}}, "set": []}
+    assert start_command(facts) == "kept train --config /somewhere/t.yaml"
+    set_too = start_command({**facts, "set": ["train.seed=3"]})
+    assert set_too == "kept train --config /somewhere/t.yaml --cfg-options train.seed=3"
 
 
 def test_a_config_may_be_the_first_word(here: Path, server: ModelServer):
