@@ -220,8 +220,9 @@ def start_command(facts: Mapping[str, object]) -> str:
         words += _flags(compared, ("cases", "passes", "least"))
         words += ["--plan"] if compared["plan"] else []
     if facts.get(SKILL):
-        words = [program(), "train", "--config", name, "--cfg-options"]
-        return shlex.join([*words, *cast("list[str]", facts.get("set") or [])])
+        given = cast("list[str]", facts.get("set") or [])
+        words = [program(), "train", "--config", name]
+        return shlex.join([*words, *(("--cfg-options", *given) if given else ())])
     if swept := cast("dict[str, Any]", facts.get(EVAL)):
         words = [program(), "eval", name]
         for option, usual in (("repeats", 1), ("limit", None), ("filter", ""), ("split", "")):

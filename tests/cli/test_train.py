@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kept.runs import start_command
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.cli.tasks import kept
 from tests.recipes.skill import world
@@ -174,7 +175,12 @@ def test_a_config_is_checked_and_run_by_the_verbs_too(here: Path, server: ModelS
         (("--batchsize", "3"), "did you mean `--batch_size`?"),
         (("--use_gate", "false"), "every update of the skill goes through the gate"),
         (("--merge_batch_size", "1"), "merge_batch_size"),
-        (("--train_size", "7"), "train_size"),
+        (
+            ("--train_size", "7"),
+            "train.train_size=7 train.train_size: 7 was expected, and there are 30 train",
+        ),
+        (("--batch_size", "0"), "train.batch_size=0 train.batch_size: "),
+        (("--split_ratio", "40:0:0"), "env.split_ratio=40:0:0 env.split_ratio: `40:0:0` leaves no"),
         (("--env", "searchqua"), "did you mean `searchqa`?"),
         (("--cfg-options", "env.max_turn=2"), "did you mean `max_turns`?"),
     ],
@@ -186,6 +192,7 @@ def test_what_is_wrong_is_told_before_anything_is_spent(
     before = len(server.log)
     called = kept(*words(here, server), *more)
     assert called.code == 2 and told in called.stderr, called.stderr
+    assert "--set" not in called.stderr, "which nobody typed"
     assert len(server.log) == before
 
 
@@ -224,6 +231,66 @@ def test_a_student_that_is_away_ends_the_run_with_the_cause_and_it_can_go_on(her
     assert again.code == 0, again.stderr
     history = read(here / "out" / "history.json")
     assert [row["rollout_n"] for row in history if row["rollout_n"]] == [10, 10, 10], history
+
+
+def test_no_step_is_lost_to_a_teacher_that_goes_away_in_the_middle(here: Path):
+    """The step was tried twice and left behind; a resume did the others, and was content."""
+    heard: set[str] = set()
+    away = [True]
+
+    def fault(seen: Seen) -> Fault | None:
+        if seen.model != "teacher" or not away[0]:
+            return None
+        # of the first step alone there is an answer
+        rows = here / "out" / "history.json"
+        done = rows.is_file() and bool(read(rows))
+        heard.add("away" if done else "there")
+        return Fault("status", 503) if done else None
+
+    with ModelServer(world.searchqa_answer, faults=fault) as server:
+        given = words(here, server, "train.num_epochs=2", "model.optimizer.tries=1")
+        called = kept(*given, "evaluation.gate=selection")
+        assert called.code == 3 and heard == {"away", "there"}, called.stderr
+        before = read(here / "out" / "history.json")
+        away[0] = False
+        again = kept("resume", "last")
+    assert again.code == 0, again.stderr
+    history = read(here / "out" / "history.json")
+    done = [(row["epoch"], row["step_in_epoch"]) for row in history[len(before) :]]
+    assert len(before) < 4, "it did not go on without an answer"
+    assert (1, 2) in done and (2, 1) in done, done
+
+
+def test_a_teacher_of_no_use_is_told_and_no_training_that_is_finished(here: Path):
+    """It said `finished: all that was asked`, with code 0."""
+
+    def prose(seen: Seen) -> str:
+        return "I would rather not." if seen.model == "teacher" else world.searchqa_answer(seen)
+
+    with ModelServer(prose) as server:
+        given = words(here, server, "train.num_epochs=2", "evaluation.gate=selection")
+        called = kept(*given)
+    assert called.code == 3, called.stdout + called.stderr
+    assert "in 6 of 6 turns no reply of the teacher could be used; the last: " in called.stderr
+    assert "nothing was judged" in called.stdout and "starts again" in called.stderr
+
+
+def test_a_training_that_a_limit_ended_says_how_it_goes_on(here: Path, server: ModelServer):
+    given = words(here, server, "train.num_epochs=1", "budget.max_rollouts=20")
+    called = kept(*given)
+    assert called.code == 0, called.stderr
+    assert re.search(r"hint: `kept resume \S+ --set budget.max_rollouts=N` raises", called.stderr)
+    again = kept("resume", "last", "--set", "budget.max_rollouts=9000")
+    assert again.code == 0, again.stderr
+    assert "keeps noise more often: the run began with it" in again.stderr
+    assert "raises the limit" not in again.stderr
+
+
+def test_the_command_that_starts_again_ends_in_no_bare_flag():
+    facts: dict[str, object] = {"spec": "/somewhere/t.yaml", "skill": {"train": {}}, "set": []}
+    assert start_command(facts) == "kept train --config /somewhere/t.yaml"
+    set_too = start_command({**facts, "set": ["train.seed=3"]})
+    assert set_too == "kept train --config /somewhere/t.yaml --cfg-options train.seed=3"
 
 
 def test_a_config_may_be_the_first_word(here: Path, server: ModelServer):

@@ -3,8 +3,9 @@ from math import cos, pi
 import pytest
 
 from kept.core.budget import Spend, StopReason
-from kept.core.epochs import At, Curve, EpochEnd, Epochs, batches, edit_cap, epoch_order
+from kept.core.epochs import At, Curve, EpochEnd, Epochs, batches, closed_in, edit_cap, epoch_order
 from kept.core.event import Proposed, StepClosed, StepOpened
+from kept.core.lost import Lost, mended
 from kept.core.proposal import ProposerFailed, Skip, Turn
 from kept.core.rollout import Failure
 from kept.core.state import State, advance
@@ -92,8 +93,8 @@ class TestConformance(ScheduleSuite):
         state = take(state, first, outage)
         assert plan.next(state) == first
         state = take(state, first, outage)
-        following = plan.next(state)
-        assert isinstance(following, Turn) and following.settings["step"] == 2
+        stop = plan.next(state)
+        assert isinstance(stop, StopReason) and stop.kind == "error", "no turn is left behind"
 
 
 def test_what_follows_every_step_races_in_none():
@@ -152,7 +153,7 @@ class _Together:
             candidate=None,
             incumbent=self.state.incumbent,
             reports=(),
-            verdict=Verdict("skip", "nothing", code=code),
+            verdict=Verdict("skip", "nothing" if isinstance(reply, Skip) else "away", code=code),
             evaluations=(),
             spend=Spend(),
             rollouts=(0, 0),
@@ -177,7 +178,8 @@ def test_a_lost_turn_is_given_again_though_later_ones_were_open_beside_it():
     assert isinstance(following, Turn) and following.phase == "e1/back", "and no step comes twice"
 
 
-def test_a_lost_turn_is_given_again_only_once_beside_others():
+def test_a_turn_that_is_lost_twice_stops_the_run():
+    """It was abandoned, and the next step had its turn in the same outage."""
     run = _Together(schedule())
     first = run.open()
     run.open()
@@ -185,5 +187,33 @@ def test_a_lost_turn_is_given_again_only_once_beside_others():
     assert run.open() == first
     run.close(1, Skip("nothing"))
     run.close(2, OUTAGE)
-    following = run.plan.next(run.state)
-    assert isinstance(following, Turn) and following.settings["step"] == 3
+    stop = run.plan.next(run.state)
+    assert isinstance(stop, StopReason) and stop.kind == "error"
+    assert "away" in stop.message, "and says what is"
+
+
+def test_a_turn_of_an_earlier_epoch_is_given_again_after_the_outage():
+    """Only those of the last epoch were, and the training was called finished."""
+    run = _Together(schedule(ends=()))
+    run.open()
+    run.close(0, Skip("nothing"))
+    second = run.open()
+    run.close(1, OUTAGE)
+    run.state = run.state._replace(lost=())  # as it was when an outage was not waited for
+    third = run.open()
+    run.close(2, Skip("nothing"))
+    later = run.open()
+    assert later.phase == "e2/step"
+    run.close(3, OUTAGE)
+    lost = (Lost(second.proposer, second.number), *run.state.lost)
+    run.state = run.state._replace(lost=mended(lost))
+    assert run.open() == second
+    run.close(4, Skip("nothing"))
+    assert run.open() == later
+    run.close(5, Skip("nothing"))
+    last = run.open()
+    assert (last.phase, last.settings["step"]) == ("e2/step", 2)
+    assert third.settings["step"] == 3
+    first_epoch = closed_in(run.state.closed, 1)
+    assert [step.step for step in first_epoch] == [0, 1, 2, 4]
+    assert [step.step for step in closed_in(run.state.closed, 2)] == [3, 5]

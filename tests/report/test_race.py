@@ -1,6 +1,7 @@
 """The report of a race leads with what is sure, and says how it came to be."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from kept import Append, Brief, Budget, Candidate, Proposal, optimize, read_run
 from kept.gates.race import Race
 from kept.report.document import as_json
 from kept.report.page import markdown
+from kept.report.summary import summary
+from kept.report.words import headline_words
 
 CASES = [{"id": f"c{n}", "question": f"what is {n * 7919 % 1000}?"} for n in range(60)]
 
@@ -94,6 +97,17 @@ def test_its_trajectory_is_on_one_kind_of_draws_and_shows_what_leads(run_folder:
     assert told["race"]["risked"] == sum(
         row["numbers"]["alpha"] for row in told["closed"] if "alpha" in row["numbers"]
     )
+
+
+def test_what_leads_in_a_run_that_was_cut_is_not_told_as_nothing(run_folder: Path):
+    """`nothing beat the seed`, though a step was kept and only waited for its proof."""
+    with read_run(run_folder) as run:
+        told = summary(run)
+    led = replace(told, best=told.seed, leading=3, status="interrupted")
+    seed = f"{told.metric} {told.seed_value:.6g}"
+    assert headline_words(led) == f"nothing is proven yet: step 3 leads, and the seed has {seed}"
+    unproven = replace(led, status="finished")
+    assert headline_words(unproven) == f"nothing beat the seed: {seed}", "it had its proof"
 
 
 def test_a_final_is_told_with_the_cases_that_decided_it(tmp_path: Path):

@@ -109,7 +109,7 @@ def test_what_is_wrong_is_told_with_the_line_of_the_file_that_has_it(
     assert told == [
         "skill.yaml:2 gradiant: unknown key|did you mean `gradient`?",
         "skill.yaml:4 optimizer.learning_rat: unknown key|did you mean `learning_rate`?",
-        "--set evaluation.use_gate=false evaluation.use_gate: `use_gate: false` is not supported: "
+        "evaluation.use_gate=false evaluation.use_gate: `use_gate: false` is not supported: "
         "every update of the skill goes through the gate, which is a part of the method|",
         "base.yaml:2 train.batch_size: the text `many`, where a whole number was expected|",
     ]

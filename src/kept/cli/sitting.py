@@ -19,7 +19,7 @@ from kept.cli.progress import Progress, standard_progress
 from kept.cli.texts import facts, title
 from kept.core.objective import unusable
 from kept.core.plan import COORDINATE, EVAL, SKILL, SUITE, Plan
-from kept.engine.stopping import no_bounds
+from kept.engine.stopping import OF_NO_USE, no_bounds
 from kept.errors import KeptError
 from kept.report import Summary, headline, summary, write_report
 from kept.report.failures import may_pass, measure_is_broken
@@ -200,6 +200,9 @@ def _end(told: Summary, progress: Progress, how: How) -> int:
         output.note(f"{done}: {told.stopped.message}")
         if kind in LIMITS:
             output.note(f"hint: {_more(told, kind)}")
+    elif told.recipe == SKILL and kind in ("rollouts", "usd", "minutes"):
+        # a training has an end of its own, and this is before it
+        output.note(f"hint: {_more(told, kind)}")
     return NO_GAIN if how.fail_if_no_gain and not told.gained else 0
 
 
@@ -226,6 +229,8 @@ def _ways_on(told: Summary, go_on: str) -> tuple[str, ...]:
     run.close()
     if no_step_left(told):
         go_on = command_for("resume", told.folder, [f"budget.{LIMITS['iterations']}=N"])
+    if told.stopped and told.stopped.message.startswith(OF_NO_USE) and anew:
+        return (f"give it another model, or mend its replies, then `{anew}` starts again",)
     if not (broken and anew):
         return (f"`{go_on}` goes on where it stopped",)
     worst = "give `objective.bounds`, of which a failure counts as the worst, or " if bounds else ""

@@ -12,7 +12,7 @@ from math import ceil, cos, pi
 from typing import Literal, NamedTuple
 
 from kept.core.budget import StopReason
-from kept.core.lost import due
+from kept.core.lost import AGAIN
 from kept.core.proposal import ClosedStep, Turn
 from kept.core.schedule import CLAIM
 from kept.core.state import State
@@ -46,6 +46,11 @@ def epoch_of(phase: str) -> int:
     """The epoch that a turn's phase belongs to; 0 for what belongs to none."""
     head = phase.partition("/")[0]
     return int(head[1:]) if head.startswith("e") and head[1:].isdigit() else 0
+
+
+def of_epoch_end(turn: Turn) -> bool:
+    """Whether it is a turn that an epoch ends with, or that follows a step."""
+    return epoch_of(turn.phase) > 0 and turn.phase.partition("/")[2] != STEP
 
 
 def edit_cap(curve: Curve, most: int, least: int, step: int, total: int) -> int | None:
@@ -123,11 +128,14 @@ class Epochs:
     def next(self, state: State) -> Turn | StopReason:
         """The turn behind the furthest one; before it, what an outage kept from its end."""
         last = self._furthest(state)
-        lost = None if last is None else _lost(state, last)
+        lost = _lost(state)
         if lost is not None:
             if state.open and not self._may_overlap(last, self._at(lost)):
                 return _WAIT
             return lost
+        away = _away(state)
+        if away is not None:
+            return away
         at = None if last is None else self._at(last)
         for one in self._behind(at):
             if self._who(one) in state.exhausted:
@@ -196,35 +204,57 @@ class Epochs:
 
 
 def closed_in(closed: Sequence[ClosedStep], epoch: int) -> list[ClosedStep]:
-    """The closed steps of an epoch that reflected on a batch, oldest first."""
-    found: list[ClosedStep] = []
-    for step in reversed(closed):
-        mine = epoch_of(step.turn.phase)
-        if mine == epoch and step.turn.phase == At(epoch, 0).phase:
-            found.append(step)
-        elif mine and mine < epoch:
-            break
-    return found[::-1]
+    """The closed steps of an epoch that reflected on a batch, oldest first.
+
+    Between them may be one of an earlier epoch, which an outage kept from its end.
+    """
+    mine = At(epoch, 0).phase
+    return [step for step in closed if step.turn.phase == mine]
+
+
+def _met(state: State) -> Iterator[Turn]:
+    """The turns of epochs that were given, the newest first."""
+    for steps in (reversed(state.open), reversed(state.closed)):
+        yield from (step.turn for step in steps if epoch_of(step.turn.phase))
 
 
 def _of_last_epoch(state: State) -> list[Turn]:
     """The turns of the latest epoch that has any, the newest first."""
     found: list[Turn] = []
-    for steps in (reversed(state.open), reversed(state.closed)):
-        for step in steps:
-            epoch = epoch_of(step.turn.phase)
-            if found and epoch and epoch < epoch_of(found[0].phase):
-                return found
-            found += [step.turn] if epoch else []
+    latest = 0
+    for turn in _met(state):
+        epoch = epoch_of(turn.phase)
+        if epoch > latest:
+            found, latest = [], epoch
+        if epoch == latest:
+            found.append(turn)
+        elif not state.repeated:
+            break  # else it may be a turn of an earlier epoch that was given again
     return found
 
 
-def _lost(state: State, last: Turn) -> Turn | None:
-    """The oldest turn of the last one's proposer and epoch that is due once more."""
-    numbers = {one.number for one in due(state.lost, last.proposer)}
-    if not numbers:
+def _lost(state: State) -> Turn | None:
+    """The oldest turn that is due once more, of whichever epoch."""
+    waiting = {one[:2] for one in state.lost if one.due}
+    if not waiting:
         return None
-    for turn in reversed(_of_last_epoch(state)):
-        if turn.proposer == last.proposer and turn.number in numbers:
-            return turn
+    found = [turn for turn in _met(state) if (turn.proposer, turn.number) in waiting]
+    return found[-1] if found else None
+
+
+def _away(state: State) -> StopReason | None:
+    """Why no turn may begin: one had no answer when it was given again either.
+
+    What comes behind it builds on it, and would have none as well. A run that is taken up again
+    begins with it.
+    """
+    given_up = {one[:2] for one in state.lost if not one.open and not one.due}
+    for step in reversed(state.closed) if given_up else ():
+        mine = (step.turn.proposer, step.turn.number)
+        if mine not in given_up or not epoch_of(step.turn.phase):
+            continue
+        if step.verdict.code == "proposer failed":
+            words = f"{AGAIN + 1} times, {step.verdict.reason}"
+            return StopReason("error", words)
+        given_up.discard(mine)  # it was proposed, and could not be measured
     return None

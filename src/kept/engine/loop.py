@@ -176,7 +176,7 @@ class Loop:
         if not isinstance(turn, StopReason):
             # where nothing is left to propose, more rollouts would not help
             turn = self._purse.used_up() or self._late(elapsed) or turn
-        if isinstance(turn, StopReason) and not self.state.open:
+        if isinstance(turn, StopReason) and not self.state.open and turn.kind != "error":
             in_time = out_of_time(budget, elapsed) is None
             return (self._plan.schedule.last(self.state) if in_time else None) or turn
         return turn

@@ -4,12 +4,14 @@ from itertools import islice
 
 from kept.core.brought import MOST_FAILED, NOTHING
 from kept.core.budget import StopReason
+from kept.core.epochs import of_epoch_end
 from kept.core.objective import unusable
-from kept.core.proposal import ClosedStep
+from kept.core.proposal import USELESS, ClosedStep
 from kept.core.schedule import OF_THE_RUN
 from kept.core.score import Evaluation
 from kept.core.state import State
 from kept.core.verdict import NOTHING_NEW, UNMEASURED, Verdict
+from kept.core.words import count
 from kept.gates.common import MIN_COVERAGE
 
 IDLE = 100
@@ -17,6 +19,9 @@ IDLE = 100
 
 OUTAGE = 3
 """Steps in a row that mean that nothing else will come: undecided or crashed ones."""
+
+OF_NO_USE = "nothing was proposed, so nothing was judged"
+"""How the reason to stop begins, where no reply could be used."""
 
 
 def dead_end(state: State, verdict: Verdict) -> StopReason | None:
@@ -109,6 +114,9 @@ def true_end(state: State, reason: StopReason) -> StopReason:
         return reason
     if any(step.verdict.code == "better" for step in state.closed):
         return reason
+    useless = _useless(state)
+    if useless is not None:
+        return StopReason("error", f"{OF_NO_USE} ({reason.message}): {useless}")
     last = state.closed[-1:]
     if last and all(step.verdict.code == "proposer failed" for step in state.closed):
         words = f"nothing was proposed ({reason.message}): {last[0].verdict.reason}"
@@ -119,6 +127,26 @@ def true_end(state: State, reason: StopReason) -> StopReason:
     why = next((e.first_failure for e in known if e.first_failure), "no answer")
     message = f"the seed fails, and nothing was kept ({reason.message}): {why}"
     return StopReason("error", message)
+
+
+def _useless(state: State) -> str | None:
+    """How often no reply was of use and why, where nothing else has happened; else None.
+
+    What an epoch ends with has nothing to do then, and says nothing for or against it.
+    """
+    steps = [step for step in state.closed if not of_epoch_end(step.turn)]
+    useless = [step for step in steps if _whose(step)]
+    failed = sum(step.verdict.code == "proposer failed" for step in steps)
+    if not useless or len(useless) + failed < len(steps):
+        return None
+    last = useless[-1]
+    times = f"in {len(useless)} of {count(len(steps), 'turn')} no reply of the {_whose(last)}"
+    return f"{times} could be used; the last: {last.verdict.reason}"
+
+
+def _whose(step: ClosedStep) -> str:
+    """Whose replies were of no use; empty where it was not for that."""
+    return str(step.skip.about.get(USELESS, "")) if step.skip is not None else ""
 
 
 def _of_seed(state: State) -> list[Evaluation]:

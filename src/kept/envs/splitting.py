@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kept.core.case import SPLITS, Case, Cases, Split, case_text, split_cases
-from kept.core.words import count
+from kept.core.words import are, count
 from kept.envs.contract import Environment, Item
 from kept.envs.reading import MANIFEST, SUFFIXES, refuse
 from kept.envs.settings import EnvSettings
@@ -71,7 +71,8 @@ def part(env: Environment, settings: EnvSettings) -> Parted:
     if size and size != len(cases.train):
         there = count(len(cases.train), "train case")
         hint = "0 takes whatever there is"
-        told = settings.problem("train_size", f"{size} was expected, and there is {there}", hint)
+        message = f"{size} was expected, and there {are(len(cases.train))} {there}"
+        told = settings.problem("train_size", message, hint)
         raise SpecError([Problem(told.where, "train.train_size", told.message, hint)])
     limited = Cases(
         cases.train,

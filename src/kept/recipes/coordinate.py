@@ -309,7 +309,8 @@ def _warnings(of: ReadTuning, plan: Plan) -> Iterator[str]:
     yield from optimizer_warnings(of.spec)
     yield from split_warnings(of.cases)
     if plan.gate.name == "sigma" and of.spec.gate == "race":
-        yield f"`sigma` decides, which keeps noise more often: {default_gate(plan).why}"
+        why = default_gate(plan).why or "the run began with it"
+        yield f"`sigma` decides, which keeps noise more often: {why}"
     if plan.gate.name == "race" and of.spec.min_delta:
         yield "`min_delta` is not looked at by a race, which measures the noise itself"
     if of.cases.test and plan.gate.name == "sigma":

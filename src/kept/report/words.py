@@ -43,6 +43,9 @@ def headline_words(summary: Summary) -> str:
         return f"nothing was judged: {one_line(summary.never_judged, 100)}"
     if summary.seed_value is None:
         return "nothing was kept, and the seed has no score"
+    if summary.leading is not None and summary.status != "finished":
+        seed = f"the seed has {summary.metric} {change(summary)}"
+        return f"nothing is proven yet: step {summary.leading} leads, and {seed}"
     return f"nothing beat the seed: {summary.metric} {change(summary)}"
 
 

@@ -98,8 +98,11 @@ def read_source(path: Path, overrides: Sequence[str] = ()) -> Source:
     return source_of(path, text, overrides)
 
 
-def source_of(path: Path, text: str, overrides: Sequence[str] = ()) -> Source:
-    """A text that would stand in a file, with `KEY=VALUE` overrides laid over it."""
+def source_of(path: Path, text: str, overrides: Sequence[str] = (), flag: str = "--set ") -> Source:
+    """A text that would stand in a file, with `KEY=VALUE` overrides laid over it.
+
+    What is wrong with one of these is told of the `flag` that it came by.
+    """
     try:
         document = read_yaml(text)
     except YamlFault as fault:
@@ -110,7 +113,7 @@ def source_of(path: Path, text: str, overrides: Sequence[str] = ()) -> Source:
         found = "empty" if source.data is None else f"{kind_of(source.data)}, not a mapping of keys"
         raise SpecError([Problem(source.at(1), "", f"the file is {found}")])
     for override in overrides:
-        _lay_over(source, override)
+        _lay_over(source, override, flag)
     return source
 
 
@@ -151,13 +154,14 @@ def _shown(override: str) -> str:
     return _KEY.sub(r"\1…", without_login(override))
 
 
-def _lay_over(source: Source, override: str) -> None:
+def _lay_over(source: Source, override: str, before: str) -> None:
     """Put the value of one `KEY=VALUE` where its key says."""
-    flag = f"--set {_shown(override)}"
+    flag = before + _shown(override)
     key, equals, _ = override.partition("=")
     loc = _loc_of(key)
     if not equals or "" in loc:
-        hint = "write it as in --set budget.max_iterations=50"
+        example = "budget.max_iterations=50" if before else "train.batch_size=40"
+        hint = f"write it as in {before}{example}"
         source.problems.append(Problem(flag, "", "not KEY=VALUE", hint))
         return
     try:

@@ -52,7 +52,10 @@ def headline(told: Glance) -> str:
         return "nothing was judged yet"
     if first is None:
         return "nothing was kept, and the seed has no score"
-    return f"nothing beat the seed: {told.metric} {figure(first)}"
+    seed, leading = f"{told.metric} {figure(first)}", _leading(told)
+    if leading is not None and told.status != "finished":
+        return f"nothing is proven yet: step {leading} leads, and the seed has {seed}"
+    return f"nothing beat the seed: {seed}"
 
 
 class Named(Protocol):

@@ -11,7 +11,7 @@ from typing import Any, cast
 from kept.core.case import Case
 from kept.core.epochs import At, batches
 from kept.core.ports import Scope
-from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Skip
+from kept.core.proposal import USELESS, Ask, Brief, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Pair
 from kept.core.words import count
 from kept.proposers.fitting import Item
@@ -125,6 +125,7 @@ class StepProposer:
         about |= {"probe": {**probe, "rollouts": len(again)}} if probe else {}
         lost = [patch["error"] for patch in patches if "error" in patch]
         if patches and len(lost) == len(patches):
+            about[USELESS] = "teacher"
             return Skip(f"no analyst gave an answer of use: {lost[0]}", about=about)
         by_source: dict[Source, list[list[Patch]]] = {
             source: items_of(patches, source, update) for source in SOURCES

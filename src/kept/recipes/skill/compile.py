@@ -278,7 +278,8 @@ def _warnings(spec: SkillSpec, plan: Plan, teacher: ModelConfig) -> Iterator[str
         if not is_priced(config):
             yield f"the price of `{config.name}` is not known: what it costs is not counted"
     if plan.gate.name == "selection" and said(spec.source, ("evaluation", "gate")) is None:
-        yield f"`selection` decides, which keeps noise more often: {default_gate(plan).why}"
+        why = default_gate(plan).why or "the run began with it"
+        yield f"`selection` decides, which keeps noise more often: {why}"
     yield from _few_rollouts(spec, plan)
     batch = spec.train.batch_size * spec.train.accumulation
     if batch > len(plan.cases.train):

@@ -28,13 +28,18 @@ def settings_of(spec: SkillSpec) -> EnvSettings:
     if env.name is None:
         hint = "give it in the config, or with --env"
         raise SpecError([Problem(spec.where("name"), "env.name", "missing", hint)])
+    try:
+        ratio = ratio_of(env.split_ratio)
+    except ValueError as wrong:
+        where = spec.where("split_ratio")
+        raise SpecError([Problem(where, "env.split_ratio", str(wrong))]) from wrong
     return EnvSettings(
         name=env.name,
         folder=spec.folder,
         split_mode=env.split_mode,
         data_path=env.data_path,
         split_dir=env.split_dir,
-        split_ratio=ratio_of(env.split_ratio),
+        split_ratio=ratio,
         split_seed=env.split_seed,
         split_output_dir=env.split_output_dir,
         train_size=spec.train.train_size,

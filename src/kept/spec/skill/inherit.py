@@ -101,7 +101,8 @@ def read_layers(path: Path, overrides: Sequence[str] = ()) -> Layered:
     for source in chain:
         take_flat(source)
         layered.lay(source)
-    flags = source_of(FLAGS, "{}", overrides)
+    # there are several flags that set a key of a skill: what was set is told without one
+    flags = source_of(FLAGS, "{}", overrides, "")
     take_flat(flags)
     layered.lay(flags)
     return layered

@@ -61,7 +61,9 @@ class SkillSpec:
     """A folder with prompts that stand for others."""
 
     def where(self, key: str) -> str:
-        """`file:line` of a key of `env`."""
+        """`file:line` of a key of `env`, or of what an environment is told besides."""
+        if key == "train_size":
+            return self.source.where(("train", key))
         return self.source.where(("env", key) if key else ("env",))
 
     def told(self) -> dict[str, Any]:
