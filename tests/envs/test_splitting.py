@@ -144,7 +144,7 @@ def test_a_case_in_two_splits_is_named_with_both_places(tmp_path: Path):
 
 def test_a_train_size_that_is_not_met_is_an_error(tmp_path: Path):
     write(tmp_path / "raw.json", rows(20))
-    with pytest.raises(SpecError, match="400 was expected, and there is 4 train cases"):
+    with pytest.raises(SpecError, match="400 was expected, and there are 4 train cases"):
         part(SearchQa(), by_ratio(tmp_path, train_size=400))
     assert len(part(SearchQa(), by_ratio(tmp_path, train_size=4)).cases.train) == 4
 
