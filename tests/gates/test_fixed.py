@@ -12,6 +12,7 @@ from kept.core.proposal import Ask
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict, View
 from kept.gates.fixed import FixedRace
+from kept.gates.race import Race
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 
 TASKS = ("may", "june", "july")
@@ -61,7 +62,8 @@ def test_a_tie_is_never_a_keep():
     assert hear(FIXED, matter(lambda draw: 0.3)).verdict.outcome == "discard"
 
 
-def test_many_small_gains_do_not_outweigh_a_great_loss():
+@pytest.mark.parametrize("gate", [FIXED, Race()])
+def test_many_small_gains_do_not_outweigh_a_great_loss(gate: Race):
     """By signs alone, nineteen tasks of twenty that gain a little would win."""
     tasks = tuple(f"t{n}" for n in range(20))
 
@@ -72,7 +74,9 @@ def test_many_small_gains_do_not_outweigh_a_great_loss():
             return loss
         return loss + 0.6 if number == 0 else loss - 0.02
 
-    assert hear(FIXED, matter(runs, tasks)).verdict.outcome == "discard"
+    said = hear(gate, replace(matter(runs, tasks), train=())).verdict
+    assert said.outcome == "discard" and said.numbers["gain"] < 0, said
+    assert "(sign test)" in said.reason
 
 
 def gaussian(chance: random.Random, gain: float = 0.0) -> Runs:

@@ -156,9 +156,10 @@ class Race:
         }
         rates = f"odds {odds(exp(min(won, 700)))} to 1, {odds(1 / risk)} needed"
         gain = Interval(about["gain"], about["low"], about["high"])
-        words = f"gain {gain} on {count(size, 'draw')}, {rates}"
+        test = "" if view.objective.scale else " (sign test)"
+        words = f"gain {gain} on {count(size, 'draw')}, {rates}{test}"
         # by signs alone, many small gains would outweigh a great loss
-        if whole and won >= -log(risk) and (shown.mean > 0 or not self.fixed):
+        if whole and won >= -log(risk) and shown.mean > 0:
             kept = Verdict("keep", f"better: {words}", best=self.fixed, numbers=numbers)
             return forbidden(new, view.objective, numbers) or kept
         if self._hopeless(shown):
