@@ -5,21 +5,28 @@ others: so there is no screen by them, nothing to prove, and a keep is the best 
 """
 
 from dataclasses import dataclass, fields
+from math import ceil, log, log1p
 from typing import ClassVar
 
+from kept.core.ledger import Ledger, level
 from kept.core.verdict import Verdict, View
-from kept.gates.case_level import case_gains, sign_test
-from kept.gates.common import forbidden
+from kept.core.words import count
+from kept.gates.case_level import case_gains, risk_of, sign_test
+from kept.gates.common import MIN_COVERAGE, forbidden
+from kept.gates.pairing import answers, looks
 from kept.gates.race import Race
+
+LATE = Ledger(tests=99)
+"""A step that has as little to risk as any that is reckoned with beforehand."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedRace(Race):
     """The race, without its questions about other cases."""
 
-    sure: int = 5
-    """Passes of both sides that must agree where there is no noise: luck of coins that fall alike
-    would be one keep in a hundred runs."""
+    odd: float = 0.1
+    """What goes otherwise in such a share of its runs, or more, is taken for sure with no more than
+    the chance that a step may risk: so many draws must agree where none has differed."""
     fixed: ClassVar[bool] = True
 
     @classmethod
@@ -27,13 +34,54 @@ class FixedRace(Race):
         """With the figures of a race."""
         return cls(**{one.name: getattr(race, one.name) for one in fields(Race)})
 
+    def most_asked(self, train: int, holdout: int) -> int:
+        """Rollouts of both sides that one step comes to at most."""
+        sure = 2 * holdout * self._passes(level(LATE, self.alpha), holdout)
+        return max(Race.most_asked(self, train, holdout), sure)
+
+    def _sure(self, risk: float) -> float:
+        """Draws that must agree where none has differed."""
+        return log(risk) / log1p(-self.odd)
+
+    def _passes(self, risk: float, cases: int) -> int:
+        """Passes at most: with those that outages may take, enough to be sure."""
+        return max(self.most, ceil(self._sure(risk) / MIN_COVERAGE / cases)) if cases else 0
+
+    def _looks(self, view: View) -> list[int]:
+        """Also as soon as there are enough draws to be sure."""
+        cases, risk = len(view.holdout), level(view.ledger, self.alpha)
+        sure = ceil(self._sure(risk) / cases) * cases
+        return sorted({*looks(cases, self._passes(risk, cases)), sure})
+
+    def _too_few(self, view: View, risk: float) -> bool:
+        """Whether a challenger of which no draw has differed may yet be erratic."""
+        drawn = answers(view.challenger, "decide")
+        return drawn.alike and len(drawn) < self._sure(risk)
+
+    def _holds(self, view: View, risk: float) -> bool:
+        """Whether the mean is better as well, where the bets are on signs.
+
+        Signs say nothing of a rare great loss. While none was seen, there must be enough draws; of
+        what was seen, Student's t says whether the rest makes up for it.
+        """
+        if view.objective.scale is not None:
+            return True
+        mine, theirs = (answers(s, "decide") for s in (view.challenger, view.incumbent))
+        found = [theirs[pair] - loss for pair, loss in mine.items() if pair in theirs]
+        return not self._too_few(view, risk) and risk_of(found) <= risk
+
+    def _ends(self, view: View, size: int, risk: float) -> bool:
+        """Not while all draws agree, and are too few."""
+        return size >= self.most * len(view.holdout) and not self._too_few(view, risk)
+
     def _without_noise(self, view: View, numbers: dict[str, float]) -> Verdict | None:
         """What every repeat says is so, once there are enough of them; None while there are not."""
         gain = numbers["gain"]
-        if gain > 0 and view.challenger.known["decide"].asked < self.sure * len(view.holdout):
+        if gain > 0 and self._too_few(view, numbers["alpha"]):
             return None
         better, worse, _ = sign_test(case_gains(view, "decide", view.incumbent))
-        words = f"gain {gain:+.3f}, {better} cases better, {worse} worse, no noise"
+        words = f"gain {gain:+.3f}, {better} cases better, {worse} worse"
+        words += f", no noise in {count(len(answers(view.challenger, 'decide')), 'draw')}"
         if gain <= 0:
             return Verdict("discard", f"not better: {words}", numbers=numbers)
         kept = Verdict("keep", f"better: {words}", best=True, numbers=numbers)

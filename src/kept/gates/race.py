@@ -118,7 +118,7 @@ class Race:
     def _race(self, view: View) -> Verdict | tuple[Ask, ...]:
         cases = shuffled(view.holdout)
         tenure = tenure_of(view)
-        for size in looks(len(cases), self.most):
+        for size in self._looks(view):
             mine = draws(cases, size, tenure)
             theirs = draws(cases, max(size, min(2, self.most) * len(cases)), tenure)
             if view.still or size < len(cases):
@@ -129,6 +129,10 @@ class Race:
             if told := self._look(view, size):
                 return told
         raise AssertionError("the last look decides")
+
+    def _looks(self, view: View) -> list[int]:
+        """After how many draws of the challenger to look."""
+        return looks(len(view.holdout), self.most)
 
     def _look(self, view: View, size: int) -> Verdict | None:
         """A verdict after so many draws; None when more are needed."""
@@ -158,20 +162,27 @@ class Race:
         gain = Interval(about["gain"], about["low"], about["high"])
         test = "" if view.objective.scale else " (sign test)"
         words = f"gain {gain} on {count(size, 'draw')}, {rates}{test}"
+        still = view.still or never_varies(view.incumbent, "decide")
+        still = still and all(alike(s, "decide") for s in (view.incumbent, view.challenger))
         # by signs alone, many small gains would outweigh a great loss
-        if whole and won >= -log(risk) and shown.mean > 0:
+        if whole and won >= -log(risk) and shown.mean > 0 and self._holds(view, risk):
             kept = Verdict("keep", f"better: {words}", best=self.fixed, numbers=numbers)
             return forbidden(new, view.objective, numbers) or kept
         if self._hopeless(shown):
             return Verdict("discard", f"not better: {words}", numbers=numbers)
-        still = view.still or never_varies(view.incumbent, "decide")
-        if whole and still and all(alike(s, "decide") for s in (view.incumbent, view.challenger)):
-            told = self._without_noise(view, numbers)
-            if told is not None:
-                return told
-        if whole and size >= self.most * len(view.holdout):
+        if whole and still:
+            return self._without_noise(view, numbers)
+        if whole and self._ends(view, size, risk):
             return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
         return None
+
+    def _holds(self, view: View, risk: float) -> bool:
+        """Whether what the bets have won is enough for a keep."""
+        return True
+
+    def _ends(self, view: View, size: int, risk: float) -> bool:
+        """Whether there are no more draws to come."""
+        return size >= self.most * len(view.holdout)
 
     def _without_noise(self, view: View, numbers: dict[str, float]) -> Verdict | None:
         """Where every repeat says the same, more of them would show nothing: cases are compared.
