@@ -145,9 +145,15 @@ def test_where_nothing_is_wrong_nobody_is_asked():
     assert isinstance(said, Skip) and said.exhausted and not model.calls
 
 
-def test_tasks_that_could_not_be_run_are_nothing_to_go_by():
-    gone = Failure("server", "infrastructure", "nobody answers")
-    said = proposed(updater(lambda name, _: reply(None))[0], outcome=Outcome(failure=gone))
+def test_an_outage_that_took_every_task_is_no_epoch_without_an_update():
+    gone = Failure("server", "infrastructure", "nobody answers", tried=True)
+    made, model = updater(lambda name, _: reply(None))
+    assert proposed(made, outcome=Outcome(failure=gone)) == gone and not model.calls
+
+
+def test_texts_that_no_task_runs_with_are_nothing_to_go_by():
+    broken = Failure("crash", "candidate", "it ends at once")
+    said = proposed(updater(lambda name, _: reply(None))[0], outcome=Outcome(failure=broken))
     assert isinstance(said, Skip) and not said.exhausted
 
 

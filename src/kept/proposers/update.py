@@ -24,6 +24,7 @@ from kept.core.words import count
 from kept.prompts import ABOUT, ARTIFACTS, PLACEHOLDERS, RunPrompt, filled
 from kept.proposers.asking import Asked, ask_fitted
 from kept.proposers.fitting import Item
+from kept.proposers.outages import outage_of
 from kept.proposers.showing import UNTOLD, verdict_of
 
 UPDATE = "update"
@@ -117,7 +118,8 @@ class Update:
             return Ask(brief.incumbent.id, pairs, "feedback")
         outcomes = _outcomes(brief)
         if not outcomes:
-            return Skip("no task could be run, so there is nothing to go by")
+            why = "no task could be run, so there is nothing to go by"
+            return outage_of(brief) or Skip(why)
         if not any(outcome.findings for _, outcome in outcomes):
             return Skip("nothing is wrong with any run", exhausted=True)
         share = self.share(brief.closed)

@@ -10,7 +10,7 @@ from kept.core.grow import Log
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.proposal import Answer, Ask, Brief, ClosedStep, Note, Proposal, Skip, Turn
 from kept.core.rollout import Failure, Pair
-from kept.core.score import Finding
+from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
 from kept.proposers.skill.analyst import Sight
 from kept.proposers.skill.appendix import Appendix
@@ -127,6 +127,16 @@ def test_guidance_goes_into_its_region_and_nothing_else_of_the_skill_changes():
         again,
     )
     assert isinstance(second, Skip), "the same guidance is no news"
+
+
+def test_an_outage_that_took_one_of_two_skills_is_no_turn_without_guidance():
+    brief, comparison = two_epochs("slow_update")
+    away = Failure("server", "infrastructure", "away", tried=True)
+    then, now = brief.answers
+    gone = replace(now, outcomes=dict.fromkeys(now.outcomes, Outcome(failure=away)))
+    made, model = teacher(lambda _: {})
+    reply = ask(SlowUpdate(made, comparison), replace(brief, answers=(then, gone)))
+    assert reply == away and not model.calls
 
 
 def test_notes_of_the_teacher_are_a_note_and_change_nothing():

@@ -139,3 +139,14 @@ def test_an_outage_is_no_rollback_and_the_epoch_is_had_when_it_has_passed(tmp_pa
     _, state = it.resume(it.plan(epochs=2), folder)
     assert state.stopped is not None and state.stopped.kind == "iterations"
     assert [one.active for one in it.registry.versions("worker_pitfalls")] == [False, True, False]
+
+
+def test_an_outage_before_any_task_was_run_uses_up_no_epoch(tmp_path: Path):
+    it = make(tmp_path)
+    it.cast.left = 0
+    folder, state = it.start(replace(it.plan(epochs=2), retries=0))
+    assert state.stopped is not None and state.stopped.kind == "error", state.stopped
+    it.cast.left = None
+    _, state = it.resume(it.plan(epochs=2), folder)
+    assert state.stopped is not None and state.stopped.kind == "iterations"
+    assert [one.active for one in it.registry.versions("worker_pitfalls")] == [False, True, False]

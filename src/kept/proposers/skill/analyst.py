@@ -5,12 +5,12 @@ fitted by whole turns. The expected answer is told only where the config allows 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kept.core.case import Case
 from kept.core.proposal import Brief
-from kept.core.rollout import FREE, Failure, Pair, Purpose, TraceItem
+from kept.core.rollout import Pair, Purpose, TraceItem
 from kept.core.score import Outcome
 from kept.core.words import count
 from kept.models.window import tokens_of
@@ -105,13 +105,6 @@ def rows_of(brief: Brief, pairs: Sequence[Pair], purpose: Purpose = "feedback") 
                 found.append(Row(cases[pair.case], outcome, trace, 0.0, 0.0))
             break
     return found
-
-
-def outage_of(brief: Brief) -> Failure | None:
-    """Why nothing is known of a batch of which nothing is: what took the first of its rollouts."""
-    outcomes = [one for answer in brief.answers for one in answer.outcomes.values()]
-    found = (one.failure for one in outcomes if one.failure is not None)
-    return next((replace(one, usage=FREE) for one in found if one.blame == "infrastructure"), None)
 
 
 class Pages(NamedTuple):

@@ -15,6 +15,7 @@ from kept.core.ports import Scope
 from kept.core.proposal import Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure
 from kept.proposers.fitting import Item
+from kept.proposers.outages import outage_of
 from kept.proposers.skill.analyst import skill_items
 from kept.proposers.skill.buffer import META_SKILL, about_of, item_line, memory_of, outcome_of
 from kept.proposers.skill.comparing import Comparison, plain
@@ -51,7 +52,8 @@ class SlowUpdate:
         rows = self.comparison.compared(brief)
         about: dict[str, Any] = {**brief.turn.settings, "pairs": plain(rows)}
         if not rows:
-            return Skip("no case of the sample could be run with both skills", about=about)
+            why = "no case of the sample could be run with both skills"
+            return outage_of(brief) or Skip(why, about=about)
         desk = Desk(self.teacher, brief, scope)
         old = region_text(brief.incumbent[SKILL], SLOW_UPDATE)
         items = [*self.comparison.items(brief, rows), *_guidance(old)]

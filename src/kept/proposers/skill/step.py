@@ -15,8 +15,9 @@ from kept.core.proposal import USELESS, Ask, Brief, Proposal, ProposerReply, Ski
 from kept.core.rollout import Failure, Pair
 from kept.core.words import count
 from kept.proposers.fitting import Item
+from kept.proposers.outages import outage_of
 from kept.proposers.skill.aggregate import Merged, aggregate
-from kept.proposers.skill.analyst import Row, front_items, outage_of, rows_of, skill_items
+from kept.proposers.skill.analyst import Row, front_items, rows_of, skill_items
 from kept.proposers.skill.buffer import memory_of, step_buffer
 from kept.proposers.skill.deep import Deep
 from kept.proposers.skill.lapses import noted
@@ -59,10 +60,8 @@ class StepProposer:
             return Ask(brief.incumbent.id, pairs, "feedback")
         rows = [rows_of(brief, part) for part in parts]
         if not any(rows):
-            away = outage_of(brief)
-            if away is not None:
-                return away
-            return Skip("no case of the batch could be run", about=self._about(brief, [], pairs))
+            about = self._about(brief, [], pairs)
+            return outage_of(brief) or Skip("no case of the batch could be run", about=about)
         desk = Desk(self.teacher, brief, scope)
         return await self._looked(desk, rows, pairs)
 
