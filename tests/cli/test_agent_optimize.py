@@ -68,6 +68,16 @@ def test_the_example_keeps_one_update_and_rolls_one_back_and_runs_use_it(suite: 
     assert f"{HINT}  *0, 1, 2" in kept("agent", "artifacts", "list").stdout
 
 
+def test_an_optimizer_of_no_use_is_told_and_is_no_success(suite: Path, here: Path):
+    """It said that all epochs were done, with code 0."""
+    row = {"when": " ", "text": "I would rather not."}  # what anybody asks has one
+    (here / "optimizer.jsonl").write_text(json.dumps(row) + "\n")
+    called = optimize()
+    assert called.code == 3, called.stdout + called.stderr
+    assert "in 3 of 3 turns no reply of the optimizer could be used; the last: " in called.stderr
+    assert "kept agent optimize" in called.stderr and "starts again" in called.stderr
+
+
 def registry_run(here: Path) -> str:
     """The run that optimized."""
     found = [f for f in (here / ".kept" / "runs").iterdir() if _is_suite(f)]

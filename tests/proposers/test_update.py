@@ -13,7 +13,7 @@ from kept.core.artifact import Candidate
 from kept.core.edit import Write
 from kept.core.grow import Log
 from kept.core.model import ModelReply, ModelRequest
-from kept.core.proposal import Ask, ClosedStep, Proposal, ProposerReply, Skip, Turn
+from kept.core.proposal import USELESS, Ask, ClosedStep, Proposal, ProposerReply, Skip, Turn
 from kept.core.rollout import Failure, Pair
 from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
@@ -128,6 +128,16 @@ def test_a_reply_that_cannot_be_used_is_asked_for_once_more():
     said = proposed(made)
     assert isinstance(said, Proposal) and model.calls == 7
     assert "percent of the text changes, 50 allowed" in model.requests[-1].messages[-1].text
+
+
+@pytest.mark.parametrize("good", [0, 1])
+def test_replies_none_of_which_can_be_used_are_told_apart_from_a_wish_for_no_change(good: int):
+    """One text that is to stay as it is was an answer."""
+    said = proposed(updater(lambda name, _: reply(None) if name in ARTIFACTS[:good] else "Hm.")[0])
+    assert isinstance(said, Skip) and said.about["unusable"] == len(ARTIFACTS) - good
+    assert said.about.get(USELESS) == (None if good else "optimizer")
+    start = "no text is to be changed; of 5 texts there is no" if good else "the optimizer gave no"
+    assert said.why.startswith(start)
 
 
 def test_an_outage_of_one_question_is_an_outage_of_the_turn():

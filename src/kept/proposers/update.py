@@ -17,7 +17,15 @@ from kept.core.case import Case
 from kept.core.edit import Write
 from kept.core.model import Message
 from kept.core.ports import Scope
-from kept.core.proposal import Ask, Brief, ClosedStep, Proposal, ProposerReply, Skip
+from kept.core.proposal import (
+    USELESS,
+    Ask,
+    Brief,
+    ClosedStep,
+    Proposal,
+    ProposerReply,
+    Skip,
+)
 from kept.core.rollout import Failure, Pair
 from kept.core.score import Outcome
 from kept.core.words import count
@@ -137,6 +145,9 @@ class Update:
             "considered": [one.told() for one in offers],
             "unusable": len(broken),
         }
+        if broken and len(broken) == len(replies):
+            why = f"the optimizer gave no answer of use for any text: {broken[0].message}"
+            return Skip(why, about={**about, USELESS: "optimizer"})
         if not offers:
             return _nothing(broken, about)
         chosen = best_offer(offers)

@@ -56,6 +56,13 @@ def drawn(seed: int) -> Cast:
     return Cast(proposes=proposes, noise=chance)
 
 
+class Mute(Cast):
+    """An optimizer that answers beside the point."""
+
+    def _update(self, told: str, user: str) -> str:
+        return "I would rather not say."
+
+
 def optimized(folder: Path, cast: Cast, gate: Gate | None = None, epochs: int = 8) -> World:
     it = world(folder, cast)
     it.start(it.plan(gate, epochs=epochs))
@@ -142,6 +149,13 @@ def test_without_anything_wrong_there_is_nothing_to_optimize(tmp_path: Path):
     ended = it.start(replace(made, seed=Candidate(perfect)))
     assert [step.verdict.reason for step in ended.state.closed] == ["nothing is wrong with any run"]
     assert not cast.briefs
+
+
+def test_an_optimization_in_which_no_reply_could_be_used_is_an_error(tmp_path: Path):
+    it = world(tmp_path, Mute(), tasks=("may",))
+    stopped = it.start(it.plan(epochs=2)).state.stopped
+    assert stopped is not None and stopped.kind == "error", stopped
+    assert "in 2 of 2 turns no reply of the optimizer could be used" in stopped.message
 
 
 def test_runs_use_the_registry_that_is_optimized_and_the_versions_that_a_suite_names(
