@@ -10,6 +10,7 @@ import pytest
 from kept.core.ledger import Ledger
 from kept.core.objective import Objective
 from kept.core.proposal import Ask
+from kept.core.rollout import Failure
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict, View
 from kept.gates.fixed import FixedRace
@@ -77,6 +78,23 @@ def test_a_gain_without_noise_is_found_with_as_few_tasks_and_as_late_as_may_be(
     assert heard.verdict.outcome == "keep", heard.verdict
     most = FIXED.most_asked(0, len(tasks))
     assert asked(heard, CHALLENGER) + asked(heard, INCUMBENT) <= most
+
+
+@pytest.mark.parametrize("tests", [0, 7, 99])
+@pytest.mark.parametrize("tasks", [TASKS[:1], TASKS])
+def test_runs_that_outages_took_agree_with_nothing_and_the_race_ends_all_the_same(
+    tests: int, tasks: tuple[str, ...]
+):
+    def outcome(draw: Draw) -> Outcome:
+        if draw.owner == CHALLENGER and draw.pair.repeat % 11 == 10:
+            return Outcome(failure=Failure("server", "infrastructure", "away"))
+        return Outcome({"loss": 0.2 if draw.owner == CHALLENGER else 0.3})
+
+    said = hear(At(Ledger(tests=tests)), replace(matter(lambda _: 0.3, tasks), outcome=outcome))
+    numbers = said.verdict.numbers
+    assert said.verdict.outcome == "keep"
+    assert (1 - FIXED.odd) ** numbers["challenger_rollouts"] <= numbers["alpha"]
+    assert asked(said, CHALLENGER) > numbers["challenger_rollouts"]
 
 
 def test_what_never_fails_is_found_though_the_incumbent_has_noise():
