@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from kept.agents.by_task import ByTask
 from kept.agents.course import Assignment
-from kept.agents.experiments.folders import target_of
+from kept.agents.experiments.folders import EXPERIMENTS, target_of
 from kept.agents.found import FoundScorer
 from kept.agents.loss import Weights
 from kept.agents.runner import AgentRunner, Measures
@@ -56,7 +56,6 @@ from kept.store.prompt_registry import OF_EXPERIMENT, Suite
 from kept.workspace import Scratch
 
 ROLLBACK = "rollback"
-EXPERIMENTS = "experiments"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
