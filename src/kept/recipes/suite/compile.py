@@ -140,6 +140,7 @@ def compile_suite(
         suite=_suite(read),
         metric=LOSS,
         seed=plan.seed.texts,
+        named=read.spec.baseline_artifacts.keys(),
         place=place[1] if place else None,
     )
     plan = replace(plan, views=(partial(EpochsView, optimized),))
