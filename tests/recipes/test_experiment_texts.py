@@ -1,7 +1,7 @@
 """Which prompt artifacts a run is told: those of its experiment, if that has its own."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +13,13 @@ from kept.cli.refine_sitting import resume_refine
 from kept.core.plan import Plan
 from kept.recipes.agent_run import Asked, Before, compile_agent_run
 from kept.recipes.agent_target import tag_of
+from kept.recipes.agent_texts import registry_of
 from kept.recipes.refine import compile_refine
 from kept.recipes.refine_asked import Refinement
 from kept.runs import start
 from kept.sandbox import abilities
 from kept.store.home import Home
-from kept.store.prompt_registry import Epoch, PromptRegistry
+from kept.store.prompt_registry import Epoch, PromptRegistry, Suite
 from kept.store.reader import Run
 from tests.agents.rundir.made import perfect_run, synthetic_run
 
@@ -95,6 +96,24 @@ def told(made: Plan) -> str:
     (rerun,) = made.proposers
     assert isinstance(rerun, Rerun)
     return rerun.texts[NAME]
+
+
+def test_to_begin_a_registry_of_an_experiment_changes_nothing_that_runs_use(project: Project):
+    """As by an optimization that keeps nothing, which had begun with Kept's own texts."""
+    home = Home(project.folder / ".kept")
+    before = project.run(target=True).seed
+    registry = registry_of(home, project.task.target)
+    told = registry.active()[NAME]
+    assert (told.number, told.content) == (1, OURS) and not project.registry.exists()
+    registry.register(Suite(id="s", name="s", tasks=[]))
+    assert project.registry.exists()
+    assert project.run(target=True).seed == before
+    assert registry.active()[NAME] == replace(told, created=registry.active()[NAME].created)
+    # what the project learns later is its own
+    learn(home.path / "artifacts.db", "* Something else.\n")
+    assert project.run(target=True).seed == before
+    registry.activate(NAME, 0)
+    assert project.run(target=True).seed.texts == own_artifacts()
 
 
 @pytest.mark.skipif(not abilities().walls, reason="no walls here")

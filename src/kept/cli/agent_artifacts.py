@@ -106,16 +106,14 @@ def activate(name: str, version: int, experiment: str | None) -> None:
 
 def _registry(experiment: str | None) -> "PromptRegistry":
     from kept.agents.experiments.folders import EXPERIMENTS, read_experiment
-    from kept.agents.texts import own_artifacts
-    from kept.recipes.agent_texts import registry_of
+    from kept.recipes.agent_texts import experiment_registry, registry_of
     from kept.store.home import Home
-    from kept.store.prompt_registry import OF_EXPERIMENT, PromptRegistry
 
     home = Home.find(Path.cwd())
     if experiment is None:
         return registry_of(home)
     folder = read_experiment(home.path / EXPERIMENTS / experiment).folder
-    return PromptRegistry(folder / OF_EXPERIMENT, own_artifacts())
+    return experiment_registry(home, folder)
 
 
 def _version(registry: "PromptRegistry", name: str, number: int | None) -> "Version":

@@ -31,12 +31,16 @@ class RunTexts:
 
 
 def registry_of(home: Home, target: str = "") -> PromptRegistry:
-    """The registry of a project, or of the experiment of a target, if that has one of its own."""
+    """The registry of a project, or of the experiment of a target."""
     if target:
         experiment, _ = target_of(home.path / EXPERIMENTS, target)
-        if (path := experiment.folder / OF_EXPERIMENT).is_file():
-            return PromptRegistry(path, own_artifacts())
+        return experiment_registry(home, experiment.folder)
     return PromptRegistry(registry_path(home), own_artifacts())
+
+
+def experiment_registry(home: Home, folder: Path) -> PromptRegistry:
+    """The registry of an experiment: as long as it has none, what the project uses."""
+    return PromptRegistry(folder / OF_EXPERIMENT, own_artifacts(), registry_of(home).texts)
 
 
 def run_texts(
