@@ -104,7 +104,10 @@ def test_optimize_knows_a_suite_and_goes_on_for_more_epochs(suite: Path, here: P
 def test_a_target_has_a_registry_of_its_own(suite: Path, here: Path):
     made = kept("experiment", "create", "Sales", "--json").json
     exp = made["experiment_id"]
-    kept("experiment", "task", "create", exp, "Write a report")
+    kept("experiment", "task", "create", exp, "Write a report on may.csv to report.md")
+    assert (
+        "no versions of its own" in kept("agent", "artifacts", "list", "--experiment", exp).stderr
+    )
     called = optimize("--target", f"{exp}:001", "--epochs", "1")
     assert called.code == 0, called.stderr
     folder = Path(made["folder"])
@@ -115,8 +118,14 @@ def test_a_target_has_a_registry_of_its_own(suite: Path, here: Path):
     assert [one["kept"] for one in told["epochs"]] == [True]
     assert told["artifacts"][HINT] == 1
     assert f"{HINT}  0, *1" in kept("agent", "artifacts", "list", "--experiment", exp).stdout
-    # runs of the project itself are told what they were
+    # runs of the project itself are told what they were, those of the task what was learned
     assert "by the file" not in report(here, "plain")
+    words = ("--target", f"{exp}:001", "--input", "may.csv", "--config", "run.yaml")
+    ran = kept("agent", "run", *words, "-o", "of_task", "-q")
+    assert ran.code == 0, ran.stderr
+    assert "by the file" in (here / "of_task" / "report.md").read_text()
+    chosen = kept("agent", "artifacts", "activate", HINT, "0", "--experiment", exp)
+    assert f"runs with a --target of {exp} use {HINT} 0" in chosen.stdout
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import fcntl
 import json
 import logging
 import os
@@ -152,6 +153,28 @@ def test_a_child_that_an_evaluator_forked_does_not_keep_the_lock_of_a_killed_run
             Lock(tmp_path).release()
         finally:
             os.kill(child, signal.SIGKILL)
+
+
+def test_two_who_look_at_once_take_each_other_for_no_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    (tmp_path / "lock").write_text(f"{gone.pid}\n")
+    flock, second = fcntl.flock, [holder]
+    seen: list[int | None] = []
+
+    def meanwhile(fd: int, operation: int) -> None:
+        flock(fd, operation)
+        while second:
+            seen.append(second.pop()(tmp_path))
+
+    monkeypatch.setattr(fcntl, "flock", meanwhile)
+    seen.append(holder(tmp_path))
+    assert seen == [None, None]
+    lock = Lock(tmp_path)
+    assert holder(tmp_path) == os.getpid()
+    lock.release()
 
 
 def test_an_empty_journal_says_that_the_run_never_began(tmp_path: Path):

@@ -51,6 +51,25 @@ def test_a_step_that_is_not_there_is_told_of(site: Site, step: str):
     assert site.get(f"/runs/{run}/steps/{step}").status in (404, 422)
 
 
+def test_an_address_that_leads_nowhere_is_told_of_on_a_page(tmp_path: Path):
+    (tmp_path / ".kept" / "runs").mkdir(parents=True)
+    for site in serving(tmp_path / ".kept"):
+        for path, status, told in (
+            ("/runs/x/steps/abc", 422, "`abc` is no step"),
+            ("/runs/x/steps/%3Cscript%3E", 422, "`&lt;script&gt;` is no step"),
+            ("/?page=0", 422, "`0` is no page"),
+            ("/nowhere", 404, "there is no page /nowhere"),
+        ):
+            reply = site.get(path)
+            assert reply.status == status, path
+            assert reply.headers["content-type"].startswith("text/html"), path
+            assert told in reply.text and "All runs" in reply.text, path
+            assert "Content-Security-Policy".lower() in reply.headers
+        # programs hear it as they did
+        assert site.get("/api/runs/x/steps/abc").json["detail"][0]["loc"] == ["path", "step"]
+        assert site.get("/api/nowhere").json == {"detail": "Not Found"}
+
+
 def test_script_in_a_prompt_is_text(site: Site):
     run = site.run("artifact")
     pages = [site.get(f"/runs/{run}/steps/{n}").text for n in range(4)]

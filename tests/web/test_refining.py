@@ -1,17 +1,19 @@
 """What a page has typed for somebody, what preferences take, and what a bar of a loss says."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from kept import settings
 from kept.agents.refine.tiers import ModelPair, parse_pair
 from kept.store.home import Home
 from kept.web.artifacts import registries
 from kept.web.loss_bar import loss_shown
 from kept.web.preferences import Preferences, Store, problems_in
-from kept.web.refining import Wanted, command, variables
+from kept.web.refining import Wanted, command, environment, variables
 from kept.web.refusing import Refused
 from kept.web.seeds import Asking, Seed
 from kept.web.sessions import best_manifest, documents, shown
@@ -46,6 +48,33 @@ def test_a_refinement_is_given_what_its_seed_was_made_with_and_what_that_names(t
     passed = variables(seed)
     assert {"TEAM_KEY", "OTHER", "OPENAI_API_KEY", "KEPT_CACHE"} <= set(passed)
     assert not {"AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "PYTHONPATH"} & set(passed)
+
+
+def test_a_refinement_is_given_every_variable_that_kept_itself_reads(tmp_path: Path):
+    package = Path(settings.__file__).parent
+    reads = re.compile(r"""environ(?:\.get\(|\[)\s*["'](\w+)|\bvariable\(\s*["'](\w+)""")
+    found = {
+        first or second
+        for path in package.rglob("*.py")
+        if path.relative_to(package).parts[0] not in ("scaffold", "demo")  # a user's own programs
+        for first, second in reads.findall(path.read_text(encoding="utf-8"))
+    }
+    # its home is given by itself, and nobody looks at its terminal
+    left_out = {"KEPT_HOME", "KEPT_DEBUG", "NO_COLOR", "TERM"}
+    assert {"KEPT_MODEL", "KEPT_ARTIFACTS", *left_out} <= found, "they are read in another way now"
+    assert found - left_out <= set(variables(seed_in(tmp_path)))
+
+
+def test_a_registry_that_is_named_from_here_is_the_same_one_for_a_refinement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for value, meant in (("mine.db", str(tmp_path / "mine.db")), ("", "")):
+        monkeypatch.setenv("KEPT_ARTIFACTS", value)
+        given = environment(seed_in(tmp_path / "below"), tmp_path / ".kept")
+        assert given["KEPT_ARTIFACTS"] == meant
+        assert given["KEPT_HOME"] == str(tmp_path / ".kept")
 
 
 @pytest.mark.parametrize("name", ["m", "x/m", "openai/", "openai/a b", "openai/a,b", "-x", "a/{b}"])

@@ -17,7 +17,8 @@ def artifacts() -> None:
     """Look at versions of prompt artifacts, and choose the one that runs use.
 
     Version 0 is Kept's own text. The others are in `artifacts.db` of the `.kept` folder found from
-    here upwards, or in the file that KEPT_ARTIFACTS names; an experiment has its own.
+    here upwards, or in the file that KEPT_ARTIFACTS names. An experiment that was optimized, or
+    of which a version was chosen, has its own, which runs with --target use.
     """
 
 
@@ -33,6 +34,8 @@ def list_(experiment: str | None, as_json: bool) -> None:
     from kept.cli import output
 
     registry = _registry(experiment)
+    if experiment is not None and not registry.path.exists():
+        output.note(f"{experiment} has no versions of its own yet: its runs use the project's")
     found = {name: registry.versions(name) for name in registry.names}
     if as_json:
         rows = [_row(one) for versions in found.values() for one in versions]
@@ -97,22 +100,20 @@ def activate(name: str, version: int, experiment: str | None) -> None:
     from kept.cli import output
 
     before = _registry(experiment).activate(name, version)
-    output.answer(f"runs use {name} {version}, and used {before.number} before")
+    runs = "runs" if experiment is None else f"runs with a --target of {experiment}"
+    output.answer(f"{runs} use {name} {version}, and used {before.number} before")
 
 
 def _registry(experiment: str | None) -> "PromptRegistry":
-    from kept.agents.experiments.folders import read_experiment
-    from kept.agents.texts import own_artifacts
-    from kept.recipes.agent_texts import registry_of
-    from kept.recipes.suite.compile import EXPERIMENTS
+    from kept.agents.experiments.folders import EXPERIMENTS, read_experiment
+    from kept.recipes.agent_texts import experiment_registry, registry_of
     from kept.store.home import Home
-    from kept.store.prompt_registry import OF_EXPERIMENT, PromptRegistry
 
     home = Home.find(Path.cwd())
     if experiment is None:
         return registry_of(home)
     folder = read_experiment(home.path / EXPERIMENTS / experiment).folder
-    return PromptRegistry(folder / OF_EXPERIMENT, own_artifacts())
+    return experiment_registry(home, folder)
 
 
 def _version(registry: "PromptRegistry", name: str, number: int | None) -> "Version":

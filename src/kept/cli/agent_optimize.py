@@ -64,8 +64,9 @@ def optimize(  # a command has its options
 
     Every epoch has the tasks run, shows what was found wrong to a model for each of the six prompt
     artifacts, and tries the update that promises most. It is kept only if runs of the tasks are
-    better with it; from then on `kept agent run` uses it. `kept agent artifacts` looks at versions,
-    and goes back to an earlier one.
+    better with it; from then on `kept agent run` uses it; after --target, only runs and refinements
+    with a --target of that experiment do. `kept agent artifacts` looks at versions, and goes back
+    to an earlier one.
     """
     from kept.agents.refine.session import session_stamp
     from kept.cli.compiling import told_warnings

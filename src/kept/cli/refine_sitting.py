@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from kept.agents.experiments.folders import EXPERIMENTS, target_of
 from kept.agents.experiments.refining import SESSION, new_task_session
@@ -33,7 +33,7 @@ from kept.core.words import count
 from kept.errors import SetupError
 from kept.recipes.agent_reading import agent_run_of, delivered_by, is_agent_run
 from kept.recipes.agent_run import Watched
-from kept.recipes.refine import compile_refine
+from kept.recipes.refine import ARTIFACTS, compile_refine
 from kept.recipes.refine_asked import SESSIONS as SESSIONS_BELOW
 from kept.recipes.refine_asked import Refinement
 from kept.runs import Ended, Watch, is_agent, resume, start
@@ -129,9 +129,10 @@ def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:
 def resume_refine(run: Run, *, as_json: bool, quiet: bool) -> int:
     """Go on with a refinement; the exit code."""
     asked = Refinement.of(run.fact(REFINE))
+    began = cast("Mapping[str, str] | None", run.fact(ARTIFACTS))
     run.close()
     progress, stop = _progress(quiet), Stop()
-    plan = told_warnings(compile_refine(asked, Watched(say=progress.say, stop=stop)))
+    plan = told_warnings(compile_refine(asked, Watched(say=progress.say, stop=stop), began))
     return _sit(lambda watch: resume(plan, run.folder, watch), asked, progress, stop, as_json)
 
 

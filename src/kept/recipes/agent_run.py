@@ -35,7 +35,7 @@ from kept.recipes.agent_kit import (
     unpriced,
 )
 from kept.recipes.agent_reading import CASE, RunFolder, agent_run_of
-from kept.recipes.agent_target import task_views
+from kept.recipes.agent_target import targets_in, task_views
 from kept.recipes.agent_texts import run_texts
 from kept.recipes.given import find_inputs
 from kept.recipes.hashing import hash_of
@@ -122,7 +122,8 @@ def compile_agent_run(
     home = Home.find(folder)
     source = _source(asked)
     spec = validate(source, AgentRunSpec)
-    texts = run_texts(source, home, before.texts if before else None)
+    target = next(iter(targets_in(asked.tags)), "")
+    texts = run_texts(source, home, before.texts if before else None, target=target)
     source.check()
     assert spec is not None, "a spec without problems is one"
     if not asked.task.strip():

@@ -40,6 +40,11 @@ def tag_of(task: Task) -> str:
     return f"{TARGET}{task.target}"
 
 
+def targets_in(tags: Sequence[str]) -> list[str]:
+    """The tasks that the tags of a run name, each as `EXP:TASK`."""
+    return [tag.removeprefix(TARGET) for tag in tags if tag.startswith(TARGET)]
+
+
 def task_named(folder: Path, target: str) -> Task:
     """The task that `EXP:TASK` names, from a folder."""
     return target_of(Home.find(folder).path / EXPERIMENTS, target)[1]
@@ -83,7 +88,7 @@ def _reference(path: str, data: bytes) -> str:
 
 def task_views(folder: Path, tags: Sequence[str]) -> tuple[Callable[[Journal], Sink], ...]:
     """What tells a task of its run; nothing for a run that is of none."""
-    targets = [tag.removeprefix(TARGET) for tag in tags if tag.startswith(TARGET)]
+    targets = targets_in(tags)
     return tuple(lambda journal, t=one: TaskRun(task_named(folder, t), journal) for one in targets)
 
 

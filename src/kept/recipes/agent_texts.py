@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from kept.agents.experiments.folders import EXPERIMENTS, target_of
 from kept.agents.texts import ROLES, own_artifacts, own_prompts
 from kept.prompts import ARTIFACTS, RUN
 from kept.spec.load import said
 from kept.spec.source import Source
 from kept.spec.yaml import Loc
 from kept.store.home import Home
-from kept.store.prompt_registry import PromptRegistry, registry_path
+from kept.store.prompt_registry import OF_EXPERIMENT, PromptRegistry, registry_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,17 @@ class RunTexts:
     """Of all these, those that are a user's own file."""
 
 
-def registry_of(home: Home) -> PromptRegistry:
-    """The registry of a project."""
+def registry_of(home: Home, target: str = "") -> PromptRegistry:
+    """The registry of a project, or of the experiment of a target."""
+    if target:
+        experiment, _ = target_of(home.path / EXPERIMENTS, target)
+        return experiment_registry(home, experiment.folder)
     return PromptRegistry(registry_path(home), own_artifacts())
+
+
+def experiment_registry(home: Home, folder: Path) -> PromptRegistry:
+    """The registry of an experiment: as long as it has none, what the project uses."""
+    return PromptRegistry(folder / OF_EXPERIMENT, own_artifacts(), registry_of(home).texts)
 
 
 def run_texts(
@@ -39,13 +48,15 @@ def run_texts(
     home: Home | None = None,
     began: Mapping[str, str] | None = None,
     loc: Loc = ("prompts",),
+    target: str = "",
 ) -> RunTexts:
     """All of them; what is wrong with those of a folder is reported.
 
-    A run that goes on has the versions that it `began` with, whatever is active by now.
+    A run that goes on has the versions that it `began` with, whatever is active by now. One with a
+    `target`, EXP:TASK, has those of the experiment.
     """
     if began is None:
-        began = registry_of(home or Home.find(source.folder)).texts()
+        began = registry_of(home or Home.find(source.folder), target).texts()
     prompts, artifacts = own_prompts(), {name: began[name] for name in ARTIFACTS}
     files: set[str] = set()
     given = said(source, loc)

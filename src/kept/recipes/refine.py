@@ -35,7 +35,7 @@ from kept.harness import CLIS
 from kept.recipes import Compiled
 from kept.recipes.agent_kit import check, configs_of, hidden_from, kit_of, limits_of, unpriced
 from kept.recipes.agent_run import Watched, settings_hash
-from kept.recipes.agent_texts import run_texts
+from kept.recipes.agent_texts import RunTexts, run_texts
 from kept.recipes.hashing import hash_of
 from kept.recipes.racing import with_race
 from kept.recipes.refine_asked import Refinement
@@ -47,9 +47,17 @@ from kept.spec.source import Source, read_source, source_of
 from kept.store.home import Home
 from kept.workspace import Scratch
 
+ARTIFACTS = "artifacts"
+"""The fact that has the prompt artifacts of the runs."""
 
-def compile_refine(asked: Refinement, watched: Watched | None = None) -> Compiled:
-    """The plan of a refinement; raises `SetupError` or `SpecError` with what is wrong."""
+
+def compile_refine(
+    asked: Refinement, watched: Watched | None = None, began: Mapping[str, str] | None = None
+) -> Compiled:
+    """The plan of a refinement; raises `SetupError` or `SpecError` with what is wrong.
+
+    One that goes on has the prompt artifacts that it `began` with.
+    """
     run = read_run(Path(asked.run))
     if not run.task.strip():
         raise SetupError(f"{run.folder} does not say what its task was", hint="name another run")
@@ -58,7 +66,7 @@ def compile_refine(asked: Refinement, watched: Watched | None = None) -> Compile
             f"{run.folder} has left no deliverable to start from",
             hint="it is looked for in FINAL, output/FINAL, output/<id> and output of its workspace",
         )
-    making = _Making(asked, run, watched or Watched())
+    making = _Making(asked, run, watched or Watched(), began)
     plan = plan_refinement(asked, run, making)
     plan = replace(plan, inputs={**plan.inputs, **making.inputs()})
     return Compiled(plan, tuple(making.warnings()))
@@ -143,6 +151,7 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
             "description": run.task[:200],
             "seed_run": run.run_id,
             ITERATIONS: str(asked.root),
+            ARTIFACTS: dict(making.artifacts),
         },
         views=(partial(SessionFiles, place),),
     )
@@ -165,11 +174,18 @@ def _made(run: FinishedRun) -> Made:
 class _Making:
     """Makes what iterations are run with: a kit for every pair of models, once."""
 
-    def __init__(self, asked: Refinement, run: FinishedRun, watched: Watched) -> None:
+    def __init__(
+        self,
+        asked: Refinement,
+        run: FinishedRun,
+        watched: Watched,
+        began: Mapping[str, str] | None,
+    ) -> None:
         self._scratch = Scratch()
         self._asked = asked
         self._run = run
         self._watched = watched
+        self._began = began
         self._kits: dict[ModelPair, Kit] = {}
         self._settings: list[object] = []
         """What each kit was made from."""
@@ -180,7 +196,7 @@ class _Making:
         # all that can be wrong is said before anything is spent; nothing is, without findings
         for pair in () if findings_of(run).empty else dict.fromkeys(pairs):
             self._kits[pair] = self._kit(pair)
-        self.artifacts = run_texts(self._source(ModelPair())).artifacts
+        self.artifacts = self._texts(self._source(ModelPair())).artifacts
 
     def pair_for(self, tier: Tier | None) -> ModelPair:
         """Who works in an iteration of a tier, by flags; else the file and the seed run say."""
@@ -250,7 +266,7 @@ class _Making:
     def _kit(self, pair: ModelPair) -> Kit:
         source = self._source(pair)
         spec = validate(source, AgentRunSpec)
-        texts = run_texts(source)
+        texts = self._texts(source)
         source.check()
         assert spec is not None, "a spec without problems is one"
         configs = configs_of(spec, source.folder)
@@ -263,6 +279,10 @@ class _Making:
         limits = self._limits(limits_of(spec.budget))
         kit = kit_of(spec, configs, limits, self._scratch, hidden)
         return replace(kit, prompts=texts.prompts, say=self._watched.tell)
+
+    def _texts(self, source: Source) -> RunTexts:
+        home = Home.find(Path(self._asked.folder))
+        return run_texts(source, home, self._began, target=self._asked.target)
 
     def _limits(self, usual: Limits) -> Limits:
         """Half of what the seed run could use."""

@@ -7,7 +7,7 @@ what somebody activated since is left alone.
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,8 @@ class Optimized:
     metric: str
     seed: Mapping[str, str]
     """The texts to begin with."""
+    named: Collection[str] = ()
+    """Artifacts that begin with a version that was named, whatever runs use."""
     place: Path | None = None
     """A folder of a task's, for a page on it; None where it belongs to no task."""
 
@@ -49,8 +51,8 @@ class EpochsView(View):
     def __init__(self, optimized: Optimized, journal: Journal) -> None:
         super().__init__(journal)
         self._of = optimized
-        self._used = dict(optimized.seed)
-        """What runs use, by what this run has proven so far."""
+        self._used = {k: v for k, v in optimized.seed.items() if k not in optimized.named}
+        """What runs use, as far as it is what this run began with or has proven."""
         self._number = 0
         self._page: list[dict[str, object]] = []
         self._cannot = False
@@ -91,7 +93,8 @@ class EpochsView(View):
         # what was never run, or could not be told, is no version that was rolled back
         tried = verdict.code not in (*UNMEASURED, *UNDECIDED)
         after = dict(sides[1].texts) if sides and tried else before
-        moved = [name for name in after if after[name] != self._used[name]] if verdict.best else []
+        used = self._used
+        moved = [name for name in after if after[name] != used.get(name)] if verdict.best else []
         evaluation = step.evaluation
         return Epoch(
             id=f"{self.run}/{closed.step}",

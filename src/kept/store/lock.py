@@ -77,7 +77,8 @@ def holder(folder: Path) -> int | None:
     except OSError:
         return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # shared: only a writer refuses it, and nobody else who looks
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
         return int(pid) if pid.isdigit() else 0

@@ -7,7 +7,7 @@ epoch by epoch, each in one transaction and once.
 
 import json
 import sqlite3
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,6 +38,8 @@ CREATE TABLE IF NOT EXISTS epoch_runs (
   epoch_id TEXT NOT NULL, run_id TEXT NOT NULL, task_name TEXT NOT NULL, loss REAL,
   scores_json TEXT NOT NULL, PRIMARY KEY (epoch_id, run_id));
 """
+
+_MADE = "SELECT 1 FROM sqlite_master WHERE name = 'artifact_versions'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +107,17 @@ def registry_path(home: Home) -> Path:
 class PromptRegistry:
     """Reads nothing and makes nothing before it is asked to."""
 
-    def __init__(self, path: Path, own: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        own: Mapping[str, str],
+        begins: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self.path = path
         self._own = own
         """The texts of version 0, by artifact."""
+        self._begins = begins
+        """The texts that runs use as long as there is nothing at the path."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -271,9 +280,30 @@ class PromptRegistry:
         )
         with self._reading() as database:
             if database is None:
-                return []
+                return [one for one in self._first_rows() if not values or one.name in values]
             rows = database.execute(f"SELECT {columns} FROM artifact_versions {where}", values)
             return [Version(*row) for row in rows]
+
+    def _first_rows(self) -> list[Version]:
+        """The versions that it is made with: to begin one must not change what runs use."""
+        found = {name: text for name, text in self._begins().items() if name in self._own}
+        return [
+            Version(name, 1, text, parent=0, active=True)
+            for name, text in found.items()
+            if text != self._own[name]
+        ]
+
+    def _make(self, database: sqlite3.Connection) -> None:
+        """Make what is not there, as a part of what is being written."""
+        new = database.execute(_MADE).fetchone() is None
+        for table in _TABLES.split(";"):
+            database.execute(table)
+        for one in self._first_rows() if new else ():
+            database.execute(
+                "INSERT INTO artifact_versions (artifact_name, version, content, parent_version,"
+                " created_at, is_active) VALUES (?, ?, ?, ?, ?, 1)",
+                (one.name, one.number, one.content, 0, _stamp(datetime.now(UTC).timestamp())),
+            )
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection | None]:
@@ -282,8 +312,7 @@ class PromptRegistry:
             yield None
             return
         with self._open() as database:
-            tables = "SELECT 1 FROM sqlite_master WHERE name = 'artifact_versions'"
-            yield database if database.execute(tables).fetchone() else None
+            yield database if database.execute(_MADE).fetchone() else None
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
@@ -293,10 +322,10 @@ class PromptRegistry:
             raise SetupError(f"cannot make {self.path.parent}: {error.strerror}") from error
         with self._open() as database:
             database.execute("PRAGMA journal_mode=WAL")
-            database.executescript(_TABLES)
             # at once: two writers that both have read would not wait for each other
             database.execute("BEGIN IMMEDIATE")
             try:
+                self._make(database)
                 yield database
             except BaseException:
                 database.rollback()

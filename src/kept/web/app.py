@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request
+from fastapi.exception_handlers import (
+    http_exception_handler,
+    request_validation_exception_handler,
+)
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 
 from kept._version import __version__
+from kept.core.words import one_line
 from kept.errors import KeptError, SetupError
 from kept.report.step import step_detail, step_json
 from kept.store.glance import Glance
@@ -40,6 +47,7 @@ Page = Annotated[int, Query(ge=1, le=100_000)]
 Step = int
 CHOICES = 50
 """Runs that one may choose among on the page that compares; the list of runs has all."""
+FOLLOW = "the list of runs leads to every page there is"
 NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"description": "there is no such thing"}}
 
 
@@ -58,6 +66,8 @@ def make_app(runs: Runs) -> FastAPI:
     add_refine(app, site)
     add_experiments(app, site)
     app.add_exception_handler(KeptError, _told(site))
+    app.add_exception_handler(RequestValidationError, _unread(site))
+    app.add_exception_handler(HTTPException, _nowhere(site))
     app.add_exception_handler(Exception, _broken(site))
     return app
 
@@ -78,6 +88,37 @@ def _told(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
             return JSONResponse(told, status_code=status)
         page = site.page("error.html", title="not here", message=error.message, hint=error.hint)
         page.status_code = status
+        return page
+
+    return answer
+
+
+def _unread(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """An address with something in it that nothing can be made of."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        if _for_program(request):
+            return await request_validation_exception_handler(request, error)
+        wrong: dict[str, Any] = error.errors()[0]
+        message = f"`{one_line(str(wrong.get('input')), 80)}` is no {wrong['loc'][-1]}"
+        page = site.page("error.html", title="not here", message=message, hint=FOLLOW)
+        page.status_code = 422
+        return page
+
+    return answer
+
+
+def _nowhere(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """An address that leads to no page."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code != 404 or _for_program(request):
+            return await http_exception_handler(request, error)
+        message = f"there is no page {one_line(request.url.path, 80)}"
+        page = site.page("error.html", title="not here", message=message, hint=FOLLOW)
+        page.status_code = 404
         return page
 
     return answer

@@ -22,7 +22,7 @@ from typing import IO, Any
 from kept.agents.refine.tiers import ModelPair
 from kept.models.config import REFERENCE
 from kept.models.providers import PROVIDERS
-from kept.settings import child_environment
+from kept.settings import artifacts_db, child_environment
 from kept.store.views import log
 from kept.web.refusing import Refused
 from kept.web.seeds import Refining, Seed, Seeds
@@ -31,7 +31,8 @@ WAIT = 60.0
 """Seconds within which a refinement has its session, or has said why it has none."""
 LOOK = 0.1
 OWN = (
-    *("HOME", "XDG_CACHE_HOME", "KEPT_CACHE", "KEPT_MODEL", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("HOME", "XDG_CACHE_HOME", "KEPT_CACHE", "KEPT_MODEL", "KEPT_ARTIFACTS"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     *("AZURE_OPENAI_API_VERSION", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET"),
 )
@@ -165,7 +166,7 @@ def _spawn(seed: Seed, wanted: Wanted, home: Path) -> Started:
     process = subprocess.Popen(
         command(seed, wanted),
         cwd=folder,
-        env=child_environment({"KEPT_HOME": str(home)}, variables(seed)),
+        env=environment(seed, home),
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=err,
@@ -191,6 +192,13 @@ def command(seed: Seed, wanted: Wanted) -> list[str]:
     if seed.asking.config:
         words.append(f"--config={seed.asking.config}")
     return [*words, *(f"--set={one}" for one in seed.asking.settings)]
+
+
+def environment(seed: Seed, home: Path) -> dict[str, str]:
+    """What it is started with: the same project and prompts, from whichever folder."""
+    registry = artifacts_db()
+    named = {"KEPT_ARTIFACTS": str(registry.absolute())} if registry else {}
+    return child_environment({"KEPT_HOME": str(home), **named}, variables(seed))
 
 
 def variables(seed: Seed) -> tuple[str, ...]:

@@ -98,6 +98,7 @@ def overview(told: Glance, links: Links) -> dict[str, object]:
         "seed_value": first,
         "best_value": last,
         "best_step": told.best_step,
+        "made_by": made_by(told),
         "improved": told.best != told.seed,
         "gain": gain,
         "gain_words": f"{signed(gain.mean, gain.low, gain.high)} ({span(gain.low, gain.high)})"
@@ -136,6 +137,19 @@ def _leading(told: Glance) -> int | None:
         return None
     made = (row.step for row in reversed(told.rows) if row.kept and row.candidate == told.incumbent)
     return next(made, None)
+
+
+def made_by(told: Glance) -> list[int]:
+    """The steps whose changes the best has, in order; none of those that only proved it."""
+    steps: list[int] = []
+    wanted = told.best
+    for row in reversed(told.rows):
+        if wanted == told.seed:
+            break
+        if row.kept and row.candidate == wanted:
+            steps.append(row.step)
+            wanted = row.incumbent
+    return steps[::-1]
 
 
 def _claim(told: Glance) -> str:

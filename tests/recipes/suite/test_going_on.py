@@ -107,6 +107,19 @@ def test_a_resume_leaves_alone_what_somebody_activated_since(tmp_path: Path):
     assert len(it.registry.epochs()) == 2
 
 
+def test_a_run_goes_on_by_the_rule_that_it_began_with_whatever_the_file_says_by_now(
+    tmp_path: Path,
+):
+    cast = Cast(proposes=in_order(HARMFUL[0], HARMFUL[1]))
+    it = world(tmp_path, cast, "gate: rollback\nstep: 0.4\n", tasks=("may",))
+    folder, state = it.start(it.plan(epochs=1))
+    it.path.write_text(it.path.read_text().replace("rollback", "race"))
+    _, state = it.resume(it.plan(began=state.fact("gate"), epochs=2), folder)
+    assert [step.verdict.outcome for step in state.closed] == ["discard", "discard"]
+    steps = [step.proposal.about["step"] for step in state.closed if step.proposal]
+    assert steps == [0.4, 0.2]
+
+
 def test_an_epoch_is_written_whole_or_not_at_all(tmp_path: Path):
     registry = PromptRegistry(tmp_path / "a.db", {"one": "1", "two": "2"})
     epoch = Epoch(

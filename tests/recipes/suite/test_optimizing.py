@@ -201,6 +201,41 @@ def test_runs_use_the_registry_that_is_optimized_and_the_versions_that_a_suite_n
         mine.activate("worker_pitfalls", 2)
 
 
+def test_what_runs_use_is_what_was_measured_also_of_versions_that_a_suite_names(tmp_path: Path):
+    """Another version was active: with an update beside it, nobody knows what it comes to."""
+    named = "gate: rollback\nbaseline_artifacts: {pattern_library: 0}\n"
+    it = world(tmp_path, Cast(proposes=in_order(HARMFUL[0], GOOD[0], GOOD[1])), named)
+    before = own_artifacts()
+    epoch = Epoch(
+        id="x/0",
+        suite="x",
+        number=0,
+        started=0.0,
+        ended=0.0,
+        loss=None,
+        before=before,
+        after={**before, "pattern_library": "* Do as you did before.\n"},
+        kept=True,
+        uses=("pattern_library",),
+    )
+    it.registry.record(epoch)
+    used: list[tuple[int, int]] = []
+
+    class Watches:
+        def on_event(self, event: Event, state: State) -> None:
+            active = it.registry.active()
+            used.append((active["pattern_library"].number, active["worker_pitfalls"].number))
+
+        def on_rollout(self, job: Job, outcome: Outcome) -> None:
+            pass
+
+    ended = it.start(it.plan(epochs=3), (Watches(),))
+    outcomes = [step.verdict.outcome for step in ended.state.closed]
+    assert outcomes == ["discard", "keep", "keep"]
+    # as long as nothing was better, runs use what they did
+    assert list(dict.fromkeys(used)) == [(1, 0), (0, 2), (0, 3)]
+
+
 @pytest.mark.slow
 def test_of_a_large_suite_runs_use_only_what_is_proven_for_other_tasks(tmp_path: Path):
     cast = Cast(proposes=in_order(GOOD[0], HARMFUL[0]), noise=random.Random(1))

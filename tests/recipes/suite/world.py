@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from kept.agents.course import Assignment
@@ -178,11 +179,12 @@ class World:
     def registry(self) -> PromptRegistry:
         return PromptRegistry(self.path.parent / ".kept" / "artifacts.db", own_artifacts())
 
-    def plan(self, gate: Gate | None = None, **asked: object) -> Plan:
+    def plan(self, gate: Gate | None = None, began: str = "", **asked: object) -> Plan:
         making = Making(runners=self._runners, optimizer=ScriptedModel(self.cast.of_request))
         optimization = Optimization(**asked)  # pyright: ignore[reportArgumentType] # by its names
         texts = own_artifacts()
-        made = compile_suite(self.path, asked=optimization, texts=texts, making=making).plan
+        suite = partial(compile_suite, self.path, began=began, asked=optimization)
+        made = suite(texts=texts, making=making).plan
         return made if gate is None else replace(made, gate=gate)
 
     def start(self, made: Plan, sinks: tuple[Sink, ...] = ()) -> Ended:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from kept.agents.by_task import ByTask
 from kept.agents.course import Assignment
-from kept.agents.experiments.folders import target_of
+from kept.agents.experiments.folders import EXPERIMENTS, target_of
 from kept.agents.found import FoundScorer
 from kept.agents.loss import Weights
 from kept.agents.runner import AgentRunner, Measures
@@ -56,7 +56,6 @@ from kept.store.prompt_registry import OF_EXPERIMENT, Suite
 from kept.workspace import Scratch
 
 ROLLBACK = "rollback"
-EXPERIMENTS = "experiments"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +109,8 @@ def compile_suite(
     place = asked.place()
     read = read_suite(path, overrides, place[0] if place else None, texts)
     epochs = asked.epochs or read.spec.epochs
+    # one that goes on has the rule that it began with, whatever the file says by now
+    rollback = (began or read.spec.gate) == ROLLBACK
     optimizer = _optimizer(read, making)
     configs = {} if making.runners is not None else _configs(read, optimizer[1])
     scratch, stop = Scratch(), Stop()
@@ -123,9 +124,9 @@ def compile_suite(
         runner=ByTask(make(read, stop), scratch.close, stop),
         scorer=FoundScorer(),
         objective=Objective(LOSS, "minimize"),
-        proposers=(_proposer(read, *optimizer),),
+        proposers=(_proposer(read, *optimizer, halves=rollback),),
         schedule=Epochs(cases=train, epochs=epochs, batch=max(1, train), proposer=UPDATE),
-        gate=_gate(read, began),
+        gate=_gate(read, rollback=rollback),
         guards=(EmptyGuard(), copy_guard(_tasks(read))),
         budget=Budget(**read.spec.budget.model_dump()),
         workers=read.spec.workers,
@@ -141,10 +142,11 @@ def compile_suite(
         suite=_suite(read),
         metric=LOSS,
         seed=plan.seed.texts,
+        named=read.spec.baseline_artifacts.keys(),
         place=place[1] if place else None,
     )
     plan = replace(plan, views=(partial(EpochsView, optimized),))
-    return Compiled(plan, tuple(_warnings(read, configs, optimizer[1])))
+    return Compiled(plan, tuple(_warnings(read, rollback, configs, optimizer[1])))
 
 
 def _tasks(read: ReadSuite) -> Cases:
@@ -152,9 +154,8 @@ def _tasks(read: ReadSuite) -> Cases:
     return Cases(holdout=read.cases.holdout) if read.shared else read.cases
 
 
-def _gate(read: ReadSuite, began: str) -> Gate:
-    """The gate that is named, or that the run began with."""
-    if (began or read.spec.gate) == ROLLBACK:
+def _gate(read: ReadSuite, *, rollback: bool) -> Gate:
+    if rollback:
         # the rule of the source, but that a tie is no gain: one pass, and worse is undone
         return Strict(name=ROLLBACK)
     race = PRESETS["balanced"] if read.spec.race is None else race_of(read.spec.race)
@@ -179,10 +180,9 @@ def _optimizer(read: ReadSuite, making: Making) -> tuple[Model, ModelConfig | No
     return connect_role("optimizer", config), config
 
 
-def _proposer(read: ReadSuite, model: Model, config: ModelConfig | None) -> Update:
+def _proposer(read: ReadSuite, model: Model, config: ModelConfig | None, *, halves: bool) -> Update:
     request = ModelRequest((), max_tokens=config.max_tokens if config else None)
     room = room_of(config) if config else None
-    halves = read.spec.gate == ROLLBACK
     asked = Asked(model, request, room)
     return Update(asked=asked, told=read.told, step=read.spec.step, halves=halves)
 
@@ -295,7 +295,10 @@ def _facts(
 
 
 def _warnings(
-    read: ReadSuite, configs: Mapping[str, Configs], optimizer: ModelConfig | None
+    read: ReadSuite,
+    rollback: bool,
+    configs: Mapping[str, Configs],
+    optimizer: ModelConfig | None,
 ) -> Iterator[str]:
     for task, found in read.inputs.items():
         for name in found.left_out[:5]:
@@ -308,8 +311,8 @@ def _warnings(
             "all tasks are shown to who proposes, and decide: what is kept is better on these "
             "tasks, and nothing is said of others"
         )
-    elif len(read.cases.holdout) < FEWEST and read.spec.gate != ROLLBACK:
+    elif len(read.cases.holdout) < FEWEST and not rollback:
         few = count(len(read.cases.holdout), "task")
         yield f"{few} decide: what is kept is better on these, and nothing is said of others"
-    if read.cases.test and read.spec.gate == ROLLBACK:
+    if read.cases.test and rollback:
         yield "the test tasks are not looked at: `rollback` makes no claim by them; `race` does"

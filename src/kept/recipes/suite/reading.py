@@ -69,7 +69,7 @@ def read_suite(
     source = read_source(path, overrides)
     home = Home.find(source.folder)
     own = registry_of(home)
-    held = PromptRegistry(registry, dict(_own(own))) if registry is not None else own
+    held = PromptRegistry(registry, _own(own), own.texts) if registry is not None else own
     spec = validate(source, SuiteSpec)
     _check_names(source)
     _check_splits(source)
