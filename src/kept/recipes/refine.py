@@ -56,7 +56,8 @@ def compile_refine(asked: Refinement, watched: Watched | None = None) -> Compile
     if run.delivered is None:
         raise SetupError(
             f"{run.folder} has left no deliverable to start from",
-            hint="it is looked for in FINAL, output/FINAL, output/<id> and output of its workspace",
+            hint="it is looked for in FINAL, output/FINAL, output/<id> and output of its own "
+            "workspace; what several runs share is nobody's",
         )
     making = _Making(asked, run, watched or Watched())
     plan = plan_refinement(asked, run, making)
