@@ -85,6 +85,25 @@ def test_a_run_that_gets_better_ends_with_0_and_best_holds_it(here: Path):
     assert told.count(f'"model_manager": "{MODEL}"') == 3
 
 
+def test_what_is_better_and_not_in_best_is_told_with_its_own_place(here: Path):
+    seed = seed_in(here)
+    (seed / "BEST").mkdir()
+    told = {"best_run_id": "old", "best_loss": 0.9, "measure": "race:0"}
+    (seed / "BEST" / "manifest.json").write_text(json.dumps(told))
+    called = refine(seed, "--iterations", "1", "--json")
+    assert called.code == 0, called.stderr
+    place = Path(called.json["best"])
+    assert (place / "report.md").read_text() == "# Report\n\nVersion 1.\n"
+    assert "cannot be compared" in called.json["best_left"]
+    assert not (seed / "BEST" / "report.md").exists()
+    (seed / "BEST" / "manifest.json").write_text(
+        json.dumps({"best_run_id": "old", "best_loss": 0.0})
+    )
+    called = refine(seed, "--iterations", "1")
+    assert "BEST is left as it is: it holds run old" in " ".join(called.stdout.split())
+    assert "seed/BEST" not in called.stdout
+
+
 def test_nothing_to_refine_ends_with_0_and_asks_nobody(here: Path, server: ModelServer):
     called = refine(perfect_run(here / "seed"))
     assert (called.code, len(server.log)) == (0, 0)

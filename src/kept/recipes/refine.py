@@ -15,6 +15,7 @@ from kept.agents.kit import Kit
 from kept.agents.record import Limits
 from kept.agents.refine.findings import findings_of
 from kept.agents.refine.folder import (
+    MEASURE,
     IterationFolders,
     SessionFiles,
     SessionPlace,
@@ -144,6 +145,7 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
             "description": run.task[:200],
             "seed_run": run.run_id,
             ITERATIONS: str(asked.root),
+            MEASURE: judging.measure,
         },
         views=(partial(SessionFiles, place),),
     )

@@ -81,6 +81,24 @@ def test_what_is_better_in_many_readings_is_kept_and_best_has_their_mean(tmp_pat
     assert told["iterations"][0]["measured_loss"] == pytest.approx(parts["total"], abs=1e-3)
 
 
+def test_a_mean_of_readings_does_not_replace_what_a_run_said_of_itself(tmp_path: Path):
+    first = raced(tmp_path / "one", Attempted(0.76, LUCKY), gate="follow")
+    first.start()
+    assert best(first)["report.md"] == LUCKY.encode()
+    it = world(tmp_path, Attempted(0.8, GOOD), seed=first.seed, gate="race", iterations=1)
+    it.look = critic({"Good": 0.97})
+    it.start()
+    assert json.loads((it.seed / "refinement_sessions" / "refine_1.json").read_text())["best_iter"]
+    assert best(it)["report.md"] == LUCKY.encode()
+    again = raced(tmp_path / "two", Attempted(0.8, GOOD))
+    again.start()
+    measure = json.loads(best(again)["manifest.json"])["measure"]
+    assert measure.startswith("race:")
+    # criteria are another measure
+    other = raced(tmp_path / "three", Attempted(0.8, GOOD), cases=str(criteria(tmp_path)))
+    assert other.plan().facts["measure"] not in (measure, "follow")
+
+
 def test_a_session_says_how_noisy_the_loss_of_one_reading_was_measured_to_be(tmp_path: Path):
     it = raced(tmp_path, Attempted(0.8, LUCKY), Attempted(0.8, LUCKY + "More.\n"))
     it.start()
