@@ -163,6 +163,19 @@ def test_an_error_ends_with_3_and_a_resume_goes_on(here: Path, stage: Stage, ser
     assert the_session(seed)["stop_reason"] == "max_iterations"
 
 
+def test_flags_that_a_refinement_cannot_be_resumed_with_are_refused(here: Path, stage: Stage):
+    stage.gone = True
+    assert refine(seed_in(here), "--iterations", "1").code == 3
+    stage.gone = False
+    stage.plays = [one.play() for one in scores(0.9)]
+    called = kept("resume", "--set", "budget.max_loops=3", "--workers", "2")
+    assert called.code == 2, called.stderr
+    assert "a refinement is not resumed with --set and --workers" in called.stderr
+    assert "hint:" in called.stderr
+    # that it does anyway
+    assert kept("resume", "--fail-if-no-gain").code == 0
+
+
 def test_a_pair_that_can_be_read_in_two_ways_ends_with_2_and_the_way_out(here: Path):
     called = refine(seed_in(here), "--tier-low", "ollama/a:8b:ollama/b:8b")
     assert called.code == 2
