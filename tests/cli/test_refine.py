@@ -284,6 +284,30 @@ def test_a_race_tells_what_it_read_and_how_noisy_that_was(here: Path, stage: Sta
     assert refine(seed, "--cases", "criteria.jsonl").code == 2
 
 
+def test_a_race_says_which_attempt_nobody_could_judge_and_a_resume_judges_it(
+    here: Path, stage: Stage
+):
+    away = True
+
+    def critic(user: str) -> Say:
+        new = "Version" in user
+        if new and away and "Everything that was to be delivered" in user:
+            return Fault("status", 503, retry_after=0.01)
+        return say({"score": 0.9 if new else 0.7, "defects": [], "summary": "so"})
+
+    stage.plays[0].critic = critic
+    seed = seed_in(here)
+    called = refine(seed, "--gate", "race", "--iterations", "1")
+    assert called.code == 3, called.stdout + called.stderr
+    assert "attempt 1: the readings had no answer" in called.stdout
+    assert "iteration 1 ran, and could not be judged" in called.stderr
+    away = False
+    called = kept("resume", "--json")
+    assert called.code == 0, called.stderr
+    assert (called.json["best_iter"], called.json["unread"]) == (1, [])
+    assert len(stage.briefs) == 1, "it was not run again"
+
+
 def test_a_race_that_an_error_ended_says_so_in_words(here: Path, stage: Stage):
     stage.gone = True
     seed = seed_in(here)

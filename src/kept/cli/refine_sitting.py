@@ -27,7 +27,7 @@ from kept.cli.names import command_for, path_from_here
 from kept.cli.output import pairs
 from kept.cli.progress import PlainProgress, Progress
 from kept.core.plan import REFINE
-from kept.core.refine import reruns
+from kept.core.refine import reruns, unread
 from kept.core.state import State
 from kept.core.words import count
 from kept.errors import SetupError
@@ -178,6 +178,7 @@ def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
         "best_iter": told.best_iter,
         "stop_reason": stop_name(stopped.kind, stopped.message) if stopped else "",
         "iterations": [{"k": a.k, "run_id": a.run_id, "loss": a.loss} for a in told.attempts],
+        "unread": unread(reruns(state)),
         "gate": "race" if told.raced else "follow",
         "noise": asdict(told.noise) if told.noise else None,
         **_places(asked, told),
@@ -226,6 +227,9 @@ def _answer(document: dict[str, Any], told: Told, asked: Refinement) -> str:
         status = f"{one.status}, by its own run" if told.raced else one.status
         rows.append((f"attempt {one.k}", f"{_parts(one.loss_breakdown)} ({status})"))
         rows += [("", verdicts[one.step])] if told.raced else []
+    if document["unread"]:
+        which = ", ".join(map(str, document["unread"]))
+        rows.append(("not judged", f"attempt {which}: the readings had no answer"))
     rows.append(("noise", told.noise.words if told.noise else _unmeasured(told)))
     rows.append(("stopped", _stopped(document["stop_reason"])))
     if document["best"] is not None:
