@@ -147,6 +147,8 @@ def test_a_run_that_a_limit_ended_goes_on_with_more(project: Path) -> None:
         assert _run(project, server, "resume", "last", "-q")[0] == 1
         code, _, err = _run(project, server, "resume", "last", "--set", "budget.max_loops=1")
         assert code == 2 and "budget changed since it started" in err
+        code, _, err = _run(project, server, "resume", "--workers", "2", "--fail-if-no-gain")
+        assert code == 2 and "not resumed with --workers and --fail-if-no-gain" in err
         assert len(server.log) == asked, "nothing was asked for that"
         play.loops = 4
         code, out, err = _run(project, server, "resume", "last", "--set", "budget.max_loops=4")

@@ -69,3 +69,33 @@ def test_a_run_is_asked_for_once_in_words_or_by_its_target(here: Path):
     for words in ((), ("Write", "--target", "exp_0:001"), ("--target", "exp_0")):
         called = kept("agent", "run", *words)
         assert called.code == 2 and "hint:" in called.stderr, called.stderr
+
+
+def test_what_a_run_deleted_when_it_went_on_is_left_nowhere(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    experiment = kept("experiment", "create", "Sales", "--json").json["experiment_id"]
+    folder = Path(task(experiment, "Write a report to report.md")["folder"])
+    old = [write("output/report.md", TEXT), write("output/old.md", TEXT), write("output/his.md")]
+    away = [use("file_delete", path=f"output/{name}.md") for name in ("old", "his")]
+    workers = {"w1": [*old, done("w1")], "w2": [*away, done("w2")]}
+    playing = Play([plan("report.md"), delegate("w1"), delegate("w2"), complete()], workers)
+    playing.loops = 2
+    with ModelServer(playing.of_server) as server:
+        monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", server.v1)
+        words = ("--target", f"{experiment}:001", "--model", "openai_compatible/m", "-q")
+        called = kept("agent", "run", *words, "--max-loops", "2", "-o", "made")
+        assert called.code == 1, called.stderr
+        (ours,) = (here / ".kept" / "runs").iterdir()
+        seed = folder / "seed"
+        run = seed / "workspace" / "runs" / ours.name
+        places = [run / "FINAL", seed / "output" / "FINAL", seed / "output" / ours.name]
+        places += [ours / "FINAL", ours / "output" / "FINAL", here / "made"]
+        assert all((place / "old.md").is_file() for place in places)
+        (here / "made" / "his.md").write_text("somebody's now")
+        playing.loops = 4
+        called = kept("resume", "--set", "budget.max_loops=4", "-q")
+    assert called.code == 0, called.stderr
+    for place in places[:-1]:
+        assert {path.name for path in place.iterdir()} == {"report.md"}, place
+    assert {path.name for path in (here / "made").iterdir()} == {"report.md", "his.md"}

@@ -85,6 +85,25 @@ def test_a_run_that_gets_better_ends_with_0_and_best_holds_it(here: Path):
     assert told.count(f'"model_manager": "{MODEL}"') == 3
 
 
+def test_what_is_better_and_not_in_best_is_told_with_its_own_place(here: Path):
+    seed = seed_in(here)
+    (seed / "BEST").mkdir()
+    told = {"best_run_id": "old", "best_loss": 0.9, "measure": "race:0"}
+    (seed / "BEST" / "manifest.json").write_text(json.dumps(told))
+    called = refine(seed, "--iterations", "1", "--json")
+    assert called.code == 0, called.stderr
+    place = Path(called.json["best"])
+    assert (place / "report.md").read_text() == "# Report\n\nVersion 1.\n"
+    assert "cannot be compared" in called.json["best_left"]
+    assert not (seed / "BEST" / "report.md").exists()
+    (seed / "BEST" / "manifest.json").write_text(
+        json.dumps({"best_run_id": "old", "best_loss": 0.0})
+    )
+    called = refine(seed, "--iterations", "1")
+    assert "BEST is left as it is: it holds run old" in " ".join(called.stdout.split())
+    assert "seed/BEST" not in called.stdout
+
+
 def test_nothing_to_refine_ends_with_0_and_asks_nobody(here: Path, server: ModelServer):
     called = refine(perfect_run(here / "seed"))
     assert (called.code, len(server.log)) == (0, 0)
@@ -142,6 +161,19 @@ def test_an_error_ends_with_3_and_a_resume_goes_on(here: Path, stage: Stage, ser
     again = kept("resume")
     assert again.code == 0, again.stderr
     assert the_session(seed)["stop_reason"] == "max_iterations"
+
+
+def test_flags_that_a_refinement_cannot_be_resumed_with_are_refused(here: Path, stage: Stage):
+    stage.gone = True
+    assert refine(seed_in(here), "--iterations", "1").code == 3
+    stage.gone = False
+    stage.plays = [one.play() for one in scores(0.9)]
+    called = kept("resume", "--set", "budget.max_loops=3", "--workers", "2")
+    assert called.code == 2, called.stderr
+    assert "a refinement is not resumed with --set and --workers" in called.stderr
+    assert "hint:" in called.stderr
+    # that it does anyway
+    assert kept("resume", "--fail-if-no-gain").code == 0
 
 
 def test_a_pair_that_can_be_read_in_two_ways_ends_with_2_and_the_way_out(here: Path):
@@ -250,6 +282,30 @@ def test_a_race_tells_what_it_read_and_how_noisy_that_was(here: Path, stage: Sta
     once = refine(seed_in(here / "other"), "--iterations", "1")
     assert "not measured: each loss is of one run" in once.stdout
     assert refine(seed, "--cases", "criteria.jsonl").code == 2
+
+
+def test_a_race_says_which_attempt_nobody_could_judge_and_a_resume_judges_it(
+    here: Path, stage: Stage
+):
+    away = True
+
+    def critic(user: str) -> Say:
+        new = "Version" in user
+        if new and away and "Everything that was to be delivered" in user:
+            return Fault("status", 503, retry_after=0.01)
+        return say({"score": 0.9 if new else 0.7, "defects": [], "summary": "so"})
+
+    stage.plays[0].critic = critic
+    seed = seed_in(here)
+    called = refine(seed, "--gate", "race", "--iterations", "1")
+    assert called.code == 3, called.stdout + called.stderr
+    assert "attempt 1: the readings had no answer" in called.stdout
+    assert "iteration 1 ran, and could not be judged" in called.stderr
+    away = False
+    called = kept("resume", "--json")
+    assert called.code == 0, called.stderr
+    assert (called.json["best_iter"], called.json["unread"]) == (1, [])
+    assert len(stage.briefs) == 1, "it was not run again"
 
 
 def test_a_race_that_an_error_ended_says_so_in_words(here: Path, stage: Stage):

@@ -12,6 +12,7 @@ from kept.agents.budget import AXES, most
 from kept.agents.document import agent_run_json, agent_run_page, agent_run_text
 from kept.agents.record import AgentRun
 from kept.agents.rundir.places import FINAL
+from kept.agents.rundir.write import sweep_own
 from kept.agents.stopping import Stop
 from kept.agents.telling import end_line
 from kept.cli import output
@@ -180,20 +181,23 @@ def _deliver(folder: Path, asked: Asked, delivered: Sequence[Mapping[str, bytes]
     final = folder / FINAL
     place = final if final.is_dir() else folder / "output" / folder.name
     files: Mapping[str, bytes] = delivered[-1] if delivered else {}
-    if files and asked.output is not None:
+    if delivered and asked.output is not None:
         wanted = Path(asked.folder) / asked.output
         before = [[one[path] for one in delivered if path in one] for path in files]
         rows = zip(files.items(), before, strict=True)
         try:
             new = {path: data for (path, data), own in rows if _free(wanted / path, own)}
-            write_below(wanted, new)
+            gone = [{p: d for p, d in one.items() if p not in files} for one in delivered]
+            sweep_own(wanted, gone)
+            if files:
+                write_below(wanted, new)
         except OSError as error:
             there = path_from_here(place)
             output.warn(
                 f"cannot write to {asked.output}: {error.strerror}; what was made is in {there}"
             )
             return place
-        return wanted
+        return wanted if files else place
     return place
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from kept.agents.experiments.folders import EXPERIMENTS, target_of
 from kept.agents.experiments.refining import SESSION, new_task_session
 from kept.agents.experiments.tasks import best_run, chosen
-from kept.agents.refine.best import BEST, best_loss
+from kept.agents.refine.best import BEST
 from kept.agents.refine.folder import Told, stop_name
 from kept.agents.refine.made import all_made
 from kept.agents.refine.session import SESSIONS, free_name, session_name
@@ -27,7 +27,7 @@ from kept.cli.names import command_for, path_from_here
 from kept.cli.output import pairs
 from kept.cli.progress import PlainProgress, Progress
 from kept.core.plan import REFINE
-from kept.core.refine import reruns
+from kept.core.refine import reruns, unread
 from kept.core.state import State
 from kept.core.words import count
 from kept.errors import SetupError
@@ -179,9 +179,10 @@ def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
         "best_iter": told.best_iter,
         "stop_reason": stop_name(stopped.kind, stopped.message) if stopped else "",
         "iterations": [{"k": a.k, "run_id": a.run_id, "loss": a.loss} for a in told.attempts],
+        "unread": unread(reruns(state)),
         "gate": "race" if told.raced else "follow",
         "noise": asdict(told.noise) if told.noise else None,
-        **_places(asked),
+        **_places(asked, told),
         "folder": str(ended.folder),
     }
     if as_json:
@@ -191,15 +192,21 @@ def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
     return _code(ended.folder, state, told.best_iter > 0)
 
 
-def _places(asked: Refinement) -> dict[str, str | None]:
-    """Where the best lies, if there is one, and the session."""
+def _places(asked: Refinement, told: Told) -> dict[str, str | None]:
+    """Where the best lies, if there is one, why BEST is not what holds it, and the session."""
     if asked.target:
-        best, session = asked.task.best, asked.root / SESSION
-        return {"best": str(best) if best.exists() else None, "session": str(session)}
-    seed = Path(asked.run)
-    held = best_loss(seed) is not None
-    session = seed / SESSIONS / f"{asked.session}.json"
-    return {"best": str(seed / BEST) if held else None, "session": str(session)}
+        place, session = asked.task.best, asked.root / SESSION
+    else:
+        place = Path(asked.run) / BEST
+        session = Path(asked.run) / SESSIONS / f"{asked.session}.json"
+    held = asked.shelf.holds()
+    best, left = (None if held is None else place), None
+    if told.best_iter and (held is None or held.run_id != told.best.run_id):
+        best = asked.root / f"iter_{told.best_iter}" / "output" / told.best.run_id
+        left = "it could not be written" if held is None else held.stays(told.measure)
+        if asked.target and chosen(asked.task):
+            left = "somebody chose what it holds"
+    return {"best": str(best) if best else None, "best_left": left, "session": str(session)}
 
 
 def _answer(document: dict[str, Any], told: Told, asked: Refinement) -> str:
@@ -221,13 +228,18 @@ def _answer(document: dict[str, Any], told: Told, asked: Refinement) -> str:
         status = f"{one.status}, by its own run" if told.raced else one.status
         rows.append((f"attempt {one.k}", f"{_parts(one.loss_breakdown)} ({status})"))
         rows += [("", verdicts[one.step])] if told.raced else []
+    if document["unread"]:
+        which = ", ".join(map(str, document["unread"]))
+        rows.append(("not judged", f"attempt {which}: the readings had no answer"))
     rows.append(("noise", told.noise.words if told.noise else _unmeasured(told)))
     rows.append(("stopped", _stopped(document["stop_reason"])))
     if document["best"] is not None:
         rows.append(("best", path_from_here(document["best"])))
+    if document["best_left"] is not None:
+        rows.append(("", f"BEST is left as it is: {document['best_left']}"))
     if asked.target and k and chosen(asked.task):
         choose = f"`kept experiment task set-best {asked.target} --auto` has the loss choose"
-        rows.append(("", f"left as somebody chose it: {choose}"))
+        rows.append(("", choose))
     rows.append(("session", path_from_here(document["session"])))
     rows.append(("iterations", path_from_here(asked.root)))
     return f"{output.style(title, bold=True)}\n\n{pairs(rows)}"

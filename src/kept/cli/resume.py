@@ -46,22 +46,44 @@ def resume(
     from kept.cli.sitting import How, resume_run
     from kept.core.plan import AGENT_RUN, REFINE
 
-    settings += (f"workers={workers}",) if workers else ()
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     past = open_run(run)
     if (started := past.state.started) is not None and started.recipe == AGENT_RUN:
         from kept.cli.agent_sitting import HowAgent, resume_agent
 
+        _refuse(
+            ("--workers", workers is not None, "`--set budget.max_workers=N` limits its workers"),
+            ("--fail-if-no-gain", fail_if_no_gain, "it has no seed to beat; 0 is a complete one"),
+            what="an agent run",
+        )
         return resume_agent(past, settings, HowAgent(json=as_json, quiet=quiet))
     if started is not None and started.recipe == REFINE:
         from kept.cli.refine_sitting import resume_refine
 
+        # --fail-if-no-gain is what it does by itself
+        _refuse(
+            ("--set", bool(settings), "it goes on as it began; `kept refine` begins another"),
+            ("--workers", workers is not None, "its iterations come one after the other"),
+            what="a refinement",
+        )
         return resume_refine(past, as_json=as_json, quiet=quiet)
+    settings += (f"workers={workers}",) if workers else ()
     spec, before = _spec_of(past)
     check_again(past, settings)
     plan = _plan(past, spec, (*before, *settings))
     past.close()
     return resume_run(plan, past.folder, how)
+
+
+def _refuse(*flags: tuple[str, bool, str], what: str) -> None:
+    """Say which flags mean nothing for such a run: none is passed over without a word."""
+    from kept.errors import SetupError
+
+    given = [(name, hint) for name, there, hint in flags if there]
+    if given:
+        names = " and ".join(name for name, _ in given)
+        hints = "; ".join(f"{name}: {hint}" for name, hint in given)
+        raise SetupError(f"{what} is not resumed with {names}", hint=hints)
 
 
 def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from kept.core.budget import StopReason
+from kept.core.lost import due
 from kept.core.proposal import ClosedStep, Turn
 from kept.core.state import State
 from kept.core.words import count
@@ -122,8 +123,21 @@ def stop_of(
 
 
 def reruns(state: State) -> list[ClosedStep]:
-    """The iterations so far, oldest first; what was only measured is none."""
-    return [step for step in state.closed if step.turn.proposer == RERUN]
+    """The iterations so far, oldest first; what was only measured is none.
+
+    One that was judged again, because an outage took its readings, is told of once, as it ended.
+    """
+    found: dict[int, ClosedStep] = {}
+    for step in state.closed:
+        if step.turn.proposer == RERUN:
+            found.pop(step.turn.number, None)
+            found[step.turn.number] = step
+    return list(found.values())
+
+
+def unread(done: Iterable[ClosedStep]) -> list[int]:
+    """The iterations that ran, and of which nobody can tell: their readings had no answer."""
+    return sorted(step.turn.number + 1 for step in done if step.verdict.code == "indecisive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +162,7 @@ class Attempt:
 
 
 def attempts(done: Iterable[ClosedStep]) -> list[Attempt]:
-    """The iterations that ran, whether or not they left anything."""
+    """The iterations that ran, in their order, whether or not they left anything."""
     found: list[Attempt] = []
     for step in done:
         told_by = step.proposal or step.skip
@@ -171,7 +185,7 @@ def attempts(done: Iterable[ClosedStep]) -> list[Attempt]:
                 measured=step.loss,
             )
         )
-    return found
+    return sorted(found, key=lambda one: one.k)
 
 
 def run_folder(root: str, attempt: Attempt) -> str:
@@ -195,20 +209,38 @@ class Refining:
         if self.nothing:
             return _stop("empty_gradient", "nothing to refine")
         done = reruns(state)
+        again = due(state.lost, RERUN)
+        if again and again[0].ready:
+            return self._turn(again[0].number)
+        stop = self._stop(done)
+        if stop is None:
+            return self._turn(len(done) + len(state.open))
+        if again:
+            return self._turn(again[0].number)
+        return _unread(done) or stop
+
+    def _stop(self, done: Sequence[ClosedStep]) -> StopReason | None:
+        """Why no further iteration is run; None while one is."""
         if done and done[-1].skip is not None and done[-1].skip.ends:
             return _stop(done[-1].skip.ends, done[-1].skip.why)
-        losses = [step.loss for step in done if step.loss is not None]
+        lost = unread(done)
+        read = [step for step in done if step.turn.number + 1 not in lost]
+        read.sort(key=lambda step: step.turn.number)
+        losses = [step.loss for step in read if step.loss is not None]
         seconds = sum(map(seconds_of, done))
         name = stop_of(losses, self.iterations, seconds, self.seed_seconds)
         if name is None and len(done) >= self.iterations:
             name = "max_iterations"
-        if name is not None:
-            return _stop(name, _WORDS[name].format(n=count(len(done), "iteration")))
-        k = len(done) + len(state.open) + 1
+        if name is None:
+            return None
+        return _stop(name, _WORDS[name].format(n=count(len(read), "iteration")))
+
+    def _turn(self, number: int) -> Turn:
+        k = number + 1
         settings: dict[str, object] = {"k": k}
         if self.tiers:
             settings["tier"] = tier_of(k, self.iterations)
-        return Turn(RERUN, "refine", k - 1, settings)
+        return Turn(RERUN, "refine", number, settings)
 
     def last(self, state: State) -> Turn | None:
         """Nothing more: the best is what it is."""
@@ -233,6 +265,16 @@ _WORDS = {
     "plateau": "no move by 0.01 twice in a row, after {n}",
     "wall_time_exhausted": "twice the time of the seed run is used, after {n}",
 }
+
+
+def _unread(done: Sequence[ClosedStep]) -> StopReason | None:
+    """An end that a resume goes on from: it judges again what nobody could read."""
+    lost = unread(done)
+    if not lost:
+        return None
+    which = f"iteration {', '.join(map(str, lost))}"
+    why = next(step.verdict.reason for step in done if step.turn.number + 1 == lost[-1])
+    return StopReason("error", f"error:unread: {which} ran, and could not be judged: {why}")
 
 
 def _stop(name: str, words: str) -> StopReason:

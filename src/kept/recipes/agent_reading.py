@@ -76,7 +76,7 @@ class RunFolder:
             with Run(self._folder) as run:
                 record = agent_run_of(run)
                 if record is not None:
-                    sweep(self._folder, record.run_id, deliveries_of(run)[:-1])
+                    sweep(self._folder, record.run_id, deliveries_of(run)[:-1], Layout())
                     write_run(self._folder, record, delivered_by(run), Layout())
         except OSError as error:
             log.warning("cannot write %s: %s", error.filename, error.strerror)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kept.agents.experiments.folders import EXPERIMENTS, Task, target_of
-from kept.agents.experiments.tasks import carried, offer_best
+from kept.agents.experiments.tasks import carried, chosen, held_by, offer_best
+from kept.agents.refine.best import FOLLOW
 from kept.agents.refine.session import session_stamp
-from kept.agents.rundir.write import Layout, write_run
+from kept.agents.rundir.write import Layout, sweep, write_run
 from kept.core.event import Event, RunStopped
 from kept.core.ports import Journal, Sink
 from kept.core.rollout import Job
@@ -17,7 +18,7 @@ from kept.core.score import Outcome
 from kept.core.state import State
 from kept.core.words import one_line
 from kept.errors import SetupError
-from kept.recipes.agent_reading import agent_run_of, delivered_by
+from kept.recipes.agent_reading import agent_run_of, deliveries_of
 from kept.store.files import write_below
 from kept.store.home import Home
 from kept.store.journal import RunJournal
@@ -105,23 +106,27 @@ class TaskRun:
             return
         with Run(self._folder) as run:
             record = agent_run_of(run)
-            files = delivered_by(run)
+            *before, files = deliveries_of(run) or [{}]
         if record is None:
             return
         below = self._task.folder / "seed"
         layout = Layout(f"workspace/runs/{record.run_id}")
         try:
+            sweep(below, record.run_id, before, layout)
             write_run(below, record, files, layout)
             if files:
-                offer_best(
-                    self._task,
-                    below / "workspace" / "runs" / record.run_id,
-                    session_stamp(time.time()),
-                )
+                self._offer(below / layout.run)
         except SetupError as error:
             log.info("%s", error.message)  # it failed, and is no best
         except OSError as error:
             log.warning("cannot write %s: %s", error.filename, error.strerror)
+
+    def _offer(self, folder: Path) -> None:
+        if offer_best(self._task, folder, session_stamp(time.time())):
+            return
+        held = held_by(self._task)
+        if held is not None and held.measure != FOLLOW and not chosen(self._task):
+            log.warning("%s is left as it is: %s", self._task.best, held.stays(FOLLOW))
 
     def on_rollout(self, job: Job, outcome: Outcome) -> None:
         """Nothing to do: the end of the sitting tells it."""

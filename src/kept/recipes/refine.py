@@ -15,6 +15,7 @@ from kept.agents.kit import Kit
 from kept.agents.record import Limits
 from kept.agents.refine.findings import findings_of
 from kept.agents.refine.folder import (
+    MEASURE,
     IterationFolders,
     SessionFiles,
     SessionPlace,
@@ -64,7 +65,8 @@ def compile_refine(
     if run.delivered is None:
         raise SetupError(
             f"{run.folder} has left no deliverable to start from",
-            hint="it is looked for in FINAL, output/FINAL, output/<id> and output of its workspace",
+            hint="it is looked for in FINAL, output/FINAL, output/<id> and output of its own "
+            "workspace; what several runs share is nobody's",
         )
     making = _Making(asked, run, watched or Watched(), began)
     plan = plan_refinement(asked, run, making)
@@ -152,6 +154,7 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
             "seed_run": run.run_id,
             ITERATIONS: str(asked.root),
             ARTIFACTS: dict(making.artifacts),
+            MEASURE: judging.measure,
         },
         views=(partial(SessionFiles, place),),
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from kept.agents.refine.best import FOLLOW
 from kept.agents.refine.made import LOSS, MadeRunner
 from kept.agents.refine.reading import CRITERION, Reading
 from kept.core.case import IMPLICIT_CASE, Case, Cases
@@ -17,6 +18,7 @@ from kept.errors import SetupError
 from kept.gates.follow import Follow
 from kept.gates.race import PRESETS
 from kept.gates.repeats import Repeats
+from kept.recipes.hashing import hash_of
 from kept.recipes.racing import FEWEST
 from kept.recipes.refine_asked import Refinement
 from kept.spec.cases import read_cases
@@ -32,6 +34,8 @@ class Judging(NamedTuple):
     cases: Cases
     runner: Runner
     objective: Objective
+    measure: str = FOLLOW
+    """What its losses are, by a name: others are not compared with them."""
 
 
 def follows(task: str, close: Callable[[], None]) -> Judging:
@@ -49,9 +53,17 @@ def races(asked: Refinement, reading: Reading) -> Judging:
     # gains are small on the scale of a loss: which is better says more than by how much
     objective = Objective(LOSS, "minimize")
     if asked.cases is None:
-        gate = Repeats(most=asked.repeats)
-        return Judging(gate, Cases(holdout=(IMPLICIT_CASE,)), reading, objective)
-    return Judging(PRESETS["balanced"], criteria(asked), reading, objective)
+        gate, cases = Repeats(most=asked.repeats), Cases(holdout=(IMPLICIT_CASE,))
+    else:
+        gate, cases = PRESETS["balanced"], criteria(asked)
+    return Judging(gate, cases, reading, objective, _measure(reading, cases))
+
+
+def _measure(reading: Reading, cases: Cases) -> str:
+    """Readings by this critic, about these criteria."""
+    models = reading.kit.models
+    about = [[case.id, case.data] for case in cases.holdout]
+    return f"{RACE}:{hash_of([models.critic or models.manager, about])}"
 
 
 def criteria(asked: Refinement) -> Cases:

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -14,8 +14,9 @@ from kept.agents.checks.deterministic import (
     RunsOn,
     run_phase,
 )
+from kept.core.rollout import Failure
 from kept.recipes.agent_kit import runs_on
-from kept.sandbox import abilities
+from kept.sandbox import Exit, abilities
 from kept.tools.code import Bench
 from kept.workspace import Scratch
 
@@ -96,3 +97,16 @@ def test_r33_a_phase_that_fails_has_failed(on: RunsOn):
 
 def test_r33_an_exit_code_that_was_expected_is_no_failure(on: RunsOn):
     assert run(on, "exit 3", Invariant(kind="exit_code", equals=3)).status == "complete"
+
+
+def test_r33_a_predicate_that_could_not_be_run_is_no_broken_invariant():
+    away = Failure("harness", "infrastructure", "no sandbox could be made")
+
+    async def on(
+        line: str, files: Mapping[str, bytes], seconds: float
+    ) -> tuple[Exit | Failure, Mapping[str, bytes]]:
+        return (Exit(0, "", "") if line == "true" else away), files
+
+    invariant = Invariant(kind="python_predicate", expression="True")
+    phase = DeterministicPhase(command="true", invariants=(invariant,))
+    assert asyncio.run(run_phase(phase, {}, on)) == away

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,11 @@ from kept.agents.experiments.folders import (
     read_task,
 )
 from kept.agents.experiments.tasks import (
+    Entry,
     carried,
     create_continuation,
     create_task,
+    offer,
     offer_best,
     set_best,
     set_best_by_loss,
@@ -132,6 +135,36 @@ def test_the_best_of_a_task_is_replaced_by_a_strictly_lower_loss_only(
     parts = {"eval", "critique", "gate_reject", "budget_burn", "terminal", "total"}
     assert set(manifest["loss_breakdown"]) == parts  # type: ignore[call-overload]
     assert (task.best / "out.md").read_text() == "better"
+
+
+def entry(run_id: str, loss: float, **more: Any) -> Entry:
+    files = {"out.md": run_id.encode()}
+    return Entry(
+        run_id=run_id,
+        source="/x",
+        status="complete",
+        loss=loss,
+        parts={},
+        signals={},
+        files=files,
+        **more,
+    )
+
+
+def test_the_best_of_a_task_is_replaced_only_by_what_was_measured_alike(experiment: Experiment):
+    task = create_task(experiment, "Write", AT)
+    assert offer(task, entry("first", 0.3), AT)
+    race: dict[str, Any] = {"measure": "race:1"}
+    assert not offer(task, entry("other", 0.1, **race), AT)
+    # what it was read beside is what is there, whatever the loss of that by its own account
+    beside: dict[str, Any] = {**race, "seed_run_id": "first", "seed_loss": 0.5}
+    assert not offer(task, entry("worse", 0.5, **beside), AT)
+    assert offer(task, entry("read", 0.4, **beside), AT)
+    assert told(task.best)["measure"] == "race:1"
+    assert not offer(task, entry("lucky", 0.1), AT)
+    assert not offer(task, entry("read2", 0.4, **race), AT)
+    assert offer(task, entry("read3", 0.35, **race), AT)
+    assert (task.best / "out.md").read_text() == "read3"
 
 
 def test_somebodys_choice_stays(experiment: Experiment, tmp_path: Path):

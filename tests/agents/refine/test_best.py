@@ -18,8 +18,9 @@ from kept.core.refine import Attempt
 from kept.errors import RunError
 
 
-def winner(loss: float, run: str = "r1") -> Winner:
+def winner(loss: float, run: str = "r1", measure: str = "follow") -> Winner:
     return Winner(
+        measure=measure,
         best_run_id=run,
         best_loss=loss,
         seed_loss=0.5,
@@ -48,6 +49,30 @@ def test_best_never_regresses(tmp_path: Path):
     assert not write_best(tmp_path, winner(0.4), {"a.md": b"worse"})
     assert not write_best(tmp_path, winner(0.3), {"a.md": b"equal"})
     assert held(tmp_path)["a.md"] == b"good"
+
+
+def test_losses_of_two_measures_are_not_compared(tmp_path: Path):
+    write_best(tmp_path, winner(0.3), {"a.md": b"by its own account"})
+    assert not write_best(tmp_path, winner(0.1, "r2", "race:1"), {"a.md": b"read"})
+    assert held(tmp_path)["a.md"] == b"by its own account"
+    found = best.held_in(tmp_path)
+    assert found is not None and "cannot be compared" in found.stays("race:1")
+    assert "is not more" in found.stays("follow")
+    raced = tmp_path / "raced"
+    raced.mkdir()
+    assert write_best(raced, winner(0.3, "r1", "race:1"), {"a.md": b"read"})
+    assert json.loads(held(raced)["manifest.json"])["measure"] == "race:1"
+    assert not write_best(raced, winner(0.1, "r2"), {"a.md": b"lucky"})
+    assert write_best(raced, winner(0.2, "r3", "race:1"), {"a.md": b"better"})
+
+
+def test_a_manifest_that_names_no_measure_is_of_runs_own_losses(tmp_path: Path):
+    write_best(tmp_path, winner(0.3), {"a.md": b"good"})
+    path = tmp_path / BEST / "manifest.json"
+    told = json.loads(path.read_text())
+    del told["measure"]
+    path.write_text(json.dumps(told))
+    assert write_best(tmp_path, winner(0.2), {"a.md": b"better"})
 
 
 def test_best_is_replaced_as_a_whole_by_what_is_better(tmp_path: Path):

@@ -120,3 +120,39 @@ def test_events_beside_a_run_are_found_wherever_its_workspace_lies(tmp_path: Pat
     folder = real_run(tmp_path / "deep" / "down")
     shutil.move(tmp_path / "deep" / "down" / "logs", tmp_path / "deep" / "logs")
     assert len(read_run(folder).refusals) == 4
+
+
+def put_text(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_a_run_of_ours_that_left_nothing_has_not_left_what_lies_in_the_project(tmp_path: Path):
+    folder = tmp_path / ".kept" / "runs" / "r1"
+    shutil.copytree(real_run(tmp_path / "other", final=False), folder)
+    put_text(folder / "journal.jsonl", "")
+    for place in ("output/mine.md", "output/FINAL/mine.md", ".kept/output/mine.md"):
+        put_text(tmp_path / place, "somebody else's")
+    assert read_run(folder).delivered is None
+    put_text(folder / "output" / RUN / "report.md", "its own")
+    delivered = read_run(folder).delivered
+    assert delivered is not None and set(delivered.read()) == {"report.md"}
+
+
+def test_what_lies_above_the_workspace_of_a_run_is_not_its_deliverable(tmp_path: Path):
+    folder = real_run(tmp_path / "a" / "b", final=False)
+    for place in ("a/output/mine.md", "output/FINAL/mine.md"):
+        put_text(tmp_path / place, "somebody else's")
+    assert read_run(folder).delivered is None
+
+
+def test_what_runs_of_a_workspace_share_is_nobodys(tmp_path: Path):
+    folder = real_run(tmp_path)
+    put_text(tmp_path / "output" / "loose.md", "whose?")
+    assert read_run(folder).delivered is not None
+    other = folder.with_name("2026-04-19_17-00-00_aaaaaaaa")
+    shutil.copytree(folder, other)
+    assert read_run(folder).delivered is None
+    put_text(tmp_path / "output" / RUN / "report.md", "its own")
+    delivered = read_run(folder).delivered
+    assert delivered is not None and set(delivered.read()) == {"report.md"}

@@ -5,6 +5,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from kept.agents.refine.best import BEST
 from kept.agents.refine.folder import Told
 from kept.agents.refine.made import all_made
 from kept.agents.rundir.read import read_run
-from kept.core.refine import reruns
+from kept.core.refine import reruns, unread
+from kept.core.rollout import Failure
 from kept.errors import SetupError, SpecError
 from kept.store.reader import Run
 from kept.store.spent import spend_of
@@ -79,6 +81,24 @@ def test_what_is_better_in_many_readings_is_kept_and_best_has_their_mean(tmp_pat
     assert parts["critique"] == pytest.approx(0.3 * 0.03, abs=0.01)
     assert manifest["best_loss"] == parts["total"] < manifest["seed_loss"]
     assert told["iterations"][0]["measured_loss"] == pytest.approx(parts["total"], abs=1e-3)
+
+
+def test_a_mean_of_readings_does_not_replace_what_a_run_said_of_itself(tmp_path: Path):
+    first = raced(tmp_path / "one", Attempted(0.76, LUCKY), gate="follow")
+    first.start()
+    assert best(first)["report.md"] == LUCKY.encode()
+    it = world(tmp_path, Attempted(0.8, GOOD), seed=first.seed, gate="race", iterations=1)
+    it.look = critic({"Good": 0.97})
+    it.start()
+    assert json.loads((it.seed / "refinement_sessions" / "refine_1.json").read_text())["best_iter"]
+    assert best(it)["report.md"] == LUCKY.encode()
+    again = raced(tmp_path / "two", Attempted(0.8, GOOD))
+    again.start()
+    measure = json.loads(best(again)["manifest.json"])["measure"]
+    assert measure.startswith("race:")
+    # criteria are another measure
+    other = raced(tmp_path / "three", Attempted(0.8, GOOD), cases=str(criteria(tmp_path)))
+    assert other.plan().facts["measure"] not in (measure, "follow")
 
 
 def test_a_session_says_how_noisy_the_loss_of_one_reading_was_measured_to_be(tmp_path: Path):
@@ -228,3 +248,53 @@ def test_nothing_is_the_best_whose_readings_are_no_better_than_those_of_the_seed
     swapped = {seed: state.evaluations[best], best: state.evaluations[seed]}
     for known in (swapped, {best: state.evaluations[best]}):
         assert Told(state._replace(evaluations=known), made).best_iter == 0
+
+
+class Away:
+    """A critic who sometimes does not answer, of a deliverable with these words."""
+
+    def __init__(self, words: str, until: str = "") -> None:
+        self.words = words
+        self.until = until
+        """Back when asked of one with these."""
+        self.gone = True
+        self.sound = critic({"Good": 0.97}, spread=0.0)
+
+    def __call__(self, text: str, nth: int) -> Any:
+        self.gone = self.gone and not (self.until and self.until in text)
+        if self.gone and self.words in text:
+            return Failure("server", "infrastructure", "overloaded", tried=True)
+        return self.sound(text, nth)
+
+
+def test_an_iteration_whose_readings_an_outage_took_is_judged_again_and_not_run_again(
+    tmp_path: Path,
+):
+    it = raced(tmp_path, Attempted(0.8, GOOD), Attempted(0.8, LUCKY))
+    it.look = Away("Good", until="Lucky")
+    _, state = it.start()
+    assert [step.turn.settings["k"] for step in state.closed] == [1, 2, 1]
+    assert next(iter(state.closed)).verdict.code == "indecisive"
+    told = session(it)
+    assert (told["best_iter"], told["stop_reason"]) == (1, "max_iterations")
+    assert [row["k"] for row in told["iterations"]] == [1, 2]
+    assert best(it)["report.md"] == GOOD.encode()
+    alone = raced(tmp_path / "alone", Attempted(0.8, GOOD), Attempted(0.8, LUCKY))
+    alone.start()
+    assert it.calls == alone.calls, "nobody worked again"
+
+
+def test_a_session_with_an_iteration_that_nobody_could_read_is_not_done(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8, LUCKY), Attempted(0.8, GOOD))
+    away = it.look = Away("Good")
+    folder, state = it.start()
+    assert state.stopped is not None and state.stopped.kind == "error"
+    assert "iteration 2 ran, and could not be judged" in state.stopped.message
+    assert session(it)["stop_reason"] == "error:unread"
+    assert unread(reruns(state)) == [2]
+    calls = it.calls
+    away.gone = False
+    _, state = it.resume(folder)
+    told = session(it)
+    assert (told["best_iter"], told["stop_reason"]) == (2, "max_iterations")
+    assert it.calls == calls and unread(reruns(state)) == []

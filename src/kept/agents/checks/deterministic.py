@@ -85,23 +85,29 @@ async def run_phase(
     codes = [one for one in phase.invariants if one.kind == "exit_code"]
     if ended.code and not codes:
         return replace(end, status="failed", reason=str(ended))
-    broken = [
-        wrong
-        for one in phase.invariants
-        if (wrong := await _violation(one, end, run, phase.seconds)) is not None
-    ]
+    broken: list[str] = []
+    for one in phase.invariants:
+        wrong = await _violation(one, end, run, phase.seconds)
+        if isinstance(wrong, Failure):
+            return wrong
+        broken += [] if wrong is None else [wrong]
     if not broken:
         return end
     return replace(end, status="partial", reason="; ".join(broken), violations=tuple(broken))
 
 
-async def _violation(one: Invariant, end: PhaseEnd, run: RunsOn, seconds: float) -> str | None:
+async def _violation(
+    one: Invariant, end: PhaseEnd, run: RunsOn, seconds: float
+) -> str | Failure | None:
+    """What does not hold; a `Failure` where that could not be found out."""
     if one.kind == "exit_code":
         return None if end.code == one.equals else f"exit {end.code}, not {one.equals}"
     if one.kind == "python_predicate":
         # one that never ends, or that exits, must not take us with it
         code = f"import sys; sys.exit(0 if ({one.expression}) else 1)"
         held, _ = await run(join([sys.executable, "-I", "-c", code]), end.files, seconds)
+        if isinstance(held, Failure) and held.blame == "infrastructure":
+            return held
         holds = isinstance(held, Exit) and held.ok
         return None if holds else f"`{one.expression}` does not hold"
     look = _LOOKS.get(one.kind)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kept.agents.experiments.folders import Task
-from kept.agents.experiments.tasks import Entry, offer
-from kept.agents.refine.best import Winner, alone, recover
+from kept.agents.experiments.tasks import Entry, held_by, offer
+from kept.agents.refine.best import Held, Winner, alone, recover
 from kept.agents.refine.made import Made
 from kept.agents.refine.session import Session, free_name, session_stamp
 from kept.store.views import write_whole
@@ -63,8 +63,15 @@ class InTask:
             parts=winner.loss_breakdown,
             signals=made.findings.signals,
             files=made.files,
+            measure=winner.measure,
+            seed_run_id=winner.seed_run_id,
+            seed_loss=winner.seed_loss,
         )
         offer(self.task, entry, session_stamp(datetime.now(UTC).timestamp()))
+
+    def holds(self) -> Held | None:
+        """What BEST of the task holds."""
+        return held_by(self.task)
 
     def recover(self) -> None:
         """After a kill."""

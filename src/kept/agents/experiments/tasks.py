@@ -1,7 +1,8 @@
 """Tasks that go on from others (rule R37), and the best run of a task.
 
 The best is replaced by a run with a strictly lower loss, unless somebody chose it: that choice
-stays until somebody chooses again. Nothing is taken away before its successor is there.
+stays until somebody chooses again. Losses are compared only where they were measured alike.
+Nothing is taken away before its successor is there.
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import Literal
 
 from kept.agents.experiments.folders import Experiment, Task, TaskInput, add_task
 from kept.agents.loss import first_number
-from kept.agents.refine.best import alone, recover, replace_best
+from kept.agents.refine.best import FOLLOW, Held, alone, recover, replace_best
 from kept.agents.rundir.files import read_object, text_in
 from kept.agents.rundir.places import files_below
 from kept.agents.rundir.read import FinishedRun, read_run
@@ -166,6 +167,26 @@ class Entry:
     parts: Mapping[str, float]
     signals: Mapping[str, object]
     files: Mapping[str, bytes]
+    measure: str = FOLLOW
+    """What the loss is: compared with no others."""
+    seed_run_id: str = ""
+    """The run that it was measured beside; empty for none."""
+    seed_loss: float | None = None
+
+    def beats(self, held: Held) -> bool:
+        """Whether it is better than the best, which may be what it was measured beside."""
+        if self.seed_loss is not None and held.run_id == self.seed_run_id:
+            return self.loss < self.seed_loss
+        return held.beaten_by(self.loss, self.measure)
+
+
+def held_by(task: Task) -> Held | None:
+    """What is the best of a task; None where nothing is."""
+    told = read_object(task.best / MANIFEST)
+    if told is None:
+        return None
+    measure = text_in(told.get("measure")) or FOLLOW
+    return Held(text_in(told.get("winner_run_id")), first_number(told.get("loss")), measure)
 
 
 def offer(task: Task, entry: Entry, at: str) -> bool:
@@ -174,11 +195,9 @@ def offer(task: Task, entry: Entry, at: str) -> bool:
         return False
     with alone(task.folder):
         recover(task.folder)
-        manifest = read_object(task.best / MANIFEST)
-        if manifest is not None:
-            loss = first_number(manifest.get("loss"))
-            if chosen(task) or (loss is not None and entry.loss >= loss):
-                return False
+        held = held_by(task)
+        if held is not None and (chosen(task) or not entry.beats(held)):
+            return False
         _put(task, entry, "auto_loss", at)
         return True
 
@@ -208,6 +227,7 @@ def _put(task: Task, entry: Entry, reason: Reason, at: str) -> None:
         "winner_source": entry.source,
         "reason": reason,
         "loss": entry.loss,
+        "measure": entry.measure,
         "loss_breakdown": dict(entry.parts),
         "raw_signals": dict(entry.signals),
         "updated_at": at,

@@ -1,8 +1,9 @@
 """`BEST/` beside a seed run: the best deliverable of all its sessions, and where it is from.
 
 It is replaced in one move, never by something that is not strictly better, and holds copies: who
-edits a file there changes nothing else. A deliverable may itself be called `manifest.json`; then
-that is what lies there, and what Kept has to say stands in `manifest.kept.json`.
+edits a file there changes nothing else. Losses are compared only where they were measured alike.
+A deliverable may itself be called `manifest.json`; then that is what lies there, and what Kept has
+to say stands in `manifest.kept.json`.
 """
 
 import fcntl
@@ -13,9 +14,10 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kept.agents.loss import first_number
-from kept.agents.rundir.files import read_object
+from kept.agents.rundir.files import read_object, text_in
 from kept.errors import RunError
 from kept.store.files import write_below
 
@@ -23,6 +25,9 @@ BEST = "BEST"
 MANIFEST = "manifest.json"
 MANIFEST_ASIDE = "manifest.kept.json"
 FRESH, OLD = f".{BEST}.new", f".{BEST}.old"
+
+FOLLOW = "follow"
+"""The measure of a loss that is the account of one run; it is meant where none is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +40,50 @@ class Winner:
     session_id: str
     winning_run_dir: str
     loss_breakdown: Mapping[str, float]
+    measure: str = FOLLOW
+    """What the losses are: compared with no others."""
+    seed_run_id: str = ""
 
 
-def best_loss(seed: Path) -> float | None:
-    """The loss of the best so far; None where there is none."""
+class Held(NamedTuple):
+    """What BEST holds."""
+
+    run_id: str
+    loss: float | None
+    measure: str
+
+    def beaten_by(self, loss: float, measure: str) -> bool:
+        """Whether a loss is less than its own; never where the two were measured otherwise."""
+        return self.loss is None or (measure == self.measure and loss < self.loss)
+
+    def stays(self, measure: str) -> str:
+        """Why it was left as it is, by what was measured so."""
+        if self.loss is not None and measure != self.measure:
+            return (
+                f"it holds run {self.run_id}, whose loss of {self.loss:.4f} was measured otherwise "
+                f"(`{self.measure}`, not `{measure}`), so that the two cannot be compared"
+            )
+        return f"it holds run {self.run_id}, whose loss of {self.loss or 0.0:.4f} is not more"
+
+
+def held_in(seed: Path) -> Held | None:
+    """The best so far; None where there is none."""
     for name in (MANIFEST_ASIDE, MANIFEST):
         told = read_object(seed / BEST / name)
         # a deliverable of that name says nothing about runs
         if told is not None and "best_run_id" in told:
-            return first_number(told.get("best_loss"))
+            return Held(
+                text_in(told.get("best_run_id")),
+                first_number(told.get("best_loss")),
+                text_in(told.get("measure")) or FOLLOW,
+            )
     return None
+
+
+def best_loss(seed: Path) -> float | None:
+    """The loss of the best so far; None where there is none."""
+    held = held_in(seed)
+    return None if held is None else held.loss
 
 
 def write_best(seed: Path, winner: Winner, files: Mapping[str, bytes]) -> bool:
@@ -53,8 +92,8 @@ def write_best(seed: Path, winner: Winner, files: Mapping[str, bytes]) -> bool:
         raise RunError(f"run `{winner.best_run_id}` left no file that BEST could hold")
     with alone(seed):
         recover(seed)
-        incumbent = best_loss(seed)
-        if incumbent is not None and winner.best_loss >= incumbent:
+        held = held_in(seed)
+        if held is not None and not held.beaten_by(winner.best_loss, winner.measure):
             return False
         name = MANIFEST_ASIDE if MANIFEST in files else MANIFEST
         text = json.dumps(asdict(winner), indent=2, ensure_ascii=False)

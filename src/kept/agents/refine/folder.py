@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kept.agents.record import AgentRun
-from kept.agents.refine.best import Winner, alone, recover, write_best
+from kept.agents.refine.best import FOLLOW, Held, Winner, alone, held_in, recover, write_best
 from kept.agents.refine.made import Made, all_made
 from kept.agents.refine.reading import Noise, Readings, noise_of, readings_of
 from kept.agents.refine.rerun import Iterating
@@ -33,6 +33,9 @@ from kept.core.score import Outcome
 from kept.core.state import State
 from kept.store.files import write_below
 from kept.store.views import write_whole
+
+MEASURE = "measure"
+"""The fact that says what the losses of a session are."""
 
 log = logging.getLogger("kept")
 
@@ -82,6 +85,10 @@ class Shelf(Protocol):
         """Put the best there, if it is better than what is there."""
         ...
 
+    def holds(self) -> Held | None:
+        """What is there; None without anything."""
+        ...
+
     def recover(self) -> None:
         """Put right what a kill left."""
         ...
@@ -100,6 +107,10 @@ class BesideSeed:
     def put(self, winner: Winner, made: Made) -> None:
         """In BEST of the seed."""
         write_best(self.seed, winner, made.files)
+
+    def holds(self) -> Held | None:
+        """What BEST of the seed holds."""
+        return held_in(self.seed)
 
     def recover(self) -> None:
         """After a kill."""
@@ -174,6 +185,8 @@ class SessionFiles:
             session_id=place.session_id,
             winning_run_dir=run_folder(str(place.root), won),
             loss_breakdown=parts,
+            measure=told.measure,
+            seed_run_id=place.seed_run_id,
         )
         place.shelf.put(winner, best)
 
@@ -200,6 +213,11 @@ class Told:
         """
         k = next((one.k for one in self.attempts if one.run_id == self.best.run_id), 0)
         return 0 if self.raced and not self._fell else k
+
+    @property
+    def measure(self) -> str:
+        """What its losses are: of one run each, or means of such readings."""
+        return self.state.fact(MEASURE) or ("race" if self.raced else FOLLOW)
 
     @property
     def noise(self) -> Noise | None:

@@ -92,7 +92,10 @@ class Rerun:
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """Run once, from the best so far; what it left is proposed."""
-        made = list(all_made(self.seed, brief.closed).values())
+        found = all_made(self.seed, brief.closed)
+        if (before := _ran_before(brief)) is not None:
+            return _proposed(found[before], brief)
+        made = list(found.values())
         best = made_of(brief.incumbent.texts) if self.raced else best_of(made)
         start = made[-1] if self.from_last else best
         if not any(start.files.values()):
@@ -107,10 +110,7 @@ class Rerun:
         new = made_by(run, files, tier)
         if not any(files.values()):
             return Skip("it left no deliverable", about=new.about())
-        held = brief.incumbent.texts
-        edits = [Write(path, text) for path, text in new.texts().items() if held.get(path) != text]
-        why = f"run {new.run_id} ended {new.status} with a loss of {new.loss:.4f}"
-        return Proposal(tuple(edits), why, about=new.about())
+        return _proposed(new, brief)
 
     async def _iterating(self, brief: Brief, start: Made, last: Made, scope: Scope) -> Iterating:
         k = cast("int", brief.turn.settings["k"])
@@ -152,6 +152,20 @@ class Rerun:
         run = record_of(moments)
         assert run is not None, "a run that has ended has begun"
         return run, ran.files
+
+
+def _ran_before(brief: Brief) -> str | None:
+    """What this iteration left, where it ran and nobody could judge it: it is judged again."""
+    turn = (RERUN, brief.turn.number)
+    same = (step for step in brief.closed if (step.turn.proposer, step.turn.number) == turn)
+    return next((step.candidate for step in same if step.proposal and step.candidate), None)
+
+
+def _proposed(new: Made, brief: Brief) -> Proposal:
+    held = brief.incumbent.texts
+    edits = [Write(path, text) for path, text in new.texts().items() if held.get(path) != text]
+    why = f"run {new.run_id} ended {new.status} with a loss of {new.loss:.4f}"
+    return Proposal(tuple(edits), why, about=new.about())
 
 
 def made_by(run: AgentRun, files: Mapping[str, bytes], tier: str | None) -> Made:

@@ -11,6 +11,9 @@ HEIGHT = 5
 
 FINAL = "FINAL"
 
+JOURNAL = "journal.jsonl"
+"""What a run of ours has, and one of the source has not."""
+
 
 def workspaces(folder: Path) -> Iterator[Path]:
     """The folder of a run and those above it, nearest first."""
@@ -49,7 +52,7 @@ def deliverable(folder: Path, run_id: str) -> Delivered | None:
     """What a run left; None where it left nothing.
 
     In FINAL beside its files, in its workspace's output/FINAL, in its own part of output/, or loose
-    in output/: the first that holds a file.
+    in output/: the first that holds a file. What several runs share is nobody's.
     """
     for place, loose in _places(folder, run_id):
         files = files_below(place, loose=loose)
@@ -60,12 +63,32 @@ def deliverable(folder: Path, run_id: str) -> Delivered | None:
 
 def _places(folder: Path, run_id: str) -> Iterator[tuple[Path, bool]]:
     yield folder / FINAL, False
-    outputs = [place / "output" for place in workspaces(folder) if (place / "output").is_dir()]
+    whole = folder.resolve()
+    above = _holders(whole)
+    alone = not above or _runs_in(whole.parent) == 1
+    outputs = [place / "output" for place in (whole, *above)]
     for output in outputs:
-        yield output / FINAL, False
+        if alone or output.parent == whole:
+            yield output / FINAL, False
         yield output / run_id, False
     for output in outputs:
-        yield output, True
+        if alone or output.parent == whole:
+            yield output, True
+
+
+def _holders(run: Path) -> list[Path]:
+    """The workspace that holds `runs/<id>`, and its root: further up, files are somebody else's.
+
+    One of ours has all of its files in its own folder.
+    """
+    if (run / JOURNAL).exists() or run.parent.name != "runs":
+        return []
+    workspace = run.parent.parent
+    return [workspace, workspace.parent] if workspace.name == "workspace" else [workspace]
+
+
+def _runs_in(folder: Path) -> int:
+    return sum(1 for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
 
 
 def files_below(folder: Path, *, loose: bool = False) -> dict[str, Path]:

@@ -7,7 +7,7 @@ looks for it. Each refusal stands there once.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,11 +50,24 @@ def write_run(root: Path, run: AgentRun, files: Mapping[str, bytes], layout: Lay
         write_whole(root / path, data)
 
 
-def sweep(root: Path, run_id: str, before: Iterable[Mapping[str, bytes]]) -> None:
+def sweep(root: Path, run_id: str, before: Sequence[Mapping[str, bytes]], layout: Layout) -> None:
     """Take away what a run had delivered before it went on; only files that it wrote itself."""
     for path in {path for files in before for path in files if is_safe_path(path)}:
-        for folder in (f"output/{run_id}", f"output/{FINAL}", FINAL):
+        for folder in (f"output/{run_id}", layout.place(FINAL)):
             (root / folder / path).unlink(missing_ok=True)
+    # other runs of a workspace write there too
+    sweep_own(root / "output" / FINAL, before)
+
+
+def sweep_own(place: Path, before: Iterable[Mapping[str, bytes]]) -> None:
+    """Take away what was delivered to a place, as far as it is byte for byte what it was."""
+    for files in before:
+        for path, data in files.items():
+            file = place / path
+            if not is_safe_path(path) or file.resolve() != place.resolve() / path:
+                continue  # a link leads elsewhere
+            if file.is_file() and file.read_bytes() == data:
+                file.unlink()
 
 
 def run_files(run: AgentRun, files: Mapping[str, bytes], layout: Layout) -> dict[str, bytes]:
