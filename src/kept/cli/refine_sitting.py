@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 from kept.agents.experiments.folders import EXPERIMENTS, target_of
 from kept.agents.experiments.refining import SESSION, new_task_session
 from kept.agents.experiments.tasks import best_run, chosen
+from kept.agents.refine.alone import refining
 from kept.agents.refine.best import BEST
 from kept.agents.refine.folder import Told, stop_name
 from kept.agents.refine.made import all_made
@@ -121,9 +122,10 @@ def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:
     progress, stop = _progress(quiet), Stop()
     plan = told_warnings(compile_refine(asked, Watched(say=progress.say, stop=stop)))
     home.make()
-    # whoever else begins in this second finds the name taken
-    asked.root.mkdir(parents=True, exist_ok=True)
-    return _sit(lambda watch: start(plan, home, watch), asked, progress, stop, as_json)
+    with refining(asked.refined, asked.session):
+        # whoever else begins in this second finds the name taken
+        asked.root.mkdir(parents=True, exist_ok=True)
+        return _sit(lambda watch: start(plan, home, watch), asked, progress, stop, as_json)
 
 
 def resume_refine(run: Run, *, as_json: bool, quiet: bool) -> int:
@@ -133,7 +135,8 @@ def resume_refine(run: Run, *, as_json: bool, quiet: bool) -> int:
     run.close()
     progress, stop = _progress(quiet), Stop()
     plan = told_warnings(compile_refine(asked, Watched(say=progress.say, stop=stop), began))
-    return _sit(lambda watch: resume(plan, run.folder, watch), asked, progress, stop, as_json)
+    with refining(asked.refined, asked.session):
+        return _sit(lambda watch: resume(plan, run.folder, watch), asked, progress, stop, as_json)
 
 
 def _progress(quiet: bool) -> Progress:
