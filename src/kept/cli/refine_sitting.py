@@ -28,7 +28,7 @@ from kept.cli.names import command_for, path_from_here
 from kept.cli.output import pairs
 from kept.cli.progress import PlainProgress, Progress
 from kept.core.plan import REFINE
-from kept.core.refine import reruns, unread
+from kept.core.refine import reruns, unpaid, unread
 from kept.core.state import State
 from kept.core.words import count
 from kept.errors import SetupError
@@ -182,7 +182,7 @@ def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
         "best_iter": told.best_iter,
         "stop_reason": stop_name(stopped.kind, stopped.message) if stopped else "",
         "iterations": [{"k": a.k, "run_id": a.run_id, "loss": a.loss} for a in told.attempts],
-        "unread": unread(reruns(state)),
+        "unread": [*unread(reruns(state)), *unpaid(state)],
         "gate": "race" if told.raced else "follow",
         "noise": asdict(told.noise) if told.noise else None,
         **_places(asked, told),
@@ -233,9 +233,10 @@ def _answer(document: dict[str, Any], told: Told, asked: Refinement) -> str:
         rows += [("", verdicts[one.step])] if told.raced else []
     if document["unread"]:
         which = ", ".join(map(str, document["unread"]))
-        rows.append(("not judged", f"attempt {which}: the readings had no answer"))
+        short = "the money for readings is used up" if unpaid(told.state) else ""
+        rows.append(("not judged", f"attempt {which}: {short or 'the readings had no answer'}"))
     rows.append(("noise", told.noise.words if told.noise else _unmeasured(told)))
-    rows.append(("stopped", _stopped(document["stop_reason"])))
+    rows.append(("stopped", _stopped(document["stop_reason"], told.state)))
     if document["best"] is not None:
         rows.append(("best", path_from_here(document["best"])))
     if document["best_left"] is not None:
@@ -252,8 +253,10 @@ def _unmeasured(told: Told) -> str:
     return UNREAD if told.raced else UNMEASURED
 
 
-def _stopped(reason: str) -> str:
+def _stopped(reason: str, state: State) -> str:
     """The seed's word; of an error, that there was one: what it was is told beside the answer."""
+    if state.stopped is not None and state.stopped.kind == "usd":
+        return f"{reason}: of `budget.max_usd`, {state.stopped.message}"
     return "after an error" if reason.startswith("error:") else reason
 
 

@@ -67,7 +67,7 @@ class Refinement:
     @property
     def shelf(self) -> Shelf:
         """Where it is told of: with its task, or beside its seed."""
-        return InTask(self.task) if self.target else BesideSeed(Path(self.run))
+        return InTask(self.task, Path(self.run)) if self.target else BesideSeed(Path(self.run))
 
     @classmethod
     def of(cls, fact: object) -> "Refinement":
