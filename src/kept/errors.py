@@ -72,6 +72,15 @@ class JournalError(KeptError):
 class LockedError(JournalError):
     """Another process is writing this run."""
 
+    def __init__(
+        self, message: str, *, hint: str | None = None, pid: int = 0, note: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.pid = pid
+        """0 where nobody knows."""
+        self.note = note
+        """What that process wrote down with its lock."""
+
 
 class RunError(KeptError):
     """A run that could not go on; its journal is intact and it can be resumed."""

@@ -191,6 +191,7 @@ def check_budget(state: State, budget: Budget, run: str) -> None:
         "max_minutes": state.elapsed / 60,
         "max_usd": state.spend.usd,
         "max_rollouts": state.spend.rollouts,
+        "max_rollouts_usd": state.spend.usd - state.spend.proposing_usd,
     }
     for name, limit in asdict(budget).items():
         old = before.get(name)

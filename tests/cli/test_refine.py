@@ -1,11 +1,13 @@
 """`kept refine` as a person types it: what it says, what it leaves, with which code it ends."""
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from kept.agents.refine.alone import refining
 from kept.sandbox import abilities
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.agents.play import Play, Say, say
@@ -161,6 +163,25 @@ def test_an_error_ends_with_3_and_a_resume_goes_on(here: Path, stage: Stage, ser
     again = kept("resume")
     assert again.code == 0, again.stderr
     assert the_session(seed)["stop_reason"] == "max_iterations"
+
+
+def test_a_second_refinement_of_a_run_that_is_being_refined_is_refused(
+    here: Path, stage: Stage, server: ModelServer
+):
+    seed = seed_in(here)
+    with refining((seed,), "refine_first"):
+        called = refine(seed)
+        assert (called.code, len(server.log)) == (2, 0)
+        told = f"`seed` is being refined already: session refine_first, process {os.getpid()}"
+        assert told in called.stderr and f"kill -INT {os.getpid()}" in called.stderr
+        assert not (seed / "refinement_sessions").exists() and not kept("runs", "--json").json
+    # what a killed process left holds nobody back
+    (seed / ".refining.lock").write_text("1\nrefine_killed")
+    stage.gone = True
+    assert refine(seed, "--iterations", "1").code == 3
+    assert not (seed / ".refining.lock").exists()
+    with refining((seed,), "refine_second"):
+        assert "session refine_second" in kept("resume").stderr
 
 
 def test_flags_that_a_refinement_cannot_be_resumed_with_are_refused(here: Path, stage: Stage):

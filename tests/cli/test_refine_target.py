@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kept.agents.refine.alone import refining
 from kept.sandbox import abilities
 from kept.testing.server import ModelServer
 from tests.agents.rundir.made import perfect_run, synthetic_run
@@ -66,6 +67,10 @@ def test_the_sessions_of_a_task_and_its_best_lie_with_the_task(here: Path):
     assert Path(called.json["session"]) == folder / "session.json"
     # nothing is left beside the seed: it was not what was named
     assert not (made.run / "BEST").exists() and not (made.run / "refinement_sessions").exists()
+    assert not [*made.run.glob(".*"), *made.folder.glob(".*")]
+    for held in (made.folder, Path(winner["winner_source"])):
+        with refining((held,), "other"):
+            assert kept("refine", "--target", made.target).code == 2
 
 
 def test_the_next_refinement_of_a_task_starts_from_its_best_and_is_the_latest(

@@ -94,9 +94,9 @@ def test_what_a_step_used_is_paid_although_it_was_closed_before_its_reply():
     purse = Purse(replace(plan, budget=kept.Budget(max_usd=9.0)), Spend(), lambda: 0.0)
     purse.hold(3, Usage(calls=2, usd=0.5))
     purse.hold(3, Usage(calls=1, usd=0.25))  # asked again, it hears its first reply anew
-    assert purse.money_left() == 8.5
+    assert purse.money_left(0) == 8.5
     assert purse.close(3, 0).usd == 0.5
-    assert purse.money_left() == 8.5
+    assert purse.money_left(0) == 8.5
 
 
 def till_with(limit: float) -> Till:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 from kept.agents.experiments.folders import EXPERIMENTS, target_of
 from kept.agents.experiments.refining import SESSION, new_task_session
 from kept.agents.experiments.tasks import best_run, chosen
+from kept.agents.refine.alone import refining
 from kept.agents.refine.best import BEST
 from kept.agents.refine.folder import Told, stop_name
 from kept.agents.refine.made import all_made
@@ -27,7 +28,7 @@ from kept.cli.names import command_for, path_from_here
 from kept.cli.output import pairs
 from kept.cli.progress import PlainProgress, Progress
 from kept.core.plan import REFINE
-from kept.core.refine import reruns, unread
+from kept.core.refine import reruns, unpaid, unread
 from kept.core.state import State
 from kept.core.words import count
 from kept.errors import SetupError
@@ -121,9 +122,10 @@ def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:
     progress, stop = _progress(quiet), Stop()
     plan = told_warnings(compile_refine(asked, Watched(say=progress.say, stop=stop)))
     home.make()
-    # whoever else begins in this second finds the name taken
-    asked.root.mkdir(parents=True, exist_ok=True)
-    return _sit(lambda watch: start(plan, home, watch), asked, progress, stop, as_json)
+    with refining(asked.refined, asked.session):
+        # whoever else begins in this second finds the name taken
+        asked.root.mkdir(parents=True, exist_ok=True)
+        return _sit(lambda watch: start(plan, home, watch), asked, progress, stop, as_json)
 
 
 def resume_refine(run: Run, *, as_json: bool, quiet: bool) -> int:
@@ -133,7 +135,8 @@ def resume_refine(run: Run, *, as_json: bool, quiet: bool) -> int:
     run.close()
     progress, stop = _progress(quiet), Stop()
     plan = told_warnings(compile_refine(asked, Watched(say=progress.say, stop=stop), began))
-    return _sit(lambda watch: resume(plan, run.folder, watch), asked, progress, stop, as_json)
+    with refining(asked.refined, asked.session):
+        return _sit(lambda watch: resume(plan, run.folder, watch), asked, progress, stop, as_json)
 
 
 def _progress(quiet: bool) -> Progress:
@@ -179,7 +182,7 @@ def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
         "best_iter": told.best_iter,
         "stop_reason": stop_name(stopped.kind, stopped.message) if stopped else "",
         "iterations": [{"k": a.k, "run_id": a.run_id, "loss": a.loss} for a in told.attempts],
-        "unread": unread(reruns(state)),
+        "unread": [*unread(reruns(state)), *unpaid(state)],
         "gate": "race" if told.raced else "follow",
         "noise": asdict(told.noise) if told.noise else None,
         **_places(asked, told),
@@ -230,9 +233,10 @@ def _answer(document: dict[str, Any], told: Told, asked: Refinement) -> str:
         rows += [("", verdicts[one.step])] if told.raced else []
     if document["unread"]:
         which = ", ".join(map(str, document["unread"]))
-        rows.append(("not judged", f"attempt {which}: the readings had no answer"))
+        short = "the money for readings is used up" if unpaid(told.state) else ""
+        rows.append(("not judged", f"attempt {which}: {short or 'the readings had no answer'}"))
     rows.append(("noise", told.noise.words if told.noise else _unmeasured(told)))
-    rows.append(("stopped", _stopped(document["stop_reason"])))
+    rows.append(("stopped", _stopped(document["stop_reason"], told.state)))
     if document["best"] is not None:
         rows.append(("best", path_from_here(document["best"])))
     if document["best_left"] is not None:
@@ -249,8 +253,10 @@ def _unmeasured(told: Told) -> str:
     return UNREAD if told.raced else UNMEASURED
 
 
-def _stopped(reason: str) -> str:
+def _stopped(reason: str, state: State) -> str:
     """The seed's word; of an error, that there was one: what it was is told beside the answer."""
+    if state.stopped is not None and state.stopped.kind == "usd":
+        return f"{reason}: of `budget.max_usd`, {state.stopped.message}"
     return "after an error" if reason.startswith("error:") else reason
 
 

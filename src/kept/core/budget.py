@@ -47,6 +47,14 @@ class Budget:
     """Wall time, summed over the sittings of a resumed run."""
     max_usd: float | None = None
     max_rollouts: int | None = None
+    max_rollouts_usd: float | None = None
+    """What all rollouts may cost together, where proposers have limits of their own."""
+
+    @property
+    def rollouts_usd(self) -> float | None:
+        """What rollouts may cost together at most, by whichever limit; None without any."""
+        limits = [one for one in (self.max_usd, self.max_rollouts_usd) if one is not None]
+        return min(limits, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +148,8 @@ class EndMoney:
     """All that are set aside for the end."""
     least: int = 0
     """Of them, those without which there is none."""
+    apart: bool = False
+    """Whether it is for rollouts alone, and what proposers use is none of it."""
 
     def aside(self, rollouts: int, each: float | None, least: int | None = None) -> float:
         """Dollars for so many of them at this price, but never too large a share of all.
@@ -157,7 +167,8 @@ class EndMoney:
     def left(self, spend: Spend, aside: float = 0.0) -> int | None:
         """Rollouts that there is money for besides; None where they have no price so far."""
         each = spend.usd_a_rollout
-        return int(CARE * (self.max_usd - spend.usd - aside) / each) if each else None
+        used = spend.usd - (spend.proposing_usd if self.apart else 0.0)
+        return int(CARE * (self.max_usd - used - aside) / each) if each else None
 
 
 CARE = 0.9

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from kept.core.budget import StopReason
 from kept.core.lost import due
-from kept.core.proposal import ClosedStep, Turn
+from kept.core.proposal import ClosedStep, Proposal, Turn
 from kept.core.state import State
 from kept.core.words import count
 
@@ -138,6 +138,13 @@ def reruns(state: State) -> list[ClosedStep]:
 def unread(done: Iterable[ClosedStep]) -> list[int]:
     """The iterations that ran, and of which nobody can tell: their readings had no answer."""
     return sorted(step.turn.number + 1 for step in done if step.verdict.code == "indecisive")
+
+
+def unpaid(state: State) -> list[int]:
+    """The iterations that ran, and whose readings the money did not go far enough for."""
+    if state.stopped is None or state.stopped.kind != "usd":
+        return []
+    return [step.turn.number + 1 for step in state.open if isinstance(step.reply, Proposal)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

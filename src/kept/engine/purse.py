@@ -6,6 +6,7 @@ from operator import itemgetter
 
 from kept.core.budget import (
     NOTHING,
+    Budget,
     EndMoney,
     Reservation,
     Spend,
@@ -16,7 +17,7 @@ from kept.core.budget import (
 from kept.core.plan import Plan
 from kept.core.rollout import FREE, Job, Purpose, Usage
 from kept.core.score import Outcome
-from kept.engine.past import below
+from kept.engine.past import below, in_rollout
 
 _payer = itemgetter(0)
 
@@ -102,7 +103,7 @@ class Purse:
         self._worst = plan.worst_usd
         self._kept_back = plan.reserve
         self._claims = plan.claims
-        self._end = EndMoney(plan.budget.max_usd or 0.0, plan.reserve, plan.least_end[0])
+        self._end = EndMoney(plan.budget.rollouts_usd or 0.0, plan.reserve, plan.least_end[0])
         self._least_claim = plan.least_end[1]
         self.proving = False
         """Whether what is open is the end of the run, also where it looks at train cases."""
@@ -155,6 +156,12 @@ class Purse:
 
     def used_up(self) -> StopReason | None:
         """Why nothing more may begin; None while at least one rollout may."""
+        if (pot := self._budget.max_rollouts_usd) is not None:
+            aside = self._end.aside(self._kept_back, self._each())
+            mine = Reservation(usd=self._rollouts_usd())
+            one = Reservation(usd=self._each() or 0.0)
+            if reason := refusal(Budget(max_usd=pot), mine, Reservation(usd=aside), one):
+                return reason
         if not self.limited:
             return None
         used = self._used()
@@ -231,14 +238,17 @@ class Purse:
     @property
     def by_call(self) -> bool:
         """Whether rollouts pay for each call: money is limited, and none is set aside for them."""
-        return self._budget.max_usd is not None and not self._worst
+        return self._budget.rollouts_usd is not None and not self._worst
 
-    def money_left(self) -> float | None:
+    def money_left(self, owner: int | Job) -> float | None:
         """Beside what is used and what is set aside; None where nothing limits it."""
-        if self._budget.max_usd is None:
-            return None
-        aside = (self.held + self._tries) * self._worst
-        return self._budget.max_usd - self._used().usd - aside
+        whole, pot = self._budget.max_usd, self._budget.max_rollouts_usd
+        left: list[float] = []
+        if whole is not None:
+            left.append(whole - self._used().usd - (self.held + self._tries) * self._worst)
+        if pot is not None and isinstance(owner, Job):
+            left.append(pot - self._rollouts_usd())
+        return min(left, default=None)
 
     def for_the_end(self, owner: int | Job) -> float:
         """Dollars that calls of a step's proposer, or of a rollout, must leave for the end."""
@@ -253,12 +263,19 @@ class Purse:
 
     def _each(self) -> float | None:
         """What a rollout costs in the mean; None while nothing is known."""
+        rollouts = self._before.rollouts + sum(meter.rollouts for meter in self.meters.values())
+        return self._done_usd() / rollouts if rollouts else None
+
+    def _done_usd(self) -> float:
+        """What rollouts have cost that are done."""
         usd = self._before.usd - self._before.proposing_usd
-        rollouts = self._before.rollouts
-        for meter in self.meters.values():
-            usd += meter.usd
-            rollouts += meter.rollouts
-        return usd / rollouts if rollouts else None
+        return usd + sum(meter.usd for meter in self.meters.values())
+
+    def _rollouts_usd(self) -> float:
+        """What rollouts have cost, with those that go on."""
+        going = [used.usd for who, used in self._calls.items() if isinstance(who, Job)]
+        past = [used.usd for scope, used in self.past.items() if in_rollout(scope)]
+        return self._done_usd() + sum(going) + sum(past)
 
 
 def spend_on(calls: Usage) -> Spend:

@@ -36,7 +36,7 @@ class Till:
 
     async def begin(self, worst_usd: float | None, owner: int | Job = 0) -> None:
         """Wait until a call fits; raises `OutOfBudget` where it never will."""
-        while (room := self._purse.money_left()) is not None:
+        while (room := self._purse.money_left(owner)) is not None:
             for_end = self._purse.for_the_end(owner)
             room -= for_end
             proposing = not isinstance(owner, Job)

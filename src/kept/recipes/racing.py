@@ -152,10 +152,12 @@ def _least(gate: Race, plan: Plan) -> tuple[int, int]:
 
 def _paid_by_call(gate: Race, plan: Plan) -> PaidByCall | None:
     """What the end needs of money whose rollouts have no known price; None where they have one."""
-    if plan.budget.max_usd is None or plan.worst_usd:
+    usd = plan.budget.rollouts_usd
+    if usd is None or plan.worst_usd:
         return None
+    apart = plan.budget.max_usd is None
     return PaidByCall(
-        EndMoney(plan.budget.max_usd, _reserve(gate, plan), _least(gate, plan)[0]),
+        EndMoney(usd, _reserve(gate, plan), _least(gate, plan)[0], apart),
         last_race=2 * LAST_RACE * len(plan.cases.holdout),
         look=_look(gate, plan),
         proof_pass=2 * len(plan.cases.holdout),

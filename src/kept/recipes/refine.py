@@ -145,6 +145,7 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
             tiers=tiers,
         ),
         gate=judging.gate,
+        budget=judging.budget,
         tries_one=False,
         inputs={"seed": seed.id, "refinement": hash_of(repr(replace(asked, folder="")))},
         facts={

@@ -60,9 +60,14 @@ class Refinement:
         return target_of(experiments, self.target)[1]
 
     @property
+    def refined(self) -> tuple[Path, ...]:
+        """What no other session may refine meanwhile: the run, and the task that it belongs to."""
+        return (Path(self.run), *((self.task.folder,) if self.target else ()))
+
+    @property
     def shelf(self) -> Shelf:
         """Where it is told of: with its task, or beside its seed."""
-        return InTask(self.task) if self.target else BesideSeed(Path(self.run))
+        return InTask(self.task, Path(self.run)) if self.target else BesideSeed(Path(self.run))
 
     @classmethod
     def of(cls, fact: object) -> "Refinement":

@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 from kept.agents.refine.best import FOLLOW
 from kept.agents.refine.made import LOSS, MadeRunner
 from kept.agents.refine.reading import CRITERION, Reading
+from kept.core.budget import Budget
 from kept.core.case import IMPLICIT_CASE, Case, Cases
 from kept.core.objective import Objective
 from kept.core.ports import Gate, Runner
@@ -36,6 +37,7 @@ class Judging(NamedTuple):
     objective: Objective
     measure: str = FOLLOW
     """What its losses are, by a name: others are not compared with them."""
+    budget: Budget = Budget()
 
 
 def follows(task: str, close: Callable[[], None]) -> Judging:
@@ -56,7 +58,9 @@ def races(asked: Refinement, reading: Reading) -> Judging:
         gate, cases = Repeats(most=asked.repeats), Cases(holdout=(IMPLICIT_CASE,))
     else:
         gate, cases = PRESETS["balanced"], criteria(asked)
-    return Judging(gate, cases, reading, objective, _measure(reading, cases))
+    # as much money as an iteration has, for all readings together
+    budget = Budget(max_rollouts_usd=reading.kit.limits.usd)
+    return Judging(gate, cases, reading, objective, _measure(reading, cases), budget)
 
 
 def _measure(reading: Reading, cases: Cases) -> str:

@@ -18,10 +18,11 @@ from kept.errors import JournalError, LockedError
 class Lock:
     """Held from construction to `release`."""
 
-    def __init__(self, folder: Path) -> None:
-        path = folder / "lock"
+    def __init__(self, folder: Path, name: str = "lock", note: str = "") -> None:
+        """A `note` is told to whoever is kept out."""
+        self._path = folder / name
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise JournalError(
                 f"cannot write to {folder}: {error.strerror}",
@@ -30,14 +31,16 @@ class Lock:
         try:
             _take(self._fd)
         except BlockingIOError as error:
-            pid = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            pid, told = _read(self._fd)
             os.close(self._fd)
             raise LockedError(
-                f"run {folder.name} is being written by process {pid}",
+                f"run {folder.name} is being written by process {pid or 'unknown'}",
                 hint="wait for it to end, or stop that process; then resume",
+                pid=pid,
+                note=told,
             ) from error
         os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n{note}".encode(), 0)
         _held.add(self)
 
     def release(self) -> None:
@@ -45,6 +48,17 @@ class Lock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def remove(self) -> None:
+        """Let the next one in and leave no file behind: of a lock in a folder of others."""
+        if self._fd >= 0:
+            self._path.unlink(missing_ok=True)
+            self.release()
+
+    @property
+    def lost(self) -> bool:
+        """Whether who held it before removed the file meanwhile, so that it keeps nobody out."""
+        return os.fstat(self._fd).st_nlink == 0
 
 
 _held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
@@ -80,8 +94,13 @@ def holder(folder: Path) -> int | None:
         # shared: only a writer refuses it, and nobody else who looks
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-        return int(pid) if pid.isdigit() else 0
+        return _read(fd)[0]
     finally:
         os.close(fd)
     return None
+
+
+def _read(fd: int) -> tuple[int, str]:
+    """Who holds a lock, and its note; 0 where that does not stand there yet."""
+    pid, _, note = os.pread(fd, 1000, 0).decode("utf-8", "replace").partition("\n")
+    return (int(pid) if pid.isdigit() else 0), note

@@ -13,7 +13,7 @@ from kept.agents.refine.best import BEST
 from kept.agents.refine.folder import Told
 from kept.agents.refine.made import all_made
 from kept.agents.rundir.read import read_run
-from kept.core.refine import reruns, unread
+from kept.core.refine import reruns, unpaid, unread
 from kept.core.rollout import Failure
 from kept.errors import SetupError, SpecError
 from kept.store.reader import Run
@@ -298,3 +298,42 @@ def test_a_session_with_an_iteration_that_nobody_could_read_is_not_done(tmp_path
     told = session(it)
     assert (told["best_iter"], told["stop_reason"]) == (2, "max_iterations")
     assert it.calls == calls and unread(reruns(state)) == []
+
+
+def test_all_readings_of_a_session_have_one_budget_and_none_goes_beyond_it(tmp_path: Path):
+    it = raced(tmp_path, Attempted(0.8, LUCKY), Attempted(0.8, GOOD))
+    it.price, it.usd = 0.1, 0.75
+    folder, state = it.start()
+    assert state.stopped is not None and state.stopped.kind == "usd", state.stopped
+    # what iterations cost is limited apart, and all the readings together
+    assert spend_of(folder, state).usd == pytest.approx(0.7)
+    assert len(it.looks) == 7
+    told = session(it)
+    assert (told["stop_reason"], told["best_iter"]) == ("usd", 0)
+    assert unpaid(state) == [len(told["iterations"]) + 1]
+    it.looks.clear()
+    _, state = it.resume(folder)
+    assert it.looks == [] and state.stopped is not None and state.stopped.kind == "usd"
+
+
+@pytest.mark.parametrize(("later", "found"), [(0.86, 2), (0.94, 1), (0.3, 0)])
+def test_best_is_what_all_readings_of_a_session_say_at_its_end(
+    tmp_path: Path, later: float, found: int
+):
+    second = "Second" if found else "Short"
+    texts = (f"# Report\n\n{word}.\n" for word in ("First", second))
+    it = raced(tmp_path, *(Attempted(0.8, text) for text in texts))
+    worth = {"First": 0.97, "Second": 0.93}
+    it.look = critic(worth, 0.01)
+    # whoever reads the first again thinks otherwise of it
+    it.watch = lambda k: worth.update({"First": later} if k == 2 else {})
+    it.start()
+    told = session(it)
+    assert told["best_iter"] == found
+    if not found:
+        assert not (it.seed / BEST).exists()
+        return
+    row = told["iterations"][found - 1]
+    manifest = json.loads(best(it)["manifest.json"])
+    assert manifest["best_run_id"] == row["run_id"]
+    assert manifest["best_loss"] == row["measured_loss"]

@@ -17,6 +17,7 @@ from kept.agents.texts import own_artifacts
 from kept.core.model import ModelRequest
 from kept.core.plan import Plan
 from kept.core.refine import Tier, halved
+from kept.core.rollout import Usage
 from kept.models.scripted import ScriptedModel
 from kept.recipes.refine import plan_refinement
 from kept.recipes.refine_asked import Refinement
@@ -84,6 +85,10 @@ class World:
     look: Callable[[str, int], str] = lambda text, nth: say({"score": 0.8, "defects": []})
     """What the critic of a race says of a deliverable when it looks for the nth time."""
     looks: list[str] = field(default_factory=list[str])
+    price: float = 0.0
+    """Of a look, and the most that it may cost."""
+    usd: float | None = None
+    """What readings may cost."""
     calls: int = 0
     """Of all models."""
     requests: list[ModelRequest] = field(default_factory=list[ModelRequest])
@@ -144,7 +149,9 @@ class World:
             return self.look(text, len(self.looks))
 
         kit = kit_of(Play([]))
-        kit = replace(kit, critic=ScriptedModel(answer, name="scripted/critic"))
+        paid = Usage(calls=1, tokens_in=10, tokens_out=5, usd=self.price)
+        looker = ScriptedModel(answer, name="scripted/critic", usage=paid, worst=self.price)
+        kit = replace(kit, critic=looker, limits=replace(kit.limits, usd=self.usd))
         return Reading(kit=kit, task=TASK, texts=self.artifacts, closes=self.close)
 
     def close(self) -> None:

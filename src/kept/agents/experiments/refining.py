@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kept.agents.experiments.folders import Task
-from kept.agents.experiments.tasks import Entry, held_by, offer
+from kept.agents.experiments.tasks import Entry, held_by, offer, take_back
 from kept.agents.refine.best import Held, Winner, alone, recover
 from kept.agents.refine.made import Made
 from kept.agents.refine.session import Session, free_name, session_stamp
@@ -37,6 +37,8 @@ class InTask:
     """Implements `kept.agents.refine.folder.Shelf`."""
 
     task: Task
+    seed: Path
+    """The run that is refined, which was its best."""
 
     def write(self, session: Session) -> None:
         """The session, twice, and the pointer to the latest."""
@@ -66,8 +68,13 @@ class InTask:
             measure=winner.measure,
             seed_run_id=winner.seed_run_id,
             seed_loss=winner.seed_loss,
+            session=winner.session_id,
         )
-        offer(self.task, entry, session_stamp(datetime.now(UTC).timestamp()))
+        offer(self.task, entry, _now())
+
+    def withdraw(self, session: str, measure: str) -> None:
+        """The best of the task is then what it was before."""
+        take_back(self.task, session, measure, self.seed, _now())
 
     def holds(self) -> Held | None:
         """What BEST of the task holds."""
@@ -77,6 +84,10 @@ class InTask:
         """After a kill."""
         with alone(self.task.folder):
             recover(self.task.folder)
+
+
+def _now() -> str:
+    return session_stamp(datetime.now(UTC).timestamp())
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

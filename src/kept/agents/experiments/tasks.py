@@ -172,9 +172,13 @@ class Entry:
     seed_run_id: str = ""
     """The run that it was measured beside; empty for none."""
     seed_loss: float | None = None
+    session: str = ""
+    """Which found it; empty for none."""
 
     def beats(self, held: Held) -> bool:
         """Whether it is better than the best, which may be what it was measured beside."""
+        if held.is_of(self.session, self.measure):
+            return (held.run_id, held.loss) != (self.run_id, self.loss)
         if self.seed_loss is not None and held.run_id == self.seed_run_id:
             return self.loss < self.seed_loss
         return held.beaten_by(self.loss, self.measure)
@@ -186,7 +190,10 @@ def held_by(task: Task) -> Held | None:
     if told is None:
         return None
     measure = text_in(told.get("measure")) or FOLLOW
-    return Held(text_in(told.get("winner_run_id")), first_number(told.get("loss")), measure)
+    session = text_in(told.get("session_id"))
+    return Held(
+        text_in(told.get("winner_run_id")), first_number(told.get("loss")), measure, session
+    )
 
 
 def offer(task: Task, entry: Entry, at: str) -> bool:
@@ -200,6 +207,16 @@ def offer(task: Task, entry: Entry, at: str) -> bool:
             return False
         _put(task, entry, "auto_loss", at)
         return True
+
+
+def take_back(task: Task, session: str, measure: str, seed: Path, at: str) -> None:
+    """Have a seed be the best of its task again, where a race put another there."""
+    entry = _entry(_usable(seed))
+    with alone(task.folder):
+        recover(task.folder)
+        held = held_by(task)
+        if held is not None and held.is_of(session, measure) and not chosen(task):
+            _put(task, entry, "auto_loss", at)
 
 
 def chosen(task: Task) -> bool:
@@ -231,6 +248,7 @@ def _put(task: Task, entry: Entry, reason: Reason, at: str) -> None:
         "loss_breakdown": dict(entry.parts),
         "raw_signals": dict(entry.signals),
         "updated_at": at,
+        **({"session_id": entry.session} if entry.session else {}),
     }
     # the manifest is what R37 goes by, so a deliverable of that name steps aside
     files = {

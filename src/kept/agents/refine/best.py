@@ -2,6 +2,8 @@
 
 It is replaced in one move, never by something that is not strictly better, and holds copies: who
 edits a file there changes nothing else. Losses are compared only where they were measured alike.
+What a race has put there moves with the readings that it still makes: it may put another mean or
+another deliverable in the place of its own, or take back what all readings no longer show.
 A deliverable may itself be called `manifest.json`; then that is what lies there, and what Kept has
 to say stands in `manifest.kept.json`.
 """
@@ -51,10 +53,16 @@ class Held(NamedTuple):
     run_id: str
     loss: float | None
     measure: str
+    session: str = ""
+    """Which put it there; empty where none did."""
 
     def beaten_by(self, loss: float, measure: str) -> bool:
         """Whether a loss is less than its own; never where the two were measured otherwise."""
         return self.loss is None or (measure == self.measure and loss < self.loss)
+
+    def is_of(self, session: str, measure: str) -> bool:
+        """Whether this race put it there, which knows best what it is worth by now."""
+        return measure == self.measure != FOLLOW and session == self.session != ""
 
     def stays(self, measure: str) -> str:
         """Why it was left as it is, by what was measured so."""
@@ -76,6 +84,7 @@ def held_in(seed: Path) -> Held | None:
                 text_in(told.get("best_run_id")),
                 first_number(told.get("best_loss")),
                 text_in(told.get("measure")) or FOLLOW,
+                text_in(told.get("session_id")),
             )
     return None
 
@@ -93,12 +102,29 @@ def write_best(seed: Path, winner: Winner, files: Mapping[str, bytes]) -> bool:
     with alone(seed):
         recover(seed)
         held = held_in(seed)
-        if held is not None and not held.beaten_by(winner.best_loss, winner.measure):
+        if held is not None and not _yields(held, winner):
             return False
         name = MANIFEST_ASIDE if MANIFEST in files else MANIFEST
         text = json.dumps(asdict(winner), indent=2, ensure_ascii=False)
         replace_best(seed, {**files, name: text.encode() + b"\n"})
         return True
+
+
+def _yields(held: Held, winner: Winner) -> bool:
+    if held.is_of(winner.session_id, winner.measure):
+        return (held.run_id, held.loss) != (winner.best_run_id, winner.best_loss)
+    return held.beaten_by(winner.best_loss, winner.measure)
+
+
+def withdraw_best(seed: Path, session: str, measure: str) -> None:
+    """Take back what this race put there."""
+    with alone(seed):
+        recover(seed)
+        held = held_in(seed)
+        if held is not None and held.is_of(session, measure):
+            shutil.rmtree(seed / FRESH, ignore_errors=True)
+            (seed / BEST).rename(seed / FRESH)
+            shutil.rmtree(seed / FRESH, ignore_errors=True)
 
 
 @contextmanager

@@ -14,12 +14,21 @@ import logging
 import shutil
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from kept.agents.record import AgentRun
-from kept.agents.refine.best import FOLLOW, Held, Winner, alone, held_in, recover, write_best
+from kept.agents.refine.best import (
+    FOLLOW,
+    Held,
+    Winner,
+    alone,
+    held_in,
+    recover,
+    withdraw_best,
+    write_best,
+)
 from kept.agents.refine.made import Made, all_made
 from kept.agents.refine.reading import Noise, Readings, noise_of, readings_of
 from kept.agents.refine.rerun import Iterating
@@ -27,7 +36,7 @@ from kept.agents.refine.session import Session, session_stamp, write_session
 from kept.agents.rundir.write import Layout, write_run
 from kept.core.event import Event, RunStopped
 from kept.core.ports import Journal
-from kept.core.refine import attempts, reruns, run_folder, stop_word
+from kept.core.refine import Attempt, attempts, reruns, run_folder, stop_word
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
@@ -85,6 +94,10 @@ class Shelf(Protocol):
         """Put the best there, if it is better than what is there."""
         ...
 
+    def withdraw(self, session: str, measure: str) -> None:
+        """Take back what this race put there: the seed is no worse."""
+        ...
+
     def holds(self) -> Held | None:
         """What is there; None without anything."""
         ...
@@ -107,6 +120,10 @@ class BesideSeed:
     def put(self, winner: Winner, made: Made) -> None:
         """In BEST of the seed."""
         write_best(self.seed, winner, made.files)
+
+    def withdraw(self, session: str, measure: str) -> None:
+        """There is no BEST then."""
+        withdraw_best(self.seed, session, measure)
 
     def holds(self) -> Held | None:
         """What BEST of the seed holds."""
@@ -172,13 +189,22 @@ class SessionFiles:
         )
 
     def _best(self, told: "Told") -> None:
-        place, best = self._place, told.best
-        place.shelf.recover()
+        """Have BEST say what all readings so far say; that of others waits until they are all."""
+        place, shelf = self._place, self._place.shelf
+        shelf.recover()
+        held = shelf.holds()
+        mine = held is not None and held.is_of(place.session_id, told.measure)
         if not told.best_iter:
-            return
+            if mine:
+                shelf.withdraw(place.session_id, told.measure)
+        elif held is None or mine or not told.raced or told.state.stopped is not None:
+            shelf.put(self._winner(told), told.best)
+
+    def _winner(self, told: "Told") -> Winner:
+        place, best = self._place, told.best
         won = next(one for one in told.attempts if one.k == told.best_iter)
         parts, seed = told.parts(told.state.best), told.parts(told.state.seed)
-        winner = Winner(
+        return Winner(
             best_run_id=best.run_id,
             best_loss=round(parts["total"], 6),
             seed_loss=round(seed["total"], 6),
@@ -188,7 +214,6 @@ class SessionFiles:
             measure=told.measure,
             seed_run_id=place.seed_run_id,
         )
-        place.shelf.put(winner, best)
 
 
 class Told:
@@ -197,8 +222,8 @@ class Told:
     def __init__(self, state: State, made: Mapping[str, Made]) -> None:
         self.state = state
         self.made = made
-        self.attempts = attempts(reruns(state))
         self.raced = raced(state)
+        self.attempts = [self._measured(one) for one in attempts(reruns(state))]
 
     @property
     def best(self) -> Made:
@@ -234,6 +259,12 @@ class Told:
     def readings(self, id_: str) -> Readings | None:
         """What readings of a candidate come to; None where it was not raced, or not read."""
         return readings_of(self.state.evaluations.get(id_, ())) if self.raced else None
+
+    def _measured(self, one: Attempt) -> Attempt:
+        """With the mean of all its readings, also of those that were made when it was the best."""
+        mine = (id_ for id_, made in self.made.items() if made.run_id == one.run_id)
+        read = self.readings(next(mine, ""))
+        return one if read is None else replace(one, measured=read.loss)
 
     @property
     def _fell(self) -> bool:

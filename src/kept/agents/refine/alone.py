@@ -1,0 +1,43 @@
+"""One refinement of a run at a time: two would pay twice for the same findings.
+
+The lock lies with the seed run, so that it holds in whichever project a refinement is begun; and it
+is the kernel's, so that it goes with a process that is killed.
+"""
+
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from kept.errors import JournalError, LockedError
+from kept.store.lock import Lock
+
+LOCK = ".refining.lock"
+
+
+@contextmanager
+def refining(folders: Iterable[Path], session: str) -> Generator[None]:
+    """Hold what a session refines; raises `LockedError` where another one does."""
+    with ExitStack() as held:
+        for folder in folders:
+            if (lock := _lock(folder, session)) is not None:
+                held.callback(lock.remove)
+        yield
+
+
+def _lock(folder: Path, session: str) -> Lock | None:
+    """None where nothing can be written: no session is told of there, and no BEST is put there."""
+    try:
+        while (lock := Lock(folder, LOCK, session)).lost:
+            lock.release()
+        return lock
+    except LockedError as error:
+        which = f"session {error.note}" if error.note else "another session"
+        stop = f", or stop it with `kill -INT {error.pid}`" if error.pid else ""
+        raise LockedError(
+            f"`{folder.name}` is being refined already: {which}, process {error.pid or 'unknown'}",
+            hint=f"wait until it has ended{stop}; `kept resume` goes on with what was stopped",
+            pid=error.pid,
+            note=error.note,
+        ) from error
+    except JournalError:
+        return None
