@@ -50,6 +50,8 @@ def most(limits: Limits, axis: str) -> float:
     return inf if found is None else found
 
 
+_LEAST_SECONDS = 60.0
+"""Less is no time to go on in."""
 _ROOM = "up to {} more, and {} left"
 _WANTED = re.compile(r"\(up to \$?([\d.]+) more, and ")
 
@@ -67,7 +69,10 @@ def enough(record: AgentRun, axis: str) -> float:
     used = getattr(record.budget.used, axis) if record.budget else limit
     words = [one.reason for one in record.rejections if REASONS[axis] in one.reason]
     wanted = _WANTED.search(words[-1]) if words else None
-    return max(2 * limit, used + limit, used + 2 * float(wanted[1]) if wanted else 0.0)
+    room = 2 * float(wanted[1]) if wanted else 0.0
+    if axis == "wall_seconds":
+        room = _LEAST_SECONDS
+    return max(2 * limit, used + limit, used + room if room else 0.0)
 
 
 def is_raise(before: Limits, after: Limits) -> bool:
