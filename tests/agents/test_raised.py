@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kept.agents.budget import is_raise
+from kept.agents.budget import enough, is_raise
 from kept.agents.record import Limits
 from kept.agents.telling import story
 from kept.testing import MemoryJournal
@@ -90,6 +90,19 @@ def test_a_run_that_a_limit_ended_goes_on_with_a_higher_one(
     assert again.record.limits == more
     (told,) = (line for line in story(again.record) if line.startswith("goes on with more"))
     assert reason in told
+
+
+@pytest.mark.parametrize(
+    ("axis", "low"),
+    [("usd", 0.0001), ("tokens", 7), ("wall_seconds", 1e-9), ("loops", 1)],
+)
+def test_the_limit_that_is_offered_is_enough_to_go_on(axis: str, low: float) -> None:
+    limits = with_limits(**{"loops": 20, axis: low})
+    came, _ = _run(limits)
+    assert came.record.status == "partial"
+    offered = replace(limits, **{axis: enough(came.record, axis)})
+    again, play = _run(limits, offered, _reopened(came))
+    assert play.heard, again.record.rejections
 
 
 def test_the_wall_time_can_be_raised_too() -> None:

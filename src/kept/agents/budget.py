@@ -7,12 +7,13 @@ inside a branch is the sum of what its replies took, which is written down with 
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, TypeVar, cast
 
-from kept.agents.record import BudgetSnapshot, Limits, Phase, Used
+from kept.agents.record import AgentRun, BudgetSnapshot, Limits, Phase, Used
 from kept.core.model import Message, ModelReply, ToolOffer
 from kept.core.ports import Priced, Scope
 from kept.core.rollout import FREE, Failure, Usage
@@ -47,6 +48,31 @@ def most(limits: Limits, axis: str) -> float:
     """What there is of an axis."""
     found = getattr(limits, axis)
     return inf if found is None else found
+
+
+_LEAST_SECONDS = 60.0
+"""Less is no time to go on in."""
+_ROOM = "up to {} more, and {} left"
+_WANTED = re.compile(r"\(up to \$?([\d.]+) more, and ")
+
+
+def _dollars(usd: float) -> str:
+    return f"${usd:.4f}" if usd >= 0.001 or not usd else f"${usd:.8f}"
+
+
+def enough(record: AgentRun, axis: str) -> float:
+    """A limit with which a run can go on that this axis has ended: twice of what it had, or more.
+
+    What was refused for want of room is asked for again, and is not all that is asked for.
+    """
+    limit = most(record.limits, axis)
+    used = getattr(record.budget.used, axis) if record.budget else limit
+    words = [one.reason for one in record.rejections if REASONS[axis] in one.reason]
+    wanted = _WANTED.search(words[-1]) if words else None
+    room = 2 * float(wanted[1]) if wanted else 0.0
+    if axis == "wall_seconds":
+        room = _LEAST_SECONDS
+    return max(2 * limit, used + limit, used + room if room else 0.0)
 
 
 def is_raise(before: Limits, after: Limits) -> bool:
@@ -103,10 +129,10 @@ class Account:
             return self.refused("wall_seconds")
         left = self.tokens - self.used.tokens_in - self.used.tokens_out
         if worst.tokens_in > left:
-            return self.refused("tokens", f"up to {worst.tokens_in} more, and {left} are left")
+            return self.refused("tokens", _ROOM.format(worst.tokens_in, f"{left} are"))
         if self.usd is not None and self.used.usd + worst.usd > self.usd + _HAIR:
             money = max(0.0, self.usd - self.used.usd)
-            return self.refused("usd", f"up to ${worst.usd:.4f} more, and ${money:.4f} is left")
+            return self.refused("usd", _ROOM.format(_dollars(worst.usd), f"{_dollars(money)} is"))
         return None
 
     def refused(self, axis: str, why: str = "") -> Failure:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kept.agents.budget import AXES, most
+from kept.agents.budget import AXES, enough
 from kept.agents.document import agent_run_json, agent_run_page, agent_run_text
 from kept.agents.record import AgentRun
 from kept.agents.rundir.places import FINAL
@@ -168,12 +168,12 @@ _KEYS = {
 
 
 def _more(record: AgentRun) -> str | None:
-    """A setting with twice of what ended the run; None where no limit did."""
+    """A setting with more of what ended the run; None where no limit did."""
     axis = AXES.get(record.reason)
-    if axis is None:
+    more = enough(record, axis) if axis else 0.0
+    if axis is None or not more:  # of nothing at all nobody knows what would be enough
         return None
-    twice = 2 * most(record.limits, axis) / (60 if axis == "wall_seconds" else 1)
-    return f"budget.{_KEYS[axis]}={twice:.10g}"
+    return f"budget.{_KEYS[axis]}={more / (60 if axis == 'wall_seconds' else 1):.10g}"
 
 
 def _deliver(folder: Path, asked: Asked, delivered: Sequence[Mapping[str, bytes]]) -> Path:
