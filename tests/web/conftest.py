@@ -1,6 +1,12 @@
-"""A project with runs of every kind and the real `kept view` over it, once for all tests here."""
+"""A project with runs of every kind and the real `kept view` over it, once for all tests here.
 
+Workers share the project, so that nobody may change a run of it; whoever has something done works
+on a copy.
+"""
+
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +23,18 @@ from tests.web.team import Team
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = make_project(tmp_path_factory.mktemp("project"))
-    with ModelServer(Team()) as server:
-        make_agents(folder, server)
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # noqa: TID251 # as xdist tells it
+        root = root.parent
+    folder, done = root / "project", root / "project.made"
+    with (root / "project.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            make_project(folder)
+            with ModelServer(Team()) as server:
+                make_agents(folder, server)
+            done.touch()
     return folder
 
 

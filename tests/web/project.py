@@ -9,11 +9,11 @@ from pathlib import Path
 
 from kept.sandbox import abilities
 from kept.testing.server import ModelServer
-from tests.cli.comparing import write_comparison
 from tests.cli.tasks import Called, kept, write_task
 from tests.recipes.agent import world as talking
 from tests.recipes.coordinate.world import answer, write_agent
 from tests.recipes.skill import world
+from tests.web.desk import Desk, write_desk
 from tests.web.registry import make_registry
 from tests.web.team import HARM, MODEL, TASK
 
@@ -32,47 +32,10 @@ LEGACY = json.dumps(
 )
 """A session as the source wrote it before there were tiers."""
 
+SUITE = Path(__file__).parents[2] / "examples" / "improve-prompts"
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 
-RACE_RUN = r"""
-chance=$(grep -o '"chance": *[0-9]*' "$KEPT_CASE" | grep -o '[0-9]*$')
-good=$(grep -o good "$KEPT_CANDIDATE/prompt.md" | wc -l)
-luck=$(od -An -N1 -tu1 /dev/urandom)
-cat "$KEPT_CANDIDATE/prompt.md"; echo "luck $luck of $chance"
-test $((luck)) -lt $((chance + 110 * good)); echo $((1 - $?)) >"$KEPT_OUTPUT/passed"
-"""
-RACE_SCORE = r"""printf '{"score": %d}' "$(cat "$KEPT_OUTPUT/passed")" """
-RACE = """
-artifacts: {include: [prompt.md]}
-runner: {command: "sh run.sh"}
-scorer: {command: "sh score.sh"}
-objective: {primary_metric: score, direction: maximize, bounds: [0, 1]}
-cases: {file: cases.jsonl}
-proposers: [{kind: variants, files: ["alternatives/*.md"]}]
-budget: {max_rollouts: 1200}
-workers: 2
-"""
 TUNING = "accept_sigma: 1.0\nrepeats: 2\nsplit: '1:1:0'"
-
-
-def write_race(folder: Path) -> Path:
-    """A task that passes by the case, by luck and by what the prompt says."""
-    (folder / "alternatives").mkdir(parents=True, exist_ok=True)
-    (folder / "prompt.md").write_text("Answer the question.\nBe brief.\n")
-    texts = {
-        "1-worse": "Say something.\n",
-        "2-better": "Answer the question in a good way.\nBe brief.\n",
-        "3-hostile": f"Answer the question.\n{HOSTILE}\n",
-        "4-best": "Answer the question in a good way.\nBe brief, and good.\n",
-    }
-    for name, text in texts.items():
-        (folder / "alternatives" / f"{name}.md").write_text(text)
-    (folder / "run.sh").write_text(RACE_RUN)
-    (folder / "score.sh").write_text(RACE_SCORE)
-    rows = ({"id": f"c{n:02}", "chance": 30 + 10 * (n % 9)} for n in range(40))
-    (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "task.yaml").write_text(RACE)
-    return folder / "task.yaml"
 
 
 @contextmanager
@@ -108,13 +71,17 @@ def make_project(folder: Path) -> Path:
     with inside(folder / "loop", **home):
         write_task(folder / "loop")
         _done(kept("optimize", "task.yaml", "-q"), (0,))
-    with inside(folder / "compare", **home):
-        write_comparison(folder / "compare")
-        texts = ("prompt.md", "better.md", "worse.md")
-        _done(kept("compare", *texts, "--cases", "cases.jsonl"), (0, 1))
-    with inside(folder / "race", **home):
-        write_race(folder / "race")
-        _done(kept("optimize", "task.yaml", "-q"), (0,))
+    with ModelServer(Desk()) as server:
+        with inside(folder / "compare", **home):
+            write_desk(folder / "compare", server.v1, cases=12)
+            texts = ("prompt.md", "alternatives/4-both.md", "alternatives/1-at-length.md")
+            _done(kept("compare", *texts, "--cases", "cases.jsonl"), (0, 1))
+        with inside(folder / "race", **home):
+            write_desk(folder / "race", server.v1, more=f"{HOSTILE}\n")
+            _done(kept("optimize", "task.yaml", "-q"), (0,))
+    with inside(folder / "suite", **home):
+        shutil.copytree(SUITE, folder / "suite", dirs_exist_ok=True)
+        _done(kept("agent", "optimize", "suite.yaml", "-q"), (0,))
     with ModelServer(world.searchqa_answer) as server, inside(folder / "train", **home):
         words = world.write_searchqa(folder / "train", server.v1, "optimizer.use_meta_skill=true")
         _done(kept(*words), (0,))
@@ -141,11 +108,12 @@ def make_agents(folder: Path, server: ModelServer) -> None:
     """An agent run, two refinements of it, and an experiment."""
     seed = make_agent_run(folder, server)
     home = {"KEPT_HOME": str(folder / ".kept"), "OPENAI_COMPATIBLE_BASE_URL": server.v1}
-    make_registry(folder / ".kept" / "artifacts.db")
+    make_registry(folder / ".kept" / "awp.db")
     with inside(folder / "team", **home):
         tiers = ("--tier-low", f"{MODEL}:{MODEL}", "--tier-high", f"{MODEL}-large:")
         _done(kept("refine", str(seed), *tiers, "-q"), (0,))
-        _done(kept("refine", str(seed), "--iterations", "1", "-q"), (0, 1))
+        raced = ("--gate", "race", "--iterations", "1")
+        _done(kept("refine", str(seed), *raced, "-q"), (0, 1))
         (seed / "refinement_sessions" / "refine_20260419T182438Z.json").write_text(LEGACY)
         made = kept("experiment", "create", f"Sales {HARM}", "--goal", "know the sales", "--json")
         task = kept("experiment", "task", "create", made.json["experiment_id"], TASK, "--json")

@@ -39,6 +39,7 @@ def places(site: Site) -> dict[str, str]:
     race, tuning = site.run("artifact"), site.run("coordinate")
     loop, test, compare = site.run("artifact", 1), site.run("eval"), site.run("compare")
     train, agent, refined = site.run("skill"), site.run("agent run"), site.run("refine", 1)
+    suite, raced = site.run("suite"), site.run("refine")
     return {
         "runs": "/",
         "race": f"/runs/{race}",
@@ -59,6 +60,10 @@ def places(site: Site) -> dict[str, str]:
         "training": f"/runs/{train}",
         "step of a training": f"/runs/{train}/steps/1",
         "agent run": f"/runs/{agent}",
+        "suite": f"/runs/{suite}",
+        "epoch": f"/runs/{suite}/steps/0",
+        "tasks": f"/runs/{suite}/cases",
+        "raced refinement": f"/runs/{raced}",
         "refinement": f"/runs/{refined}",
         "iteration": f"/runs/{refined}/steps/1",
         "refine": f"/runs/{agent}/refine",
@@ -103,7 +108,7 @@ def test_every_page_fits_and_everybody_can_read_it(
 
 def test_the_list_is_searched_filtered_and_sorted(page: Page, site: Site):
     rows = page.locator("#list tbody tr")
-    expect(rows).to_have_count(11)
+    expect(rows).to_have_count(12)
     page.keyboard.press("/")
     page.keyboard.type("talking")
     expect(rows).to_have_count(1)
@@ -114,7 +119,7 @@ def test_the_list_is_searched_filtered_and_sorted(page: Page, site: Site):
     expect(rows).to_have_count(1)
     page.get_by_label("kind").select_option("")
     page.get_by_label("order").select_option("rollouts")
-    expect(rows).to_have_count(11)
+    expect(rows).to_have_count(12)
     figures = [
         int(text.replace(",", ""))
         for text in page.locator("td[data-label=rollouts]").all_inner_texts()
@@ -210,6 +215,32 @@ def test_a_training_shows_its_epochs_with_edits_their_fates_and_the_skill(page: 
     expect(page.locator(".lead .verdict")).to_be_visible()
 
 
+def test_a_suite_shows_what_each_epoch_considered_changed_and_decided(page: Page, site: Site):
+    page.goto(f"{site.base}/runs/{site.run('suite')}")
+    epochs = page.locator("#epochs tbody tr")
+    expect(epochs).to_have_count(3)
+    expect(epochs.nth(0)).to_contain_text("no text is to be changed")
+    expect(epochs.nth(1).locator(".verdict")).to_contain_text("discarded")
+    expect(epochs.nth(2).locator(".verdict")).to_contain_text("kept")
+    expect(epochs.nth(2)).to_contain_text("may 0.12 → 0.042")
+    epochs.nth(2).locator("summary").click()
+    expect(epochs.nth(2)).to_contain_text("critics miss the source")
+    expect(page.locator("#texts .diff ins").first).to_contain_text("where its figures come from")
+    page.get_by_role("link", name="prompt artifacts").click()
+    expect(page.locator("h1")).to_have_text("Prompt artifacts")
+
+
+def test_readings_that_decide_stand_beside_the_loss_of_the_run(page: Page, site: Site):
+    page.goto(f"{site.base}/runs/{site.run('refine')}")
+    expect(page.locator("#iterations")).to_contain_text("Noise: none: 3 readings agree")
+    rows = page.locator("#iterations tbody tr")
+    assert rows.locator("td[data-label='by readings']").all_inner_texts() == ["0.0900", "0.0900"]
+    page.get_by_role("link", name="All its refinements").click()
+    session = page.locator("#sessions .session").nth(0)
+    expect(session.locator(".tag", has_text="race")).to_be_visible()
+    expect(session.locator("td[data-label='by readings']")).to_have_text("0.0900")
+
+
 def test_an_agent_run_tells_its_story_with_the_loss_in_parts(page: Page, site: Site):
     page.goto(f"{site.base}/runs/{site.run('agent run')}")
     expect(page.locator("h1")).to_have_text("complete, 1 deliverable")
@@ -252,7 +283,7 @@ def test_experiments_are_a_tree_and_prompts_have_their_epochs(page: Page, site: 
     expect(tree.locator("tr.chosen")).to_contain_text("★")
     expect(tree.locator("details.branch").nth(1)).to_contain_text("continuation")
     page.get_by_role("link", name="Prompt artifacts").click()
-    epochs = page.locator("article.card")
+    epochs = page.locator("section", has_text="awp.db").locator("article.card")
     expect(epochs.nth(0)).to_contain_text("taken back")
     expect(epochs.nth(1)).to_contain_text("updated")
     expect(epochs.nth(1).locator(".diff ins").first).to_contain_text("Say where every figure")

@@ -49,5 +49,5 @@ def test_a_run_of_every_kind_becomes_one_file_without_script(project: Path):
         assert all(link.startswith(("#", "data:")) for link in links)
         places = set(re.findall(r'id="([^"]*)"', text))
         assert {link[1:] for link in links if link.startswith("#")} <= places
-    every = {"artifact", "coordinate", "compare", "eval", "skill", "agent run", "refine"}
+    every = {"artifact", "coordinate", "compare", "eval", "skill", "suite", "agent run", "refine"}
     assert kinds == every

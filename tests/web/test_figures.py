@@ -1,8 +1,11 @@
 """Numbers never have more digits than the evidence."""
 
+from pathlib import Path
+
 import pytest
 
-from kept.web.figures import ago, figure, money, share, signed, span
+from kept.web.figures import ago, figure, gained, money, share, signed, span
+from kept.web.templating import place
 
 
 @pytest.mark.parametrize(
@@ -35,7 +38,18 @@ def test_a_difference_has_its_sign(value: float | None, shown: str):
 def test_an_interval_reads_from_end_to_end():
     assert span(-0.021, 0.113) == "−0.021 … +0.113"
     assert span(None, 0.1) == "? … +0.100"
-    assert span(None, None) == ""
+    assert span(None, None) == span(0.2, 0.2) == ""
+    assert gained(0.06, 0.021, 0.113) == "+0.060 (+0.021 … +0.113)"
+    assert gained(0.075, 0.075, 0.075) == "+0.0750"
+
+
+def test_a_path_has_room_in_a_line():
+    root = Path("/home/somebody/work")
+    assert place("/home/somebody/work/race/task.yaml", root) == "race/task.yaml"
+    assert place("/home/somebody/work/.kept/runs/2026-x", root) == "run 2026-x"
+    assert place("/home/somebody/works/task.yaml", root) == "/home/somebody/works/task.yaml"
+    assert place(f"/a/{'b' * 60}/c/task.yaml") == "…/c/task.yaml"
+    assert len(place("x" * 500)) <= 60
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,17 @@
 """The API by its own description: whatever it is asked, it does not break."""
 
 import http.client
+import shutil
 import warnings
+from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 
 from tests.web.asking import Site
+from tests.web.conftest import serving
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +22,15 @@ SLOW = (
 )
 
 
-def test_no_request_that_the_api_allows_breaks_it(site: Site):
+@pytest.fixture
+def apart(project: Path, tmp_path: Path) -> Generator[Site]:
+    """A copy, for settings are saved."""
+    shutil.copytree(project / ".kept", tmp_path / ".kept", symlinks=True)
+    yield from serving(tmp_path / ".kept")
+
+
+def test_no_request_that_the_api_allows_breaks_it(apart: Site):
+    site = apart
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what it is built on
         import schemathesis

@@ -1,5 +1,6 @@
 """Pages of a long run: right in their figures, and made without reading what they do not show."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from kept.web.kind import Asked
 from kept.web.kinds import kind_of
 from kept.web.links import Links
 from kept.web.run_page import PAGE, step_table, top
-from kept.web.step_page import paired, step_view
+from kept.web.step_page import bar_of, paired, rivals, step_view
 from kept.web.templating import environment, render
 
 STEPS, EACH = 450, 24
@@ -46,6 +47,23 @@ def test_evidence_is_paired_case_by_case(folder: Path, told: Glance):
     for case, gain in gains.items():
         assert gain == theirs.cases[case].mean - mine.cases[case].mean
     assert one["better"] + one["worse"] <= len(gains)
+
+
+def test_a_rival_in_a_final_is_not_what_a_candidate_is_judged_against(folder: Path, told: Glance):
+    with Run(folder, told) as run:
+        closed = run.closed(99)
+    mine, theirs = closed.evaluations
+    rival = replace(theirs, candidate="rival", cases=mine.cases)
+    for order in ((rival, theirs, mine), (theirs, mine, rival)):
+        final = replace(closed, evaluations=order)
+        assert bar_of(told, final, mine.purpose) == (theirs, 99)
+        assert [one.candidate for _, one in rivals(told, final, mine.purpose)] == ["rival"]
+    # nor where the draws of the incumbent are shared with another step
+    alone = replace(closed, evaluations=(rival, mine), incumbent="nobody")
+    assert bar_of(told, alone, mine.purpose) == (None, None)
+    # what leads is proven against the other one
+    proven = replace(closed, evaluations=(mine, theirs), incumbent=mine.candidate)
+    assert bar_of(told, proven, mine.purpose) == (theirs, 99)
 
 
 def test_a_race_ends_at_the_mean_of_its_draws(folder: Path, told: Glance):

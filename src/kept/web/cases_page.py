@@ -13,7 +13,7 @@ from kept.store.journal import read_line
 from kept.store.reader import Run
 from kept.store.steps import StepRow, closed_step
 from kept.web.run_page import step_line
-from kept.web.step_page import ASKED, ORDER, SPLITS, as_json, earlier_bar
+from kept.web.step_page import ASKED, ORDER, SPLITS, as_json, bar_of
 from kept.web.trace import Said, conversation
 
 COLUMNS = 12
@@ -90,12 +90,10 @@ def _has_cases(row: StepRow, show: str) -> bool:
 def _column(row: StepRow, told: Glance) -> Column:
     closed = closed_step(told.folder, row)
     mine = [e for e in closed.evaluations if e.candidate == row.candidate]
-    theirs = [e for e in closed.evaluations if e.candidate != row.candidate]
-    bars = {e.purpose: e for e in theirs}
     cells: dict[str, Cell] = {}
     bar_cells: dict[str, Cell] = {}
     for one in sorted(mine, key=_rank):
-        bar = bars.get(one.purpose) or earlier_bar(told, closed, one.purpose)[0]
+        bar = bar_of(told, closed, one.purpose)[0]
         for case, tally in one.cases.items():
             other = bar.cases.get(case) if bar else None
             cells.setdefault(case, _cell(tally, other, one.purpose, told))

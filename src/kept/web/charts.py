@@ -263,7 +263,9 @@ def differences(by_case: Mapping[str, float], href: Callable[[str], str]) -> Mar
     shown = rows if len(rows) <= 60 else [*rows[:30], *rows[-30:]]
     width, each = 460, 14
     far = max((abs(value) for _, value in shown), default=0.0) or 1.0
-    across = Axis(-far, far, 150, width - 60)
+    left = 12 + 6.4 * max(len(case[:20]) for case, _ in shown)
+    losing = any(value < 0 for _, value in shown)
+    across = Axis(-far if losing else 0.0, far, left, width - 60)
     height = each * len(shown) + 8
     inside = [tag("line", x1=across.at(0), x2=across.at(0), y1=0, y2=height, class_="grid")]
     for number, (case, value) in enumerate(shown):
@@ -275,7 +277,7 @@ def differences(by_case: Mapping[str, float], href: Callable[[str], str]) -> Mar
         inside.append(
             link(
                 href(case), words,
-                tag("text", label, x=144, y=y + 10, class_="tick end"),
+                tag("text", label, x=left - 6, y=y + 10, class_="tick end"),
                 tag("rect", x=start, y=y + 2, width=max(1.5, end - start), height=9, class_=shade),
                 tag("text", signed(value), x=width - 2, y=y + 10, class_="tick end"),
             )

@@ -10,12 +10,13 @@ from kept.report.difference import LEVEL
 from kept.report.words import duration
 from kept.store.glance import Glance
 from kept.store.steps import closed_step
-from kept.web.figures import figure, money, share, signed, span, thousands
+from kept.web.figures import figure, gained, money, share, signed, span, thousands
 from kept.web.kinds import Kind
 from kept.web.run_page import state_of
 from kept.web.step_page import ORDER
 
 MOST_FLIPS = 200
+_INPUTS = "inputs."
 _NOISE = ("resumed", "stages")
 """Facts that are the same of all runs, or of no interest."""
 
@@ -38,7 +39,7 @@ class Side:
         gain = told.gain
         shown = "not bounded"
         if gain is not None:
-            shown = f"{signed(gain.mean, gain.low, gain.high)} ({span(gain.low, gain.high)})"
+            shown = gained(gain.mean, gain.low, gain.high)
         return [
             ("state", state_of(told.status)),
             ("kind", self.kind.word),
@@ -72,10 +73,14 @@ def compare_view(sides: Sequence[Side]) -> dict[str, object]:
     """All that the page shows."""
     names = list(dict.fromkeys(name for side in sides for name, _ in side.facts))
     tables = [dict(side.facts) for side in sides]
+    differ = config_differences([side.told for side in sides])
     return {
         "sides": sides,
         "figures": [(name, [table.get(name, "") for table in tables]) for name in names],
-        "config": config_differences([side.told for side in sides]),
+        "config": [row for row in differ if not row[0].startswith(_INPUTS)],
+        "inputs": [
+            (row[0].removeprefix(_INPUTS), row[1]) for row in differ if row[0].startswith(_INPUTS)
+        ],
         "against": [_against(sides[0], side) for side in sides[1:]],
     }
 
@@ -120,6 +125,7 @@ def _against(first: Side, other: Side) -> dict[str, object]:
         "words": _words(list(gains.values())) if gains else "",
         "better": [_flip(case, first, other) for case in better[:MOST_FLIPS]],
         "worse": [_flip(case, first, other) for case in worse[:MOST_FLIPS]],
+        "other_cases": first.told.begun.inputs.get("cases") != other.told.begun.inputs.get("cases"),
         "chosen": first.told.keeps > 0 or other.told.keeps > 0,
     }
 

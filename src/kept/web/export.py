@@ -7,6 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from kept.store.glance import Glance
+from kept.store.home import Home
 from kept.store.reader import Run
 from kept.web.app import run_view
 from kept.web.kind import Asked
@@ -33,4 +34,5 @@ def export(folder: Path) -> str:
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:"
     # the file is ours, and a style element ends at `</`, which it does not hold
     inside = {"css": Markup(css), "policy": policy, "exported": steps}
-    return render(environment(), kind.template, links, **view, **inside)
+    root = Home.around(told.folder).path.parent
+    return render(environment(root), kind.template, links, **view, **inside)

@@ -31,12 +31,18 @@ def signed(value: float | None, low: float | None = None, high: float | None = N
 
 
 def span(low: float | None, high: float | None) -> str:
-    """Where the true difference lies: `+0.02 … +0.11`; empty where nothing bounds it."""
-    if low is None and high is None:
+    """Where the true difference lies: `+0.02 … +0.11`; empty without bounds, or width."""
+    if (low is None and high is None) or low == high:
         return ""
     ends = (signed(low, low, high) if low is not None else "?",)
     ends += (signed(high, low, high) if high is not None else "?",)
     return " … ".join(ends)
+
+
+def gained(mean: float, low: float | None, high: float | None) -> str:
+    """A difference with where the true one lies: `+0.06 (+0.02 … +0.11)`."""
+    where = span(low, high)
+    return f"{signed(mean, low, high)} ({where})" if where else signed(mean, low, high)
 
 
 def money(usd: float) -> str:
@@ -46,6 +52,11 @@ def money(usd: float) -> str:
     if usd >= 100:
         return f"${usd:,.0f}"
     return f"${usd:.2f}" if usd >= 1 else f"${_significant(usd, 2)}"
+
+
+def paid(usd: float) -> str:
+    """The same among other figures, where nothing says what it is of."""
+    return money(usd) if usd > 0 else "no known cost"
 
 
 def share(part: float) -> str:

@@ -4,14 +4,14 @@ A recipe that comes later is one entry: its word, how its result reads in the li
 its page. Until it has one it is shown as any run with steps.
 """
 
-from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL
+from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL, SUITE
 from kept.core.words import count
 from kept.report.compared import interval, sentences, title
 from kept.report.comparison import comparison_of
 from kept.report.tested import Sweep, sweep_of
 from kept.store.glance import Glance
 from kept.store.reader import Run
-from kept.web import agent_page, refinement_page, training_page
+from kept.web import agent_page, refinement_page, suite_page, training_page
 from kept.web.figures import figure
 from kept.web.kind import Asked, Kind, View
 
@@ -72,6 +72,7 @@ KINDS = {
     "artifact": Kind("loop"),
     COORDINATE: Kind("tuning"),
     SKILL: Kind("training", "run_training.html", training_page.body),
+    SUITE: Kind("prompts", "run_suite.html", suite_page.body),
     REFINE: Kind(
         "refinement",
         "run_refine.html",

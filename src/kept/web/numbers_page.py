@@ -205,16 +205,19 @@ def _density(points: Sequence[Tried], name: str, across: _Scale) -> Markup | Non
     known = [point for point in every if point.study == every[0].study]
     if len(known) < 2:
         return None
-    known.sort(key=lambda point: across.at(point.values[name]))
     places = [across.at(point.values[name]) for point in known]
     sides = [[math.exp(point.densities[name][side]) for point in known] for side in (0, 1)]
     top = max(max(side) for side in sides) or 1.0
-    up = Axis(0.0, top, 66, 14)
-    inside: list[Markup] = []
-    for shade, side in zip(("good", "bad"), sides, strict=True):
-        line = [(x, up.at(y)) for x, y in zip(places, side, strict=True)]
-        inside += [polyline(line, shade), dots(line, f"{shade} spots")]
-    inside.append(tag("text", "density", x=4, y=12, class_="tick"))
+    # a stem for each point, good ones up and others down: a line would join what changed meanwhile
+    zero = 40
+    inside = [tag("line", x1=44, x2=310, y1=zero, y2=zero, class_="grid")]
+    for shade, side, end in zip(("good", "bad"), sides, (6, 74), strict=True):
+        up = Axis(0.0, top, zero, end)
+        tips = [(x, up.at(y)) for x, y in zip(places, side, strict=True)]
+        stems = "".join(f"M{x:.1f} {zero}V{y:.1f}" for x, y in tips)
+        inside += [tag("path", d=stems, class_=shade), dots(tips, f"{shade} spots")]
+    inside.append(tag("text", "good", x=40, y=zero - 8, class_="tick end"))
+    inside.append(tag("text", "others", x=40, y=zero + 16, class_="tick end"))
     study = f", by {known[0].study}" if known[0].study else ""
-    title = f"{name}: how dense good points (line) and others (dashes) are{study}"
-    return drawing(320, 76, title, inside, "chart")
+    title = f"{name}: how dense good points (up) and others (down) are{study}"
+    return drawing(320, 80, title, inside, "chart")

@@ -1,13 +1,15 @@
 """The page of a refinement: each iteration with its models, its loss in parts, and its story."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from kept.agents.refine.made import PAGE, made_of
+from kept.agents.refine.folder import Told as Judged
+from kept.agents.refine.made import PAGE, all_made, made_of
 from kept.agents.story import STORY, Moment, record_of
 from kept.core.plan import REFINE
 from kept.core.proposal import Proposal, Skip, proposal_scope
+from kept.core.refine import reruns, unread
 from kept.recipes.refine import Refinement
 from kept.store.glance import Glance
 from kept.store.reader import Run
@@ -32,6 +34,10 @@ class IterationShown:
     loss: LossShown | None
     best: bool
     why: str
+    read: float | None
+    """The mean of the readings of what it left; None where it was not raced, or not read."""
+    unread: bool
+    """Whether its readings had no answer, so that nobody can tell what it is worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,11 @@ def body(run: Run, told: Glance, asked: Asked) -> View:
     """What the page of a refinement has besides."""
     wanted = Refinement.of(told.begun.facts[REFINE])
     seed = made_of(run.candidate(told.seed).texts)
-    found = [one for row in told.rows if (one := _iteration(run, row, told)) is not None]
+    state = run.state
+    known = Judged(state, all_made(run.candidate(told.seed), reruns(state)))
+    lost = frozenset(unread(reruns(state)))
+    rows = (_iteration(run, row, known, lost) for row in told.rows)
+    found = [one for one in rows if one is not None]
     losses = [seed.loss, *(one.loss.total for one in found if one.loss)]
     widest = max(losses) * 1.05
     seed_loss = loss_shown(seed.parts, widest)
@@ -58,23 +68,32 @@ def body(run: Run, told: Glance, asked: Asked) -> View:
         "tiered": not wanted.tiers.trivial,
         "seed_run": told.fact("seed_run"),
         "seed_loss": seed_loss,
+        "seed_parts": loss_shown(known.parts(told.seed), widest),
         "findings": seed.findings,
         "iterations": [_on(one, widest) for one in found],
         "now": now_of(run, told),
+        "raced": known.raced,
+        "noise": known.noise.words if known.noise else "",
+        "seed_read": _read(known, told.seed),
+        "best_iter": known.best_iter,
     }
+
+
+def _read(known: Judged, candidate: str | None) -> float | None:
+    read = known.readings(candidate) if candidate else None
+    return read.loss if read is not None else None
 
 
 def _on(one: IterationShown, widest: float) -> IterationShown:
     if one.loss is None:
         return one
     parts = {"total": one.loss.total, **{part.name: part.value for part in one.loss.parts}}
-    return IterationShown(
-        one.k, one.step, one.run, one.status, one.tier, one.manager, one.worker,
-        loss_shown(parts, widest), one.best, one.why,
-    )  # fmt: skip
+    return replace(one, loss=loss_shown(parts, widest))
 
 
-def _iteration(run: Run, row: StepRow, told: Glance) -> IterationShown | None:
+def _iteration(
+    run: Run, row: StepRow, known: Judged, lost: frozenset[int]
+) -> IterationShown | None:
     answer = answered_step(run.folder, row)
     reply = answer.reply if answer else None
     if not isinstance(reply, Proposal | Skip) or "run_id" not in reply.about:
@@ -89,8 +108,10 @@ def _iteration(run: Run, row: StepRow, told: Glance) -> IterationShown | None:
         about["manager"] or "",
         about["worker"] or "",
         loss_shown(about["loss"]),
-        row.candidate is not None and row.candidate == told.best and row.step == told.best_step,
+        row.step + 1 == known.best_iter,
         row.reason,
+        (_read(known, row.candidate) or row.measured) if known.raced else None,
+        row.step + 1 in lost,
     )
 
 

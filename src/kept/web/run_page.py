@@ -10,7 +10,7 @@ from kept.store.glance import Glance
 from kept.store.index import nearest_limit
 from kept.store.steps import StepRow
 from kept.web.charts import meter, spend_chart, trajectory
-from kept.web.figures import figure, money, share, signed, span, thousands
+from kept.web.figures import figure, gained, money, share, signed, span, thousands
 from kept.web.links import Links
 
 PAGE = 50
@@ -101,9 +101,7 @@ def overview(told: Glance, links: Links) -> dict[str, object]:
         "made_by": made_by(told),
         "improved": told.best != told.seed,
         "gain": gain,
-        "gain_words": f"{signed(gain.mean, gain.low, gain.high)} ({span(gain.low, gain.high)})"
-        if gain
-        else "",
+        "gain_words": gained(gain.mean, gain.low, gain.high) if gain else "",
         "leading": _leading(told),
         "claim": _claim(told),
         **pictures(told, links),

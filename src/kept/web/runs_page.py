@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from kept.store.index import RunRow
 from kept.web.charts import meter, sparkline
-from kept.web.figures import figure, share, signed, span
+from kept.web.figures import figure, gained, share
 from kept.web.kinds import kind_of
 from kept.web.run_page import state_of
 
@@ -87,9 +87,7 @@ def _line(row: RunRow, folder: Path) -> Line:
         kind_of(row.recipe).word,
         state_of(row.status),
         kind_of(row.recipe).result(row, folder),
-        f"{signed(row.gain, row.low, row.high)} ({span(row.low, row.high)})"
-        if row.gain is not None
-        else "",
+        gained(row.gain, row.low, row.high) if row.gain is not None else "",
         sparkline(values, f"{row.metric} by step, at last {figure(values[-1])}")
         if len(values) > 1
         else Markup(""),

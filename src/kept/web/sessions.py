@@ -48,6 +48,8 @@ class Tried:
     worker: str
     parts: Mapping[str, float]
     best: bool
+    read: float | None
+    """The mean of its readings; None where it was not raced, or nobody could read it."""
     step: int | None
     """Of the refinement, where that is a run of this home."""
 
@@ -66,6 +68,8 @@ class Shown:
     best: int
     seed_loss: float | None
     tiered: bool
+    raced: bool
+    """Whether readings decided, and not the loss of each run."""
     tried: tuple[Tried, ...]
     run: str
     """The refinement that it is of; empty where it is of another home."""
@@ -73,7 +77,8 @@ class Shown:
     @property
     def best_loss(self) -> float | None:
         """Of its best iteration; None while the seed is the best."""
-        return next((one.loss for one in self.tried if one.best), None)
+        best = next((one for one in self.tried if one.best), None)
+        return None if best is None else best.read if self.raced else best.loss
 
     @property
     def named(self) -> bool:
@@ -161,6 +166,7 @@ def shown(told: Row, of: Sequence[Refining]) -> Shown:
         best,
         first_number(told.get("seed_loss")),
         told.get("tier_plan_used") is True,
+        text_in(told.get("gate")) == "race",
         tuple(rows),
         mine.run if mine else "",
     )
@@ -189,5 +195,6 @@ def _tried(row: Mapping[str, Any], best: int, ours: bool) -> Tried:
         text_in(row.get("model_worker")),
         {name: one for name, one in parts.items() if one is not None},
         k is not None and k == best,
+        first_number(row.get("measured_loss")),
         int(k) - 1 if ours and k is not None and k >= 1 else None,
     )

@@ -28,7 +28,7 @@ class Site:
 
     def __init__(self, runs: Runs) -> None:
         self.runs = runs
-        self.env = environment()
+        self.env = environment(runs.home.path.resolve().parent)
         self.preferences = Store(runs.home)
         self.seeds = Seeds(runs)
         self.refiner = Refiner(self.seeds)

@@ -89,10 +89,8 @@ def evidence(closed: StepClosed, told: Glance, links: Links) -> list[dict[str, o
     for one in closed.evaluations:
         by_purpose.setdefault(one.purpose, {})[one.candidate] = one
     for purpose in sorted(by_purpose, key=_rank):
-        sides = by_purpose[purpose]
-        mine = sides.get(closed.candidate or "")
-        other = next((e for id_, e in sides.items() if id_ != closed.candidate), None)
-        theirs, drawn = (other, closed.step) if other else earlier_bar(told, closed, purpose)
+        mine = by_purpose[purpose].get(closed.candidate or "")
+        theirs, drawn = bar_of(told, closed, purpose)
         gains = paired(mine, theirs)
         found.append(
             {
@@ -100,6 +98,10 @@ def evidence(closed: StepClosed, told: Glance, links: Links) -> list[dict[str, o
                 "split": SPLITS.get(purpose, purpose),
                 "mine": _side(mine, told),
                 "theirs": (_side(theirs, told) or {}) | {"step": drawn} if theirs else None,
+                "rivals": [
+                    {"step": step, **(_side(one, told) or {})}
+                    for step, one in rivals(told, closed, purpose)
+                ],
                 "gains": gains,
                 "chart": differences(gains, lambda case: links.case(told.id, closed.step, case)),
                 "better": sum(gain > 0 for gain in gains.values()),
@@ -109,7 +111,32 @@ def evidence(closed: StepClosed, told: Glance, links: Links) -> list[dict[str, o
     return found
 
 
-def earlier_bar(
+def bar_of(told: Glance, closed: StepClosed, purpose: str) -> tuple[Evaluation | None, int | None]:
+    """What a candidate was judged against for a purpose, and the step that drew it.
+
+    That is the incumbent, whose draws may be shared with an earlier step; a final has rivals
+    beside it, which are none. Only where the incumbent itself is proven it is the other one.
+    """
+    there = [one for one in closed.evaluations if one.purpose == purpose]
+    others = [one for one in there if one.candidate != closed.candidate]
+    if closed.incumbent == closed.candidate:
+        return (others[0], closed.step) if others else (None, None)
+    own = next((one for one in others if one.candidate == closed.incumbent), None)
+    return (own, closed.step) if own else _earlier_bar(told, closed, purpose)
+
+
+def rivals(told: Glance, closed: StepClosed, purpose: str) -> list[tuple[int | None, Evaluation]]:
+    """The others of a final, each with the step that proposed it."""
+    sides = (closed.candidate, closed.incumbent)
+    there = (one for one in closed.evaluations if one.purpose == purpose)
+    others = [one for one in there if one.candidate not in sides]
+    if closed.candidate == closed.incumbent or not others:
+        return []
+    made = {row.candidate: row.step for row in told.rows[: closed.step] if row.candidate}
+    return [(made.get(one.candidate), one) for one in others]
+
+
+def _earlier_bar(
     told: Glance, closed: StepClosed, purpose: str
 ) -> tuple[Evaluation | None, int | None]:
     """What the incumbent did for a purpose in an earlier step, whose draws this one shares."""
@@ -156,16 +183,16 @@ def race_of(
     Each draw of the challenger is held against the incumbent's mean on the same case, for its draws
     are shared among challengers and may stand in an earlier step.
     """
-    bars = [
-        e for e in closed.evaluations if e.purpose == "decide" and e.candidate == closed.incumbent
-    ]
-    if not bars:
+    mine = [one for one in rollouts if one.side == "challenger"]
+    purpose = next((p for p in ("decide", "promote") if any(o.job.purpose == p for o in mine)), "")
+    against = bar_of(told, closed, purpose)[0] if purpose else None
+    if against is None:
         return None
     total, drawn, after, left = 0.0, 0, list[float](), 0
-    for one in rollouts:
-        if one.job.purpose != "decide" or one.side != "challenger":
+    for one in mine:
+        if one.job.purpose != purpose:
             continue
-        bar, value = bars[0].cases.get(one.job.case_id), one.outcome.metrics.get(told.metric)
+        bar, value = against.cases.get(one.job.case_id), one.outcome.metrics.get(told.metric)
         if one.outcome.failure is not None or bar is None or value is None:
             left += 1
             continue

@@ -1,7 +1,8 @@
 """Templates: everything that enters one is escaped, whoever wrote it."""
 
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePath
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -13,10 +14,12 @@ from kept.web import figures
 from kept.web.links import Links
 
 HERE = Path(__file__).parent
+LONG = 56
+"""Characters of a path that a line has room for."""
 
 
-def environment() -> Environment:
-    """Jinja as the pages use it."""
+def environment(root: Path | None = None) -> Environment:
+    """Jinja as the pages use it; paths below the root of a project are shown from there."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -30,6 +33,7 @@ def environment() -> Environment:
         figure=figures.figure,
         signed=figures.signed,
         money=figures.money,
+        paid=figures.paid,
         share=figures.share,
         thousands=figures.thousands,
         moment=figures.moment,
@@ -38,9 +42,28 @@ def environment() -> Environment:
         segment=lambda text: quote(str(text), safe=""),
         line=one_line,
         paragraphs=_paragraphs,
+        place=partial(place, root=root),
     )
     made.globals.update({"span": figures.span, "count": count})  # pyright: ignore[reportCallIssue, reportArgumentType] # jinja names the types of its own globals alone
     return made
+
+
+def place(path: str, root: Path | None = None, most: int = LONG) -> str:
+    """A path in the space that there is: from the root of the project, and without its middle."""
+    shown = path
+    if root is not None and path.startswith(f"{root}/"):
+        shown = path.removeprefix(f"{root}/")
+        run = PurePath(shown)
+        if run.parts[:2] == (".kept", "runs") and len(run.parts) == 3:
+            return f"run {run.name}"
+    if len(shown) <= most:
+        return shown
+    kept = ""
+    for part in reversed(PurePath(shown).parts):
+        if len(part) + len(kept) + 3 > most:
+            break
+        kept = f"/{part}{kept}"
+    return f"…{kept or shown[-most:]}"
 
 
 def _paragraphs(text: str) -> Markup:

@@ -5,22 +5,54 @@ let busy = false;
 let again = false;
 
 const say = (words) => { if (pulse && pulse.textContent !== words) pulse.textContent = words; };
+const parts = (root) => [...root.querySelectorAll("[data-live][id]")];
+// What the server drew, for what somebody opened or chose in it since is no change of the run.
+const drawn = new Map(parts(document).map((one) => [one.id, one.outerHTML]));
 
-const take = (fresh) => {
-  for (const old of document.querySelectorAll("[data-live][id]")) {
-    const now = fresh.getElementById(old.id);
-    if (!now || now.outerHTML === old.outerHTML) continue;
-    const opened = [...old.querySelectorAll("details")].map((one) => one.open);
-    const chosen = new Set([...old.querySelectorAll("input:checked")].map((one) => one.value));
-    const focus = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-    const here = [...old.querySelectorAll("[data-row]")].findIndex((row) => row.classList.contains("here"));
-    const next = document.importNode(now, true);
-    old.replaceWith(next);
-    next.querySelectorAll("details").forEach((one, n) => { if (n in opened) one.open = opened[n]; });
-    next.querySelectorAll("input[type=checkbox]").forEach((one) => { one.checked = chosen.has(one.value); });
-    if (focus) next.querySelector(`[href="${CSS.escape(focus)}"]`)?.focus();
-    if (here >= 0) next.querySelectorAll("[data-row]")[here]?.classList.add("here");
-    next.classList.add("changed-now");
+// Rows and details are known by what they are about, not by where they stand: new ones come above.
+const about = (one, all) => {
+  const place = one.closest("[id]")?.id ?? "";
+  const link = one.matches("[data-row]") ? one.querySelector("[data-open]")?.getAttribute("href") : null;
+  return link ?? `${place}#${all.filter((other) => other.closest("[id]")?.id === place).indexOf(one)}`;
+};
+const known = (root, what) => { const all = [...root.querySelectorAll(what)]; return all.map((one) => [about(one, all), one]); };
+
+const swap = (old, fresh) => {
+  const opened = new Map(known(old, "details").map(([key, one]) => [key, one.open]));
+  const chosen = new Set([...old.querySelectorAll("input:checked")].map((one) => one.value));
+  const focus = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const here = known(old, "[data-row]").find(([, row]) => row.classList.contains("here"))?.[0];
+  const scrolled = known(old, ".wide, pre")
+    .map(([key, one]) => [key, one.scrollLeft, one.scrollTop]).filter(([, left, top]) => left || top);
+  const next = document.importNode(fresh, true);
+  old.replaceWith(next);
+  for (const [key, one] of known(next, "details")) if (opened.has(key)) one.open = opened.get(key);
+  next.querySelectorAll("input[type=checkbox]").forEach((one) => { one.checked = chosen.has(one.value); });
+  const boxes = new Map(known(next, ".wide, pre"));
+  for (const [key, left, top] of scrolled) boxes.get(key)?.scrollTo(left, top);
+  if (focus) next.querySelector(`[href="${CSS.escape(focus)}"]`)?.focus();
+  if (here) known(next, "[data-row]").find(([key]) => key === here)?.[1].classList.add("here");
+  next.classList.add("changed-now");
+};
+
+// A part that there was no reason for before stands behind the one that it follows.
+const insert = (fresh) => {
+  let before = fresh.previousElementSibling;
+  while (before && !(before.id && document.getElementById(before.id))) before = before.previousElementSibling;
+  const next = document.importNode(fresh, true);
+  if (before) document.getElementById(before.id).after(next);
+  else document.getElementById(fresh.parentElement?.id || "main")?.append(next);
+};
+
+const take = (page) => {
+  for (const old of parts(document)) {
+    const now = page.getElementById(old.id);
+    if (!now) old.remove();
+    else if (now.outerHTML !== drawn.get(old.id)) swap(old, now);
+  }
+  for (const now of parts(page)) {
+    if (!document.getElementById(now.id)) insert(now);
+    drawn.set(now.id, now.outerHTML);
   }
 };
 
