@@ -9,6 +9,9 @@ from pathlib import Path
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT", "VIRTUAL_ENV")
 """Variables that a child process may see; everything else stays with us."""
 
+MARK = "[secret]"
+"""What stands in the place of a secret."""
+
 
 def kept_home() -> Path | None:
     """The folder that `KEPT_HOME` names, if it does."""
@@ -126,6 +129,19 @@ def secrets() -> tuple[str, ...]:
     found = {v for name, v in os.environ.items() if names_secret(name) and len(v) >= 8}
     found |= {one for value in os.environ.values() if "@" in value for one in logins(value)}
     return tuple(sorted(found, key=len, reverse=True))
+
+
+def hide_in(secret: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Files with a mark in the place of a secret."""
+    before, after = secret.encode(), MARK.encode()
+    return {path: data.replace(before, after) for path, data in files.items()}
+
+
+def without_secrets(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """Files without any secret of our environment."""
+    for secret in secrets():
+        files = hide_in(secret, files)
+    return files
 
 
 def child_environment(extra: Mapping[str, str], passed_on: tuple[str, ...] = ()) -> dict[str, str]:

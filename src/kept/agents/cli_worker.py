@@ -16,8 +16,7 @@ from kept.core.rollout import FREE, Failure, Rollout, Usage
 from kept.core.words import one_line
 from kept.harness import Errand as CliErrand
 from kept.harness import Harness
-from kept.harness.result import hide_in
-from kept.settings import secrets
+from kept.settings import without_secrets
 from kept.shared_files import SharedFiles, changes_between
 
 _LEAST = 1.0
@@ -124,9 +123,7 @@ class CliWorker:
         cli = self.harness.cli
         own = (cli.raw, cli.summary, cli.session)
         found = {path: data for path, data in ran.files.items() if path not in own}
-        for secret in secrets():
-            found = hide_in(secret, found)
-        changes = changes_between(before, found)
+        changes = changes_between(before, without_secrets(found))
         if why := files.refusal(changes):
             return Failure("limit", "candidate", why, usage=ran.usage)
         steps = [

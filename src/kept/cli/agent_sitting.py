@@ -18,6 +18,7 @@ from kept.agents.telling import end_line
 from kept.cli import output
 from kept.cli.compiling import told_warnings
 from kept.cli.fail import CUT_SHORT, INTERRUPTED, CutShortError
+from kept.cli.garbage import settled
 from kept.cli.log import show_log
 from kept.cli.names import command_for, path_from_here
 from kept.cli.output import pairs
@@ -88,7 +89,7 @@ def _sit(
 
     watch = Watch((progress,), signals=True, on_signal=on_signal)
     try:
-        with progress:
+        with progress, settled():
             ended = asyncio.run(go(watch))
     except Exception as error:
         started = progress.state.started

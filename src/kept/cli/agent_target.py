@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kept.errors import SetupError
-from kept.recipes.agent_target import lay_inputs, tag_of, task_named
 
 
 class Wanted(NamedTuple):
@@ -23,6 +22,8 @@ def wanted(words: str | None, target: str | None) -> Wanted:
         raise SetupError("say what is to be done, once", hint=hint)
     if words is not None:
         return Wanted(words)
+    from kept.recipes.agent_target import lay_inputs, tag_of, task_named
+
     here = Path.cwd()
     task = task_named(here, target or "")
     inputs, brief = lay_inputs(here, task.target)

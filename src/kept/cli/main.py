@@ -4,6 +4,7 @@ import click
 
 from kept._version import __version__
 from kept.cli.fail import COULD_NOT_RUN
+from kept.cli.garbage import put_off
 from kept.cli.group import LazyGroup
 
 
@@ -25,4 +26,5 @@ def cli(ctx: click.Context) -> int | None:
 
 def main() -> None:
     """The entry point of the installed command."""
+    put_off()
     cli.main()

@@ -1,9 +1,8 @@
 """The body that commands which run something share: run, report, answer, exit code."""
 
 import asyncio
-import gc
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +11,7 @@ from kept.cli import output
 from kept.cli.compared import compared_text
 from kept.cli.evaluated import tell_evaluated
 from kept.cli.fail import CUT_SHORT, INTERRUPTED, NO_GAIN, CutShortError
+from kept.cli.garbage import settled
 from kept.cli.log import show_log
 from kept.cli.names import command_for, path_from_here
 from kept.cli.output import pairs
@@ -82,7 +82,7 @@ def _sit(go: _Going, place: Callable[[str], Path], how: How) -> int:
     progress = standard_progress(quiet=how.quiet)
     watch = Watch((progress,), signals=True, on_signal=go.on_signal(progress))
     try:
-        with progress, _settled():
+        with progress, settled():
             ended = asyncio.run(go.sit(watch))
     except Exception as error:
         started = progress.state.started
@@ -103,19 +103,6 @@ def _sit(go: _Going, place: Callable[[str], Path], how: How) -> int:
     else:
         output.answer(answer_text(told))
     return _end(told, progress, how)
-
-
-@contextmanager
-def _settled() -> Generator[None]:
-    """Have what was made before a run, modules above all, not looked through for garbage in it.
-
-    That takes 30 ms or more each time, during which no reply is read and no request is sent.
-    """
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _evaluated(told: Summary, how: How) -> int:

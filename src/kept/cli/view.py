@@ -30,6 +30,7 @@ def view(run: str | None, port: int, no_browser: bool) -> None:
     import webbrowser
 
     from kept.cli import output
+    from kept.cli.garbage import settled
     from kept.cli.log import show_log
 
     show_log()
@@ -42,7 +43,8 @@ def view(run: str | None, port: int, no_browser: bool) -> None:
         if not no_browser:
             webbrowser.open(link)
 
-    served.serve(home, path, port, opened)
+    with settled():
+        served.serve(home, path, port, opened)
 
 
 def pages() -> Any:  # noqa: ANN401 # whatever the entry point names; it says itself what it lacks

@@ -14,6 +14,7 @@ from kept.models.config import ModelConfig
 from kept.models.prices import rates_of
 from kept.models.speech import Taken
 from kept.sandbox import Exit
+from kept.settings import MARK, hide_in
 from kept.workspace import Output
 
 MOST_DETAIL = 4000
@@ -21,8 +22,6 @@ MOST_DETAIL = 4000
 
 MOST_LINE = 300
 """Characters of a step in a summary."""
-
-MARK = "[secret]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +127,3 @@ def hide(secret: str, found: Rollout | Failure) -> Rollout | Failure:
     trace = tuple(replace(item, text=item.text.replace(secret, MARK)) for item in found.trace)
     files = hide_in(secret, found.files)
     return found._replace(output=found.output.replace(secret, MARK), files=files, trace=trace)
-
-
-def hide_in(secret: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Files without the key that the CLI was given."""
-    before, after = secret.encode(), MARK.encode()
-    return {path: data.replace(before, after) for path, data in files.items()}

@@ -16,13 +16,13 @@ from kept.core.rollout import Failure, Rollout
 from kept.errors import SetupError
 from kept.harness.cli import Cli, Target
 from kept.harness.errand import Errand, rendered
-from kept.harness.result import Result, hide, hide_in
+from kept.harness.result import Result, hide
 from kept.models.config import ModelConfig
 from kept.models.providers import address, key_of
 from kept.sandbox import Command, Exit, abilities
 from kept.sandbox.command import MIB
 from kept.sandbox.walls import INSIDE
-from kept.settings import logins
+from kept.settings import hide_in, logins
 from kept.store.files import write_below
 from kept.workspace import MAX_OUTPUT, Output, Scratch, Workspace
 

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from kept.models.certificates import read_at_use
 from kept.models.trouble import Trouble, lasting, of_error, of_status, passing
 
 if TYPE_CHECKING:
@@ -178,9 +179,10 @@ async def _live() -> _Life:
 
     The port of a model has no `close`, which every runner and proposer would have to hand on.
     """
-    from aiohttp import ClientSession, DummyCookieJar, TCPConnector
+    with read_at_use():
+        from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 
-    from kept.models.promptly import REQUEST
+        from kept.models.promptly import REQUEST
 
     loop = asyncio.get_running_loop()
     # how many calls there are at once is for the limiter to say; `trust_env` would look for

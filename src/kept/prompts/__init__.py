@@ -8,7 +8,7 @@ are added by whoever asks, and are no part of it. A few facts of the task may st
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Literal, get_args
 
 TaskPrompt = Literal[
@@ -190,13 +190,15 @@ PLACEHOLDERS: Mapping[Name, Mapping[str, str]] = {
 }
 """What may stand in a prompt, and what it holds."""
 
+_HERE = Path(__file__).parent
+
 _PLACE = re.compile(r"\{\{\s*kept\.([^{}\s]*)\s*\}\}")
 
 
 @lru_cache
 def prompt(name: Name) -> str:
     """One of Kept's own."""
-    return files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
+    return (_HERE / f"{name}.md").read_text(encoding="utf-8")
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:

@@ -11,7 +11,6 @@ from kept import settings
 from kept.agents.check import Ran, Runs
 from kept.agents.checks import chain
 from kept.agents.checks.deterministic import DeterministicPhase, Invariant, RunsOn
-from kept.agents.cli_worker import CliWorker
 from kept.agents.kit import Kit, Works
 from kept.agents.record import Limits, Models
 from kept.agents.worker import ChatWorker
@@ -20,9 +19,6 @@ from kept.core.rollout import Failure
 from kept.engine.clock import SystemClock
 from kept.engine.scope import request_key
 from kept.errors import SetupError
-from kept.harness import CLIS, Harness
-from kept.harness.program import program_of
-from kept.harness.result import hide_in
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.models.providers import config_of, missing
@@ -103,13 +99,20 @@ def check(spec: AgentRunSpec, configs: Configs) -> None:
             message = f"`budget.max_usd` cannot be kept: `{config.name}` has no `{what}`"
             raise SetupError(message, hint=f"declare `{what}` in a block of `models`")
     if spec.worker_agent is not None:
-        cli = CLIS[spec.worker_agent]
-        if program_of(cli) is None:
-            message = f"there is no program `{cli.program}` on the PATH"
-            raise SetupError(message, hint=f"`{cli.install}` installs it")
+        _check_agent(spec.worker_agent)
     if spec.walls == "required" and not (able := abilities()).walls:
         message = f"workers run commands, and nothing holds them here: {able.why_not}"
         raise SetupError(message, hint="install bubblewrap, or accept it with `walls: off`")
+
+
+def _check_agent(name: str) -> None:
+    from kept.harness import CLIS
+    from kept.harness.program import program_of
+
+    cli = CLIS[name]
+    if program_of(cli) is None:
+        message = f"there is no program `{cli.program}` on the PATH"
+        raise SetupError(message, hint=f"`{cli.install}` installs it")
 
 
 def kit_of(
@@ -172,6 +175,10 @@ def _works(
     """The agent CLI that works; None where a model does."""
     if spec.worker_agent is None:
         return None
+    from kept.agents.cli_worker import CliWorker
+    from kept.harness import CLIS, Harness
+    from kept.harness.program import program_of
+
     cli = CLIS[spec.worker_agent]
     program = program_of(cli)
     view = View(
@@ -224,10 +231,7 @@ def runs_on(bench: Bench) -> RunsOn:
         ended, output = await bench.run(line, files, MOST_BYTES, seconds)
         if isinstance(output, Failure):
             return (ended if isinstance(ended, Failure) else output), files
-        left: Mapping[str, bytes] = output.files
-        for secret in settings.secrets():
-            left = hide_in(secret, left)
-        return ended, left
+        return ended, settings.without_secrets(output.files)
 
     return run
 

@@ -17,7 +17,7 @@ from kept.core.budget import Budget, StopKind, StopReason
 from kept.core.case import Case, Cases
 from kept.core.objective import Objective
 from kept.core.plan import AGENT_RUN, Plan
-from kept.core.ports import Scope
+from kept.core.ports import Journal, Scope, Sink
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.schedule import MEASURE, Turns
 from kept.engine.purse import Halt
@@ -35,7 +35,6 @@ from kept.recipes.agent_kit import (
     unpriced,
 )
 from kept.recipes.agent_reading import CASE, RunFolder, agent_run_of
-from kept.recipes.agent_target import targets_in, task_views
 from kept.recipes.agent_texts import run_texts
 from kept.recipes.given import find_inputs
 from kept.recipes.hashing import hash_of
@@ -122,7 +121,7 @@ def compile_agent_run(
     home = Home.find(folder)
     source = _source(asked)
     spec = validate(source, AgentRunSpec)
-    target = next(iter(targets_in(asked.tags)), "")
+    target, task_views = _task_of(asked)
     texts = run_texts(source, home, before.texts if before else None, target=target)
     source.check()
     assert spec is not None, "a spec without problems is one"
@@ -171,7 +170,7 @@ def compile_agent_run(
         gate=Sweep(1),
         budget=Budget(),
         tries_one=False,
-        views=(RunFolder, *task_views(folder, asked.tags)),
+        views=(RunFolder, *task_views),
         inputs={
             "prompts": hash_of(dict(texts.prompts)),
             "budget": budget,
@@ -180,6 +179,15 @@ def compile_agent_run(
         facts={AGENT_RUN: asdict(asked), "description": asked.task[:200]},
     )
     return Compiled(plan, _warnings(configs, found.left_out))
+
+
+def _task_of(asked: Asked) -> tuple[str, tuple[Callable[[Journal], Sink], ...]]:
+    """The task of an experiment that it is a run of, and what tells that of it; mostly nothing."""
+    if not asked.tags:
+        return "", ()
+    from kept.recipes.agent_target import targets_in, task_views
+
+    return next(iter(targets_in(asked.tags)), ""), task_views(Path(asked.folder), asked.tags)
 
 
 def settings_hash(spec: AgentRunSpec, configs: Configs) -> str:

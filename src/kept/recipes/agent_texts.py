@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from kept.agents.experiments.folders import EXPERIMENTS, target_of
 from kept.agents.texts import ROLES, own_artifacts, own_prompts
 from kept.prompts import ARTIFACTS, RUN
 from kept.spec.load import said
@@ -33,6 +32,8 @@ class RunTexts:
 def registry_of(home: Home, target: str = "") -> PromptRegistry:
     """The registry of a project, or of the experiment of a target."""
     if target:
+        from kept.agents.experiments.folders import EXPERIMENTS, target_of
+
         experiment, _ = target_of(home.path / EXPERIMENTS, target)
         return experiment_registry(home, experiment.folder)
     return PromptRegistry(registry_path(home), own_artifacts())

@@ -2,15 +2,14 @@
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kept.core.words import count
 from kept.errors import SetupError
-from kept.harness.result import hide_in
 from kept.sandbox.copies import LEFT_OUT
-from kept.settings import secrets
+from kept.settings import without_secrets
 from kept.shared_files import MOST_BYTES, MOST_FILES
 
 
@@ -22,12 +21,9 @@ class Found:
     left_out: tuple[str, ...] = ()
     """What is no plain file."""
 
-    def read(self) -> dict[str, bytes]:
+    def read(self) -> Mapping[str, bytes]:
         """What they hold, binary or not, without the secrets of our environment."""
-        found = {name: path.read_bytes() for name, path in self.files.items()}
-        for secret in secrets():
-            found = hide_in(secret, found)
-        return found
+        return without_secrets({name: path.read_bytes() for name, path in self.files.items()})
 
 
 def find_inputs(inputs: Sequence[Path], never: Sequence[Path] = ()) -> Found:

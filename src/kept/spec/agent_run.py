@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field
 
-from kept.harness import CLIS
 from kept.spec.base import Count, Finite, Model, Seconds, Text
 from kept.spec.models import RoleSpec
 
@@ -16,6 +15,8 @@ Usd = Annotated[Finite, Field(ge=0)]
 
 def _agent(name: str) -> str:
     """The name of an agent CLI."""
+    from kept.harness import CLIS
+
     if name not in CLIS:
         near = get_close_matches(name, CLIS, n=1)
         meant = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(CLIS)}"
@@ -146,7 +147,7 @@ class AgentRunSpec(Model):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             yield f"two `phases` are called `{twice[0]}`"
         budget = said.get("budget")
-        if not isinstance(budget, RunBudgetSpec) or said.get("worker_agent") not in CLIS:
+        if not isinstance(budget, RunBudgetSpec) or said.get("worker_agent") is None:
             return
         if budget.max_usd is not None and budget.usd_per_errand is None:
             yield "`budget.max_usd` needs `budget.usd_per_errand`: the most that an errand may cost"

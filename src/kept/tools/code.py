@@ -18,10 +18,9 @@ from kept.core.ports import Scope
 from kept.core.rollout import Failure
 from kept.core.tool import ToolAnswer
 from kept.core.words import count, shortened
-from kept.harness.result import hide_in
 from kept.models.structured import problem_with
 from kept.sandbox import Command, Exit, Limits, View
-from kept.settings import secrets
+from kept.settings import without_secrets
 from kept.shared_files import SharedFiles, changes_between
 from kept.tools.files import applied
 from kept.tools.using import journalled
@@ -117,14 +116,12 @@ class CodeTool:
         return self._answer(ended, output, before)
 
     def _answer(self, ended: Exit, output: Output, before: Mapping[str, bytes]) -> ToolAnswer:
-        found: Mapping[str, bytes] = {
+        found = {
             path: data
             for path, data in output.files.items()
             if path != _PROGRAM and "__pycache__" not in path.split("/")
         }
-        for secret in secrets():
-            found = hide_in(secret, found)
-        changes = changes_between(before, found)
+        changes = changes_between(before, without_secrets(found))
         refused = self.files.refusal(changes)
         text = _told(ended, self.bench.seconds)
         text += "".join(f"\nleft alone: {what}" for what in output.skipped[:10])

@@ -283,6 +283,15 @@ def test_a_repaired_run_has_a_file_of_every_kind_and_each_refusal_once() -> None
         if row["category"] == "repair"
     )
     assert (repair["attempt"], repair["worker"]) == (1, "repair-1")
+    # nobody asked the manager in the turn of the repair
+    asked = [row for row in _rows(files[f"logs/{ID}/events.jsonl"]) if row["category"] == "manager"]
+    assert [row["fields"]["iteration"] for row in asked] == [1, 2, 3, 4, 6]
+    summary = json.loads(files["iterations/005/critique.json"])["summary"]
+    (told,) = summary["repair_history"]
+    assert (told["worker_id"], told["attempt"]) == ("repair-1", 1)
+    sent = came.record.iterations[4].delegations[0].usage
+    assert summary["total_repair_tokens"] == sent.tokens_in + sent.tokens_out > 0
+    assert json.loads(files["iterations/002/critique.json"])["summary"]["repair_history"] == []
     for place in ("FINAL", "output/FINAL", f"output/{ID}"):
         assert files[f"{place}/report.md"] == REPORT.encode()
 

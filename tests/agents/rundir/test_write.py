@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,9 @@ from kept.agents.record import (
     Iteration,
     Limits,
     Models,
+    Raised,
     Rejection,
+    Repair,
     Used,
 )
 from kept.agents.refine.findings import findings_in, findings_of
@@ -122,6 +125,60 @@ def test_a_refusal_stands_in_each_file_once():
     assert sum(row.get("verdict") == "rejected" for row in rows) == 1
     events = [json.loads(row) for row in files[f"logs/{ID}/events.jsonl"].splitlines()]
     assert sum(bool(row["fields"].get("triggered")) for row in events) == 1
+
+
+def _logged(run: AgentRun, category: str) -> list[dict[str, Any]]:
+    files = run_files(run, FILES, Layout())
+    rows = [json.loads(row) for row in files[f"logs/{ID}/events.jsonl"].splitlines()]
+    return [row for row in rows if row["category"] == category]
+
+
+def test_what_else_was_refused_is_logged_and_no_gate_of_a_completion():
+    (row,) = _logged(made(), "delegation")
+    assert row["msg"] == "refused (plan): no tools" and row["level"] == "WARNING"
+    assert "triggered" not in row["fields"]
+    turn = replace(made().iterations[0], decision=None, garbage=("no JSON", "no `decision`"))
+    rows = _logged(replace(made(), iterations=(turn,)), "manager")
+    assert [row["msg"] for row in rows] == [
+        "no decision: no JSON",
+        "no decision: no `decision`",
+    ]
+
+
+def test_r35_the_event_of_a_repair_names_where_the_one_before_it_lies():
+    first = Repair(iteration=4, subtask_id="s1", worker_id="repair-1", attempt=1, reason="l0: a")
+    second = replace(first, worker_id="repair-2", attempt=2, similarity=0.99, fixpoint=True)
+    work = replace(made().iterations[1].delegations[0], worker_id="repair-1", repair_of="w1")
+    turns = (
+        Iteration(number=4, decision=None, delegations=(work,)),
+        Iteration(number=6, decision=None, delegations=(replace(work, worker_id="repair-2"),)),
+    )
+    run = replace(made(), iterations=turns, repairs=(first, replace(second, iteration=6)))
+    fields = [row["fields"] for row in _logged(run, "repair")]
+    assert [one["sim"] for one in fields] == [None, 0.99]
+    assert fields[0]["previous_output_path"] is None
+    assert fields[1]["previous_output_path"] in run_files(run, FILES, Layout())
+
+
+def test_metrics_tell_the_turn_and_the_limits_that_they_are_of():
+    measured = CheckOutcome(check="eval", passed=False, reason="too little")
+    one, two, three, four = made().iterations
+    budget = one.budget
+    turns = (one, two, replace(three, checks=(measured,)), replace(four, checks=(), budget=budget))
+    more = Raised(after=3, before=replace(made().limits, loops=3), limits=made().limits)
+    run = replace(made(), iterations=turns, raised=(more,))
+    rows = run_files(run, FILES, Layout())["metrics.jsonl"].splitlines()
+    by_kind = [(row["kind"], row) for row in map(json.loads, rows)]
+    assert [row["iteration"] for kind, row in by_kind if kind == "metric.eval"] == [3]
+    loops = [row["loops"]["max"] for kind, row in by_kind if kind == "metric.budget"]
+    assert loops == [3, 12]
+
+
+def test_who_judged_is_named_where_models_are():
+    models = Models(manager="m/big", worker="m/small", critic="m/strict")
+    files = run_files(replace(made(), models=models), FILES, Layout())
+    for name in ("run_completion.json", "run_manifest.json"):
+        assert json.loads(files[name])["models"]["critic"] == "m/strict"
 
 
 def test_final_lies_where_the_source_writes_it_and_where_it_looks_for_it():

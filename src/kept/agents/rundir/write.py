@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,13 @@ from kept.agents.record import (
     Delegation,
     Iteration,
     Limits,
+    Models,
     Used,
 )
+from kept.agents.rundir.logs import budget_stands, events_of, metrics_of, stamp
 from kept.agents.rundir.places import FINAL
 from kept.core.artifact import is_safe_path
 from kept.store.views import write_whole
-
-Rows = list[dict[str, Any]]
 
 _ODD = re.compile(r"\W+")
 
@@ -72,19 +71,19 @@ def sweep_own(place: Path, before: Iterable[Mapping[str, bytes]]) -> None:
 
 def run_files(run: AgentRun, files: Mapping[str, bytes], layout: Layout) -> dict[str, bytes]:
     """Everything by path below the workspace."""
-    metrics = b"".join(_line(row) for row in _metrics(run))
+    metrics = b"".join(map(_line, metrics_of(run)))
     made = {
         layout.place("run_completion.json"): _json(completion_of(run)),
         layout.place("run_manifest.json"): _json(_manifest(run)),
         layout.place("metrics.jsonl"): metrics,
         f"logs/{run.run_id}/metrics.jsonl": metrics,
-        f"logs/{run.run_id}/events.jsonl": b"".join(_line(row) for row in _events(run)),
+        f"logs/{run.run_id}/events.jsonl": b"".join(map(_line, events_of(run))),
     }
     if run.evaluation is not None:
         made[f"data/evaluation/{run.run_id}.json"] = _json(_evaluation_file(run))
     for iteration in run.iterations:
         base = layout.place(f"iterations/{iteration.number:03d}")
-        made |= {f"{base}/{name}": _json(value) for name, value in _iteration(iteration)}
+        made |= {f"{base}/{name}": _json(value) for name, value in _iteration(run, iteration)}
         for check in iteration.checks:
             place = layout.place(f"gates/{iteration.number:03d}/{check.check}.json")
             made[place] = _json(_gate(run, iteration, check))
@@ -123,7 +122,7 @@ def completion_of(run: AgentRun) -> dict[str, Any]:
             "action": evaluation.action,
         },
         "critique": None if critique is None else _critique("", critique),
-        "models": {"manager": run.models.manager, "worker": run.models.worker},
+        "models": _models(run.models),
         "config_used": _caps(run.limits),
         "loss_total": run_loss(run).parts()["total"],
         "loss_breakdown": run_loss(run).parts(),
@@ -137,25 +136,7 @@ def _final_budget(run: AgentRun) -> dict[str, Any]:
     stands = run.budget or BudgetSnapshot(
         used=Used(), remaining=1.0, scarcest="loops", phase="ample"
     )
-    return _stands(stands, most)
-
-
-def _stands(stands: BudgetSnapshot, most: Limits) -> dict[str, Any]:
-    used = stands.used
-    return {
-        "loops": {"used": used.loops, "max": most.loops},
-        "workers": {"spawned": used.workers, "max": most.workers},
-        "tokens": {"consumed": used.tokens, "max": most.tokens},
-        "tool_calls": {"used": used.tool_calls, "max": most.tool_calls},
-        "wall_time": {"elapsed_s": used.wall_seconds, "max_s": most.wall_seconds},
-        "depth": {"used": used.depth, "max": most.depth},
-        "usd": {"spent": used.usd, "max": most.usd},
-        "budget_remaining_pct": round(100 * stands.remaining, 2),
-        "phase": {
-            "current": stands.phase,
-            "phase_remaining_pct": round(100 * stands.remaining, 2),
-        },
-    }
+    return budget_stands(stands, most)
 
 
 def _caps(limits: Limits) -> dict[str, Any]:
@@ -181,12 +162,28 @@ def _manifest(run: AgentRun) -> dict[str, Any]:
         "run_id": run.run_id,
         "task": run.task,
         "started": stamp(run.started),
-        "models": {"manager": run.models.manager, "worker": run.models.worker},
+        "models": _models(run.models),
         "budget": _caps(run.limits),
     }
 
 
-def _iteration(one: Iteration) -> Iterator[tuple[str, dict[str, Any]]]:
+def _models(models: Models) -> dict[str, str]:
+    """Who thought; the source has no model of its own for critics."""
+    told = {"manager": models.manager, "worker": models.worker}
+    return {**told, "critic": models.critic} if models.critic else told
+
+
+def _repairs(run: AgentRun, until: int) -> dict[str, Any]:
+    """What was repaired so far, and what that took."""
+    done = [one for one in run.repairs if one.iteration <= until]
+    sent = [
+        d for one in run.iterations for d in one.delegations if one.number <= until and d.repair_of
+    ]
+    tokens = sum(d.usage.tokens_in + d.usage.tokens_out for d in sent)
+    return {"repair_history": [asdict(one) for one in done], "total_repair_tokens": tokens}
+
+
+def _iteration(run: AgentRun, one: Iteration) -> Iterator[tuple[str, dict[str, Any]]]:
     if one.decision is not None:
         told = asdict(one.decision)
         yield (
@@ -196,7 +193,8 @@ def _iteration(one: Iteration) -> Iterator[tuple[str, dict[str, Any]]]:
     said = [d for d in one.delegations if d.critique is not None]
     if said:
         rows = [_critique(d.worker_id, d.critique) for d in said if d.critique is not None]
-        summary: dict[str, Any] = {"patterns": {}, "repair_history": [], "total_repair_tokens": 0}
+        patterns = _patterns(said)
+        summary: dict[str, Any] = {"patterns": patterns, **_repairs(run, one.number)}
         yield "critique.json", {"critiques": rows, "summary": summary}
     if one.checks:
         yield (
@@ -211,6 +209,12 @@ def _iteration(one: Iteration) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{base}/result.json", _result(d)
         if d.critique is not None:
             yield f"{base}/critique.json", _critique(d.worker_id, d.critique)
+
+
+def _patterns(said: Sequence[Delegation]) -> dict[str, list[str]]:
+    """What critics would use again, by worker."""
+    found = {d.worker_id: d.critique.reusable_patterns for d in said if d.critique is not None}
+    return {worker: list(patterns) for worker, patterns in found.items() if patterns}
 
 
 def _gate(run: AgentRun, at: Iteration, one: CheckOutcome) -> dict[str, Any]:
@@ -273,98 +277,6 @@ def _evaluation_file(run: AgentRun) -> dict[str, Any]:
         "thresholds": dict(told.thresholds),
         "per_metric": dict(told.per_metric),
     }
-
-
-def _metrics(run: AgentRun) -> Rows:
-    rows: Rows = []
-    for one in run.iterations:
-        at = {"ts": stamp(run.started + one.ended), "iteration": one.number}
-        if one.budget is not None:
-            rows.append({**at, "kind": "metric.budget", **_stands(one.budget, run.limits)})
-        rows += [{**at, "kind": "metric.critique", **row} for row in _mean_critique(one)]
-        rows += [
-            {
-                **at,
-                "kind": "metric.gate",
-                "gate": check.check,
-                "verdict": "passed" if check.passed else "rejected",
-                "reason": check.reason[:500],
-            }
-            for check in one.checks
-        ]
-    if run.evaluation is not None:
-        rows.append(
-            {
-                "ts": stamp(run.ended or run.started),
-                "kind": "metric.eval",
-                "iteration": len(run.iterations),
-                "worker_id": "",
-                "score": run.evaluation.score,
-                "action": run.evaluation.action,
-                "metric_scores": dict(run.evaluation.per_metric),
-            }
-        )
-    return rows
-
-
-def _mean_critique(one: Iteration) -> Rows:
-    said = [d.critique for d in one.delegations if d.critique is not None]
-    if not said:
-        return []
-    defects = [defect for critique in said for defect in critique.defects]
-    kinds = sorted({defect.category for defect in defects})
-    return [
-        {
-            "score": sum(critique.score for critique in said) / len(said),
-            "defect_count": len(defects),
-            "pattern_count": sum(len(critique.reusable_patterns) for critique in said),
-            "defects_by_category": {k: sum(d.category == k for d in defects) for k in kinds},
-            "worker_count": len(said),
-        }
-    ]
-
-
-def _events(run: AgentRun) -> Rows:
-    def event(t: float, category: str, msg: str, **fields: object) -> dict[str, Any]:
-        level = "WARNING" if fields.get("triggered") else "INFO"
-        ts = stamp(run.started + t)
-        return {"ts": ts, "level": level, "category": category, "msg": msg, "fields": fields}
-
-    rows = [event(0.0, "run", "started", run_id=run.run_id, parent_run_id=run.parent_run_id)]
-    for one in run.iterations:
-        kind = one.decision.kind if one.decision else "none"
-        rows.append(event(one.began, "manager", f"decision: {kind}", iteration=one.number))
-        for d in one.delegations:
-            ended = d.failure.message if d.failure is not None else "done"
-            msg = f"{d.worker_id}: {ended}"
-            rows.append(event(one.ended, "worker", msg, iteration=one.number, worker=d.worker_id))
-        for check in one.checks:
-            words = "passed" if check.passed else f"refused: {check.reason}"
-            fields: dict[str, Any] = {
-                "gate": check.check,
-                "triggered": not check.passed,
-                "reason": check.reason,
-            }
-            if check.check == "l0" and check.findings:
-                first = check.findings[0]
-                told = {"l0_check": first.rule, "l0_reason": first.detail}
-                fields |= {**told, "violating_path": first.file}
-            msg = f"{check.check} {words}"
-            rows.append(event(one.ended, "gate", msg, iteration=one.number, **fields))
-        for repair in run.repairs:
-            if repair.iteration == one.number:
-                rest = "repair_fixpoint_detected" if repair.fixpoint else "repaired"
-                fields = {"attempt": repair.attempt, "sim": repair.similarity}
-                fields |= {"iteration": one.number, "worker": repair.worker_id}
-                rows.append(event(one.ended, "repair", f"{rest}: {repair.reason}", **fields))
-    if run.ended is not None:
-        rows.append(event(run.ended - run.started, "completion", f"{run.status}: {run.reason}"))
-    return rows
-
-
-def stamp(t: float) -> str:
-    """A moment, as the source writes it."""
-    return datetime.fromtimestamp(t, UTC).isoformat(timespec="milliseconds")
 
 
 def _json(value: object) -> bytes:
