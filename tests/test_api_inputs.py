@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,17 @@ import kept
 from kept.cli.main import cli
 
 CASE = kept.Case("a", 1)
+CIRCLE: dict[str, Any] = {}
+CIRCLE["self"] = CIRCLE
 
 
 def evaluate(candidate: kept.Candidate, case: object = None) -> float:
     return 1.0
+
+
+def limits(**given: Any) -> kept.Budget:
+    """A budget of what a type checker would refuse."""
+    return kept.Budget(**given)
 
 
 def greedy(candidate: kept.Candidate, case: object, far: int) -> float:
@@ -31,6 +39,19 @@ def greedy(candidate: kept.Candidate, case: object, far: int) -> float:
         ({"cases": [1, 2], "split": "1:0:1"}, "there are no holdout cases"),
         ({"cases": [1, 2], "split": "half"}, "`half` is not a split"),
         ({"cases": [{"id": 1}, {"id": 1}]}, "case ids stand more than once: 1"),
+        ({"cases": [CIRCLE]}, "the case `0000` cannot be written down: Circular reference"),
+        ({"cases": kept.Cases(holdout=(kept.Case("a", CIRCLE),))}, "the case `a` cannot be"),
+        ({"artifact": {3: "a"}}, "3 is no name of a text"),
+        ({"artifact": {"../a": "a"}}, "'../a' is no name of a text"),
+        ({"artifact": {"": "a"}}, "'' is no name of a text"),
+        ({"artifact": {"a": "x", "a/b": "y"}}, "`a` cannot be a text and hold `a/b`"),
+        ({"proposers": [lambda: "x"]}, r"the proposer `<lambda>` takes \(\), not a brief"),
+        ({"gate": kept.Sigma}, "`gate` is <class .*, not a gate"),
+        ({"budget": kept.Budget(max_rollouts=-1)}, "`max_rollouts` of the budget is -1, not a"),
+        ({"budget": kept.Budget(max_minutes=float("nan"))}, "`max_minutes` of the budget is nan"),
+        ({"budget": limits(max_iterations=1.5)}, "`max_iterations` of the budget is 1.5"),
+        ({"budget": limits(max_usd="5"), "usd_per_rollout": 1}, "`max_usd` of the budget is"),
+        ({"usd_per_rollout": float("inf")}, "`usd_per_rollout` is inf, not a price"),
         ({"proposers": []}, "there is no proposer"),
         ({"artifact": {}}, "the artifact has no texts"),
         ({"artifact": "half \ud83d"}, "`text` is not a text that can be written"),
@@ -81,6 +102,70 @@ def test_what_cannot_work_is_refused_before_anything_runs(
         kept.optimize(**call)
     assert caught.value.hint, "what is refused comes with what to do instead"
     assert not list(tmp_path.glob("runs/*"))
+
+
+def test_all_arguments_that_cannot_be_are_told_at_once(tmp_path: Path):
+    with pytest.raises(kept.SetupError) as caught:
+        kept.optimize("a", 3, proposers="b", gate="stric", budget=kept.Budget(max_failures=0))  # pyright: ignore[reportArgumentType] # what a type checker would refuse
+    told = str(caught.value).splitlines()
+    assert [line.split(" is ")[0] for line in told] == [
+        *("`evaluate`", "`proposers`", "`gate`", "`max_failures` of the budget"),
+    ]
+    assert all("(hint: " in line for line in told)
+
+
+@dataclass(frozen=True)
+class Question:
+    words: str
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        [{1: "a", "b": n, None: 3} for n in range(10)],
+        [{(1, 2): [{3: n, "x": 4}]} for n in range(10)],
+        [Question(f"what is {n}?") for n in range(10)],
+        [10**4000 + n for n in range(10)],
+    ],
+)
+def test_a_case_may_be_any_value(cases: list[object], tmp_path: Path):
+    seen: list[object] = []
+
+    def looks(candidate: kept.Candidate, case: object) -> float:
+        seen.append(case)
+        return float(len(candidate.text))
+
+    assert kept.optimize("a", looks, cases, proposers=["aa"], home=tmp_path, budget=1).improved
+    assert all(one in cases for one in seen)
+
+
+def test_a_list_of_cases_keeps_their_ids_and_hands_on_what_they_hold(tmp_path: Path):
+    seen: set[object] = set()
+
+    def looks(candidate: kept.Candidate, case: object) -> float:
+        seen.add(case)
+        return float(len(candidate.text))
+
+    cases = [kept.Case(f"q{n}", n) for n in range(10)]
+    result = kept.optimize("a", looks, cases, proposers=["aa"], home=tmp_path, budget=1)
+    assert result.improved
+    assert seen <= set(range(10))
+    assert '"q' in (result.folder / "rollouts.jsonl").read_text()
+
+
+def test_cases_that_differ_inside_an_object_are_other_cases(tmp_path: Path):
+    def looks(candidate: kept.Candidate, case: Question) -> float:
+        return float(len(candidate.text))
+
+    cases = [Question(f"what is {n}?") for n in range(10)]
+    kept.optimize("a", looks, cases, proposers=["aa"], home=tmp_path, budget=1)
+    with pytest.raises(kept.JournalError, match="cases changed since"):
+        kept.optimize(
+            *("a", looks, [*cases[1:], Question("who is 9?")]),
+            proposers=["aa"],
+            home=tmp_path,
+            resume="last",
+        )
 
 
 def test_a_function_that_takes_no_case_is_warned_of_where_there_are_some(

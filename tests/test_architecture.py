@@ -34,7 +34,7 @@ LAYERS = (
     Layer(
         modules=(
             *("store", "workspace", "sandbox", "settings", "threads", "models", "locate", "git"),
-            *("prompts", "harness", "nunjucks", "documents", "shared_files"),
+            *("prompts", "harness", "nunjucks", "documents", "shared_files", "raised"),
         )
     ),
     Layer(

@@ -224,7 +224,8 @@ def test_a_proposer_that_always_fails_stops_the_run_and_says_why(tmp_path: Path)
     def evaluate(candidate: kept.Candidate) -> float:
         return 1.0
 
-    with pytest.raises(kept.RunError, match="the proposer `broken` failed: KeyError"):
+    told = r"the proposer `broken` failed: KeyError: 'no such thing' \(.*test_function\.py:\d+\)"
+    with pytest.raises(kept.RunError, match=told):
         kept.optimize("seed", evaluate, proposers=[broken], home=tmp_path, width=1)
 
 

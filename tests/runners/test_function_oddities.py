@@ -66,3 +66,64 @@ def test_an_answer_that_is_no_measure_is_a_broken_harness(answer: object):
     failure = rolled(odd)
     assert isinstance(failure, Failure)
     assert failure.kind == "harness"
+
+
+def returning(answer: object) -> Callable[[Candidate], object]:
+    def function(candidate: Candidate) -> object:
+        return answer
+
+    return function
+
+
+class Mute:
+    """What can neither be a number nor be shown, as a detached row of a database."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("a tensor with two elements is no scalar")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("the session is closed")
+
+
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("answer", [Mute(), {"score": Mute()}, (Mute(), 1)])
+def test_an_answer_that_cannot_even_be_shown_is_a_broken_harness(answer: object):
+    failure = rolled(returning(answer))
+    assert isinstance(failure, Failure)
+    assert failure.kind == "harness"
+    assert "a Mute that cannot be shown" in failure.message
+
+
+def test_information_that_cannot_be_shown_takes_no_score_away():
+    rollout = rolled(returning((0.5, Mute())))
+    assert isinstance(rollout, Rollout)
+    assert rollout.trace[0].text == "a Mute that cannot be shown"
+
+
+def test_an_exception_that_cannot_tell_of_itself_is_a_crash_all_the_same():
+    def fails(candidate: Candidate) -> float:
+        raise MuteError
+
+    failure = rolled(fails)
+    assert isinstance(failure, Failure)
+    assert failure.message.startswith("MuteError: it cannot say what (")
+
+
+def test_what_leaves_the_program_is_told_by_its_own_name_and_line():
+    failure = rolled(leaves)
+    assert isinstance(failure, Failure)
+    assert failure.message.startswith("SystemExit: usage: evaluate FILE (")
+    assert "test_function_oddities.py:" in failure.message
+
+
+def test_the_measure_that_is_no_number_is_named():
+    failure = rolled(returning({"score": 1.0, "note": "too long"}))
+    assert isinstance(failure, Failure)
+    assert failure.message == (
+        "evaluate returned 'too long' as `note`, which is no number: notes go behind the metrics, "
+        "as in (metrics, notes)"
+    )

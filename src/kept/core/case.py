@@ -8,8 +8,8 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, cast
 
@@ -100,7 +100,7 @@ def case_text(case: Case) -> str:
     """The content of a case as one canonical string."""
     if isinstance(case.data, str):
         return case.data
-    return json.dumps(case.data, sort_keys=True, ensure_ascii=False, default=_name_of)
+    return _json_of(case.data, _name_of)
 
 
 def own_text(case: Case) -> str:
@@ -111,7 +111,33 @@ def own_text(case: Case) -> str:
     def named(value: object) -> str:
         return f"{_name_of(value)} {case.id}"
 
-    return json.dumps(case.data, sort_keys=True, ensure_ascii=False, default=named)
+    return _json_of(case.data, named)
+
+
+def _json_of(data: object, named: Callable[[object], str]) -> str:
+    """Data as text, in one order of its keys; what is no JSON as it is named."""
+
+    def told(value: object) -> object:
+        if is_dataclass(value) and not isinstance(value, type):
+            return [named(value), *(getattr(value, one.name) for one in fields(value))]
+        return named(value)
+
+    try:
+        return json.dumps(data, sort_keys=True, ensure_ascii=False, default=told)
+    except TypeError:
+        # keys that have no order among them, or are no keys in JSON
+        return json.dumps(_pairs(data), sort_keys=True, ensure_ascii=False, default=told)
+
+
+def _pairs(value: object) -> object:
+    """The same with every mapping as a list of its pairs, by keys of any kind."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        pairs = [(repr(key), _pairs(one)) for key, one in items]
+        return sorted(pairs, key=lambda pair: pair[0])
+    if isinstance(value, list | tuple):
+        return [_pairs(one) for one in cast("Sequence[object]", value)]
+    return value
 
 
 def bare(case: Case, name: str = "id") -> Case:

@@ -14,6 +14,9 @@ from kept.core.edit import Write
 from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure
+from kept.engine.purse import Halt
+from kept.errors import KeptError
+from kept.raised import place_of, said_by
 from kept.threads import call_apart
 
 QUICK = 0.005
@@ -64,9 +67,16 @@ class FunctionProposer:
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """What the function says, as edits."""
         args = (brief, scope) if self._takes_scope else (brief,)
-        answer = await (self._function(*args) if self._awaits else self._call(args))
-        if not isinstance(answer, _REPLIES) and inspect.isawaitable(answer):
-            answer = await answer
+        try:
+            answer = await (self._function(*args) if self._awaits else self._call(args))
+            if not isinstance(answer, _REPLIES) and inspect.isawaitable(answer):
+                answer = await answer
+        except (KeptError, Halt):
+            raise
+        except Exception as error:  # noqa: BLE001 # the port wrapper: a proposer's bug is a value
+            place = place_of(error)
+            message = f"{said_by(error)} ({place})" if place else said_by(error)
+            return Failure("crash", "infrastructure", message)
         if isinstance(answer, _REPLIES):
             return answer
         if answer is None:

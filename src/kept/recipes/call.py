@@ -99,7 +99,10 @@ _CHECKS: tuple[_Check, ...] = (
     ),
     _Check(
         "gate",
-        lambda value: value in ("strict", "race", "repeats") or isinstance(value, Gate),
+        lambda value: (
+            value in ("strict", "race", "repeats")
+            or (isinstance(value, Gate) and not isinstance(value, type))
+        ),
         "`gate` is {}, not a gate",
         'give "strict", "race", "repeats", or a gate such as kept.Sigma()',
         optional=True,
@@ -169,7 +172,7 @@ _CHECKS: tuple[_Check, ...] = (
     ),
     _Check(
         "usd_per_rollout",
-        _is_amount,
+        lambda value: _is_amount(value) and value != inf,
         "`usd_per_rollout` is {}, not a price",
         "give the most that one call of evaluate may cost, in US dollars",
         optional=True,
@@ -203,6 +206,26 @@ _CHECKS: tuple[_Check, ...] = (
 )
 
 
+def _limit(name: str, holds: Callable[[object], bool], what: str, hint: str) -> _Check:
+    return _Check(name, holds, f"`{name}` of the budget is {{}}, not {what}", hint, optional=True)
+
+
+_LIMITS = (
+    *(
+        _limit(name, _is_count, "a whole number of 1 or more", "give 1 or more, or leave it out")
+        for name in ("max_iterations", "max_failures", "max_rollouts")
+    ),
+    _limit("max_minutes", _is_gain, "a number of minutes", "give more than 0, or leave it out"),
+    _limit(
+        "max_usd",
+        lambda value: _is_amount(value) and value != inf,
+        "a number of US dollars",
+        "give 0 or more, or leave it out",
+    ),
+)
+"""What a budget may hold: the same as that of a task."""
+
+
 def check_call(given: Mapping[str, object]) -> None:
     """Refuse an argument that is of another type, or a misspelt word."""
     _check_each(given)
@@ -233,14 +256,27 @@ def challengers_of(b: object) -> Sequence[Any]:
 
 
 def _check_each(given: Mapping[str, object]) -> None:
-    for check in _CHECKS:
-        if check.name in given:
-            _check_one(check, given[check.name])
+    wanted = [(check, given[check.name]) for check in _CHECKS if check.name in given]
+    if isinstance(budget := given["budget"], Budget):
+        wanted += [(check, getattr(budget, check.name)) for check in _LIMITS]
+    wrong = [(check, value) for check, value in wanted if _is_wrong(check, value)]
+    if len(wrong) == 1:
+        _check_one(*wrong[0])
+    if wrong:
+        raise SetupError("\n".join(f"{_told(*one)} (hint: {one[0].hint})" for one in wrong))
 
 
 def _check_one(check: _Check, value: object) -> None:
-    if not (check.optional and value is None) and not check.holds(value):
-        raise SetupError(check.message.format(f"{value!r:.60}"), hint=check.hint)
+    if _is_wrong(check, value):
+        raise SetupError(_told(check, value), hint=check.hint)
+
+
+def _is_wrong(check: _Check, value: object) -> bool:
+    return not (check.optional and value is None) and not check.holds(value)
+
+
+def _told(check: _Check, value: object) -> str:
+    return check.message.format(f"{value!r:.60}")
 
 
 def _check_limits(budget: object) -> None:

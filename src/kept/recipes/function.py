@@ -7,13 +7,15 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from kept.core.artifact import is_safe_path
 from kept.core.case import (
     Case,
     Cases,
+    case_text,
     fault_in,
     find_overlaps,
     implicit_cases,
@@ -61,6 +63,7 @@ def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
     if not texts:
         message = "there is nothing to improve: the artifact has no texts"
         raise SetupError(message, hint='pass texts by name, as in {"prompt.md": "…"}')
+    _check_names(texts)
     for name, text in texts.items():
         try:
             text.encode("utf-8", "surrogateescape")
@@ -68,6 +71,17 @@ def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
             message = f"`{name}` is not a text that can be written as UTF-8"
             raise SetupError(message, hint="pass a str; decode bytes first") from error
     return texts
+
+
+def _check_names(texts: Mapping[Any, object]) -> None:
+    """Refuse names that the texts cannot be written by, as files below a folder."""
+    hint = 'name each as a file, as in {"prompt.md": "…", "tools/search.md": "…"}'
+    for name in texts:
+        if not isinstance(name, str) or not is_safe_path(name):
+            raise SetupError(f"{name!r:.60} is no name of a text", hint=hint)
+        above = [str(folder) for folder in PurePosixPath(name).parents if str(folder) in texts]
+        if above:
+            raise SetupError(f"`{above[0]}` cannot be a text and hold `{name}`", hint=hint)
 
 
 def make_versions(
@@ -97,6 +111,7 @@ def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Ca
     if isinstance(given, Cases):
         if fault := fault_in(given):
             raise SetupError(fault, hint="kept.split_cases shares cases out")
+        _check_data([*given.train, *given.holdout, *given.test])
         _warn_of_few(given)
         return given
     items = list(given)
@@ -107,7 +122,11 @@ def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Ca
     if doubled:
         message = f"case ids stand more than once: {', '.join(doubled[:5])}"
         raise SetupError(message, hint="give each case an `id` of its own, or none an `id`")
-    cases = [Case(id_, item) for id_, item in zip(ids, items, strict=True)]
+    cases = [
+        item if isinstance(item, Case) else Case(id_, item)
+        for id_, item in zip(ids, items, strict=True)
+    ]
+    _check_data(cases)
     shared = split_cases(cases, parse_ratio(split), seed)
     if fault := fault_in(shared):
         message = f"{fault} (split {split} of {count(len(cases), 'case')})"
@@ -139,7 +158,20 @@ def _warn_of_few(cases: Cases) -> None:
         log.warning("%s", few)
 
 
+def _check_data(cases: Sequence[Case]) -> None:
+    """Refuse what has no end: a run is known again by what its cases hold."""
+    for case in cases:
+        try:
+            case_text(case)
+        except (TypeError, ValueError, RecursionError) as error:
+            hint = "give texts, numbers, lists and mappings, or objects that hold them"
+            message = f"the case `{case.id}` cannot be written down: {error}"
+            raise SetupError(message, hint=hint) from error
+
+
 def _case_id(item: object, number: int) -> str:
+    if isinstance(item, Case):
+        return item.id
     if isinstance(item, Mapping):
         named = cast("Mapping[str, object]", item)
         if "id" in named:
@@ -194,6 +226,7 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
         if not callable(proposer):
             hint = "a proposer is a function of the brief, a text to try, or a kept.Proposer"
             raise SetupError(f"among `proposers` is {proposer!r:.60}", hint=hint)
+        _check_proposer(proposer)
         name = getattr(proposer, "__name__", "function")
         names[name] = names.get(name, 0) + 1
         yield FunctionProposer(proposer, name if names[name] == 1 else f"{name}-{names[name]}")
@@ -201,6 +234,23 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
         raise SetupError(
             "there is no proposer", hint="pass proposers=[…]: functions, or texts to try"
         )
+
+
+def _check_proposer(function: Callable[..., Any]) -> None:
+    """Refuse a function that a brief cannot be given to, as far as that can be known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    for arguments in ((1,), (1, 2)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return
+    name = getattr(function, "__name__", "function")
+    hint = "write it as propose(brief), or propose(brief, scope)"
+    raise SetupError(f"the proposer `{name}` takes {signature}, not a brief", hint=hint)
 
 
 def check_fields(made: Sequence[Proposer], cases: Cases) -> None:

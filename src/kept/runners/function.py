@@ -7,10 +7,8 @@ mapping of metrics, or either with further information behind it.
 import asyncio
 import inspect
 import json
-import os
 import traceback
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from kept.core.artifact import Candidate
@@ -19,17 +17,10 @@ from kept.core.ports import Scope
 from kept.core.quick import make
 from kept.core.rollout import FREE, NO_FILES, Failure, Job, Rollout, TraceItem
 from kept.errors import KeptError
+from kept.raised import LONGEST, Tamed, place_of, said_by
 from kept.threads import Threads
 
 Evaluate = Callable[..., Any]
-
-LONGEST = 1000
-"""Characters of an exception that are written down."""
-
-_NOT_THEIRS = (Path(__file__).parents[1], Path(os.__file__).parent)
-"""The folders of Kept and of the standard library."""
-
-_INSTALLED = {"site-packages", "dist-packages"}
 
 _PASSING = (408, 409, 425, 429)
 """HTTP answers, besides 5xx, that say `later`."""
@@ -119,6 +110,8 @@ class FunctionRunner:
             metrics = {self._metric: answer}
         numbers = {name: number_of(value) for name, value in metrics.items()}
         strange = [name for name, value in numbers.items() if value is None]
+        if strange and isinstance(answer, Mapping):
+            return _no_measure(strange[0], metrics[strange[0]])
         if strange:
             return _strange(cast("object", answer))
         measured = {name: value for name, value in numbers.items() if value is not None}
@@ -127,9 +120,12 @@ class FunctionRunner:
 
 def failure_of(error: Exception) -> Failure:
     """Whose fault an exception is: an outage is nobody's, anything else the candidate's."""
-    message = f"{type(error).__name__}: {error}"[:LONGEST]
-    place = _place(error)
-    detail = "".join(traceback.format_exception(error)[-3:])[-4 * LONGEST :]
+    message = said_by(error)
+    place = place_of(error)
+    try:
+        detail = "".join(traceback.format_exception(error)[-3:])[-4 * LONGEST :]
+    except Exception:  # noqa: BLE001 # the port wrapper: an exception may fail to tell of itself
+        detail = ""
     status = getattr(error, "status_code", None) or getattr(error, "status", None)
     if isinstance(status, int) and (status in _PASSING or status >= 500):
         kind = "rate_limit" if status == 429 else "server"
@@ -139,23 +135,7 @@ def failure_of(error: Exception) -> Failure:
     return Failure("crash", "candidate", f"{message} ({place})" if place else message, detail)
 
 
-def _place(error: BaseException) -> str:
-    """`file.py:12`, the last line of the user's own code that an exception came through."""
-    frames = traceback.extract_tb(error.__traceback__)
-    mine = [(path, f.lineno) for f in frames if _is_theirs(path := Path(f.filename))]
-    if not mine:
-        return _place(error.__cause__) if error.__cause__ is not None else ""
-    path, line = mine[-1]
-    here = Path.cwd()
-    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"
-
-
-def _is_theirs(path: Path) -> bool:
-    installed = _INSTALLED.intersection(path.parts) or path.name.startswith("<")
-    return not installed and not any(path.is_relative_to(folder) for folder in _NOT_THEIRS)
-
-
-def _tamed(error: BaseException) -> RuntimeError:
+def _tamed(error: BaseException) -> Tamed:
     """An exception that a task must not let through, as one that it may; raises what must pass.
 
     A task that lets it through takes the event loop with it, and so the whole run.
@@ -167,7 +147,7 @@ def _tamed(error: BaseException) -> RuntimeError:
         if me is None or me.cancelling():
             raise error
         # nobody cancelled us: something that the function waits for was cancelled
-    return RuntimeError(f"{type(error).__name__}: {error}")
+    return error if isinstance(error, Tamed) else Tamed(error)
 
 
 def _wants_case(function: Evaluate) -> tuple[bool, bool]:
@@ -195,13 +175,30 @@ def number_of(value: object) -> float | None:
         return None
     try:
         return float(value)  # pyright: ignore[reportArgumentType] # asked of anything, refused below
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # noqa: BLE001 # the port wrapper: a tensor of two raises what it likes
         return None
 
 
 def _strange(answer: object) -> Failure:
-    message = f"evaluate returned {answer!r:.200}, not a number, metrics, or (number, info)"
+    message = f"evaluate returned {_shown(answer)}, not a number, metrics, or (number, info)"
     return Failure("harness", "infrastructure", message)
+
+
+def _no_measure(name: str, value: object) -> Failure:
+    message = f"evaluate returned {_shown(value)} as `{name}`, which is no number: "
+    message += "notes go behind the metrics, as in (metrics, notes)"
+    return Failure("harness", "infrastructure", message)
+
+
+def _shown(value: object) -> str:
+    return _whole(value)[:200]
+
+
+def _whole(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 # the port wrapper: a user's object may have a broken repr
+        return f"a {type(value).__qualname__} that cannot be shown"
 
 
 def _trace(info: object) -> tuple[TraceItem, ...]:
@@ -209,6 +206,6 @@ def _trace(info: object) -> tuple[TraceItem, ...]:
         return ()
     try:
         text = info if isinstance(info, str) else json.dumps(info, ensure_ascii=False, default=repr)
-    except (TypeError, ValueError, RecursionError):
-        text = repr(info)
+    except Exception:  # noqa: BLE001 # the port wrapper: information may hold anything
+        text = _whole(info)
     return (TraceItem("info", text),)
