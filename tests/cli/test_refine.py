@@ -233,6 +233,7 @@ def test_a_run_of_ours_is_refined_by_its_name(here: Path, monkeypatch: pytest.Mo
     assert (seed / "BEST" / "report.md").is_file()
     shown = kept("show", "last").stdout
     assert "from Python" not in shown and seed.name in shown, shown
+    assert called.stdout.strip() in shown, "it is told as it was at its end"
     # the refinement is a run, too, and not what a person means
     again = kept("refine", "last", "--iterations", "1")
     assert again.code in (0, 1), again.stderr
@@ -322,6 +323,9 @@ def test_a_race_says_which_attempt_nobody_could_judge_and_a_resume_judges_it(
     assert called.code == 3, called.stdout + called.stderr
     assert "attempt 1: the readings had no answer" in called.stdout
     assert "iteration 1 ran, and could not be judged" in called.stderr
+    shown = kept("show").stdout
+    assert "attempt 1: the readings had no answer" in shown and "measure    mean loss" in shown
+    assert kept("show", "--json").json["refinement"]["unread"] == [1]
     away = False
     called = kept("resume", "--json")
     assert called.code == 0, called.stderr

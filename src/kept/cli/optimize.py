@@ -48,10 +48,6 @@ def optimize(
     return _optimize(spec, _limited(settings, workers, max_usd), as_json, fail_if_no_gain, quiet)
 
 
-NO_GAIN = 1
-"""What `kept refine` ends with when the seed is still the best."""
-
-
 @click.command(cls=Command, examples=("kept loop task.yaml", "kept loop task.yaml --workers 4"))
 @click.argument("task", type=click.Path(path_type=Path))
 @set_option
@@ -91,6 +87,7 @@ def _optimize(
     quiet: bool,
 ) -> int:
     from kept.cli.compiling import compiled
+    from kept.cli.fail import NO_GAIN
     from kept.cli.sitting import How, start_run
     from kept.registry import find_spec
     from kept.store.home import Home

@@ -4,33 +4,27 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kept.agents.experiments.folders import EXPERIMENTS, target_of
-from kept.agents.experiments.refining import SESSION, new_task_session
-from kept.agents.experiments.tasks import best_run, chosen
+from kept.agents.experiments.refining import new_task_session
+from kept.agents.experiments.tasks import best_run
 from kept.agents.refine.alone import refining
-from kept.agents.refine.best import BEST
-from kept.agents.refine.folder import Told, stop_name
-from kept.agents.refine.made import all_made
 from kept.agents.refine.session import SESSIONS, free_name, session_name
 from kept.agents.rundir.read import COMPLETION
 from kept.agents.rundir.write import Layout, write_run
 from kept.agents.stopping import Stop
 from kept.cli import output
 from kept.cli.compiling import told_warnings
-from kept.cli.fail import CUT_SHORT, INTERRUPTED, CutShortError
+from kept.cli.fail import CUT_SHORT, INTERRUPTED, NO_GAIN, CutShortError
 from kept.cli.log import show_log
 from kept.cli.looking import iteration_named
-from kept.cli.names import command_for, path_from_here
-from kept.cli.output import pairs
+from kept.cli.names import command_for
 from kept.cli.progress import PlainProgress, Progress
+from kept.cli.refined import Refined, told_of
 from kept.core.plan import REFINE
-from kept.core.refine import reruns, unpaid, unread
 from kept.core.state import State
-from kept.core.words import count
 from kept.errors import SetupError
 from kept.recipes.agent_reading import agent_run_of, delivered_by, is_agent_run
 from kept.recipes.agent_run import Watched
@@ -40,12 +34,6 @@ from kept.recipes.refine_asked import Refinement
 from kept.runs import Ended, Watch, is_agent, resume, start
 from kept.store.home import Home
 from kept.store.reader import Run
-
-UNMEASURED = "not measured: each loss is of one run; `--gate race` measures it"
-UNREAD = "not measured: no deliverable was read twice"
-
-NO_GAIN = 1
-"""The seed is still the best."""
 
 
 class Seed(NamedTuple):
@@ -171,107 +159,14 @@ def _sit(
 def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
     state = ended.state
     with Run(ended.folder) as run:
-        told = Told(state, all_made(run.candidate(state.seed), reruns(state)))
-    stopped = state.stopped
-    seed, best = told.parts(state.seed), told.parts(state.best)
-    document: dict[str, Any] = {
-        "ok": not (stopped and stopped.kind == "error"),
-        "seed_loss": seed["total"],
-        "seed_loss_breakdown": dict(seed),
-        "best_loss": best["total"],
-        "best_iter": told.best_iter,
-        "stop_reason": stop_name(stopped.kind, stopped.message) if stopped else "",
-        "iterations": [{"k": a.k, "run_id": a.run_id, "loss": a.loss} for a in told.attempts],
-        "unread": [*unread(reruns(state)), *unpaid(state)],
-        "gate": "race" if told.raced else "follow",
-        "noise": asdict(told.noise) if told.noise else None,
-        **_places(asked, told),
-        "folder": str(ended.folder),
-    }
+        refined = Refined(told_of(run, state), asked)
     if as_json:
-        output.document(document)
+        stopped = state.stopped
+        ok = not (stopped and stopped.kind == "error")
+        output.document({"ok": ok, **refined.document(), "folder": str(ended.folder)})
     else:
-        output.answer(_answer(document, told, asked))
-    return _code(ended.folder, state, told.best_iter > 0)
-
-
-def _places(asked: Refinement, told: Told) -> dict[str, str | None]:
-    """Where the best lies, if there is one, why BEST is not what holds it, and the session."""
-    if asked.target:
-        place, session = asked.task.best, asked.root / SESSION
-    else:
-        place = Path(asked.run) / BEST
-        session = Path(asked.run) / SESSIONS / f"{asked.session}.json"
-    held = asked.shelf.holds()
-    best, left = (None if held is None else place), None
-    if told.best_iter and (held is None or held.run_id != told.best.run_id):
-        best = asked.root / f"iter_{told.best_iter}" / "output" / told.best.run_id
-        left = "it could not be written" if held is None else held.stays(told.measure)
-        if asked.target and chosen(asked.task):
-            left = "somebody chose what it holds"
-    return {"best": str(best) if best else None, "best_left": left, "session": str(session)}
-
-
-def _answer(document: dict[str, Any], told: Told, asked: Refinement) -> str:
-    if document["stop_reason"] == "empty_gradient":
-        return "nothing to refine: no defects, no refusals, no metric that falls short"
-    k, seed_loss = document["best_iter"], document["seed_loss"]
-    title = (
-        f"better: loss {document['best_loss']:.4f} (iteration {k}), down from {seed_loss:.4f}"
-        if k
-        else f"no gain: the seed's loss of {seed_loss:.4f} is still the least"
-    )
-    if told.raced and k:
-        title += ", each the mean of its readings"
-    elif told.raced:
-        title = f"no gain: nothing was shown to be better than the seed's loss of {seed_loss:.4f}"
-    rows = [("seed", f"{_parts(document['seed_loss_breakdown'])}{_by(told)}")]
-    verdicts = {step.step: step.verdict.reason for step in reruns(told.state)}
-    for one in told.attempts:
-        status = f"{one.status}, by its own run" if told.raced else one.status
-        rows.append((f"attempt {one.k}", f"{_parts(one.loss_breakdown)} ({status})"))
-        rows += [("", verdicts[one.step])] if told.raced else []
-    if document["unread"]:
-        which = ", ".join(map(str, document["unread"]))
-        short = "the money for readings is used up" if unpaid(told.state) else ""
-        rows.append(("not judged", f"attempt {which}: {short or 'the readings had no answer'}"))
-    rows.append(("noise", told.noise.words if told.noise else _unmeasured(told)))
-    rows.append(("stopped", _stopped(document["stop_reason"], told.state)))
-    if document["best"] is not None:
-        rows.append(("best", path_from_here(document["best"])))
-    if document["best_left"] is not None:
-        rows.append(("", f"BEST is left as it is: {document['best_left']}"))
-    if asked.target and k and chosen(asked.task):
-        choose = f"`kept experiment task set-best {asked.target} --auto` has the loss choose"
-        rows.append(("", choose))
-    rows.append(("session", path_from_here(document["session"])))
-    rows.append(("iterations", path_from_here(asked.root)))
-    return f"{output.style(title, bold=True)}\n\n{pairs(rows)}"
-
-
-def _unmeasured(told: Told) -> str:
-    return UNREAD if told.raced else UNMEASURED
-
-
-def _stopped(reason: str, state: State) -> str:
-    """The seed's word; of an error, that there was one: what it was is told beside the answer."""
-    if state.stopped is not None and state.stopped.kind == "usd":
-        return f"{reason}: of `budget.max_usd`, {state.stopped.message}"
-    return "after an error" if reason.startswith("error:") else reason
-
-
-def _by(told: Told) -> str:
-    """Whose the seed's loss is, where a race has more than one kind of them."""
-    if not told.raced:
-        return ""
-    read = told.readings(told.state.seed)
-    words = f"mean of {count(read.count, 'reading')}" if read else "by its own run"
-    return f" ({words})"
-
-
-def _parts(parts: Mapping[str, float]) -> str:
-    shown = " + ".join(f"{name} {value:.4f}" for name, value in parts.items() if name != "total")
-    return f"{parts['total']:.4f} = {shown}"
+        output.answer(refined.text())
+    return _code(ended.folder, state, refined.told.best_iter > 0)
 
 
 def _code(folder: Path, state: State, gained: bool) -> int:

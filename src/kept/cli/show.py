@@ -65,7 +65,8 @@ def show(  # a command has its options
 def _show_run(name: str, as_json: bool) -> None:
     from kept.cli import output
     from kept.cli.looking import iteration_named, open_run
-    from kept.cli.texts import run_text
+    from kept.cli.refined import refined_of
+    from kept.cli.texts import refinement_text, run_text
     from kept.recipes.agent_reading import is_agent_run
     from kept.report import headline, summary
     from kept.report.document import step_row
@@ -76,16 +77,16 @@ def _show_run(name: str, as_json: bool) -> None:
     if found is not None or is_agent_run(past):
         _show_agent_run(past, found, as_json)
         return
-    sweep = sweep_of(past)
-    told = summary(past)
+    sweep, told, refined = sweep_of(past), summary(past), refined_of(past)
     past.close()
     if sweep is not None:
         _show_sweep(sweep, past.folder, as_json)
     elif as_json:
         rows = [step_row(row) for row in told.steps]
-        output.document({**headline(told), "closed": rows, "open": list(told.open)})
+        more = {} if refined is None else {"refinement": refined.document()}
+        output.document({**headline(told), "closed": rows, "open": list(told.open), **more})
     else:
-        output.answer(run_text(told))
+        output.answer(run_text(told) if refined is None else refinement_text(told, refined))
 
 
 def _show_agent_run(run: "Run", iteration: "RunRow | None", as_json: bool) -> None:

@@ -28,6 +28,7 @@ from kept.report.words import (
 from kept.store.unmeasured import unmeasured_words
 
 if TYPE_CHECKING:
+    from kept.cli.refined import Refined
     from kept.recipes.agent_traces import Spoken
 
 MAX_ROLLOUTS = 40
@@ -92,6 +93,20 @@ def run_text(told: Summary) -> str:
         right = ("step", told.metric)
         parts.append(output.table(header, rows, right=right, whole=("step",), middle=("proposed",)))
     return "\n\n".join(parts)
+
+
+def refinement_text(told: Summary, refined: "Refined") -> str:
+    """A refinement: what was said at its end, and what it used."""
+    about = [
+        ("run", f"{told.run}, {told.status}"),
+        ("seed run", path_from_here(told.spec)),
+        ("spend", f"{spend_words(told.spend)}, {duration(told.elapsed)}"),
+        ("measure", refined.measure),
+        ("budget", budget_words(told)),
+        ("started", clock(told.started)),
+    ]
+    look = [f"`kept show {one.run_id}` tells what attempt {one.k} did" for one in refined.attempts]
+    return "\n\n".join((refined.text(), pairs(about), *look[-1:]))
 
 
 def _runs_of_idle(steps: Iterable[StepLine]) -> Iterator[list[StepLine]]:

@@ -69,7 +69,8 @@ class Held(NamedTuple):
         if self.loss is not None and measure != self.measure:
             return (
                 f"it holds run {self.run_id}, whose loss of {self.loss:.4f} was measured otherwise "
-                f"(`{self.measure}`, not `{measure}`), so that the two cannot be compared"
+                f"(`{self.measure}`, not `{measure}`), so that the two cannot be compared; "
+                "move it away to have another session put its own there"
             )
         return f"it holds run {self.run_id}, whose loss of {self.loss or 0.0:.4f} is not more"
 

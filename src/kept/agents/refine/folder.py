@@ -240,6 +240,11 @@ class Told:
         return 0 if self.raced and not self._fell else k
 
     @property
+    def best_id(self) -> str:
+        """The candidate that is the best by all that is known: the seed while no iteration is."""
+        return self.state.best if self.best_iter else self.state.seed
+
+    @property
     def measure(self) -> str:
         """What its losses are: of one run each, or means of such readings."""
         return self.state.fact(MEASURE) or ("race" if self.raced else FOLLOW)
