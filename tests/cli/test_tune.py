@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from tests.recipes.coordinate.world import answer, write_agent
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parent.parent.parent
 SIGMA = "accept_sigma: 1.0\nrepeats: 2\nsplit: '1:1:0'"
 
 
@@ -76,8 +77,8 @@ def test_lines_are_grouped_by_phase_and_show_the_bar(here: Path, server: ModelSe
     assert shapes[1].startswith("baseline") and " train 0.000 ±0.000" in shapes[1]
     assert shapes[2] == f"{'── cycle 1 · numeric phase (fresh TPE study #1) ':─<70}"
     assert re.fullmatch(
-        r"\[c1/n 1\] temperature {12}train 0\.000 ±0\.000 \([▼▲=]0\.000 [<>≥] bar 0\.000\) +"
-        r"(——|hold 0\.000) +(accept ✓|noise ✗|hold  ✗) +\$0\.000  0s  "
+        r"\[c1/n 1\] temperature {11}train 0\.000 ±0\.000 \([▼▲=]0\.000 [<>≥] bar 0\.000\) +"
+        r"(——|hold 0\.000) +(accept ✓|noise ✗|worse ✗|hold  ✗) +\$0\.000  0s  "
         r"\(temperature 0\.000 → 0\.000\)",
         shapes[3],
     ), shapes[3]
@@ -142,6 +143,32 @@ def test_the_table_has_the_header_of_its_source_and_a_row_a_trial(here: Path, se
             assert row["best_train"] == before["best_train"]
         else:
             assert row["best_train"] == row["train_mean"]
+    check_page(written)
+
+
+OF_THE_AGENT = {"average_scores", "loss_components", "params", "axis_marginals", "numbers"}
+"""Fields that have names of the agent's own, or of a rule, in them."""
+
+
+def fields_of(value: object) -> Iterator[str]:
+    """The name of every field of a line, whatever it is in."""
+    if isinstance(value, dict):
+        for name, inside in cast("dict[str, object]", value).items():
+            yield name
+            if name not in OF_THE_AGENT:
+                yield from fields_of(inside)
+    elif isinstance(value, list):
+        for inside in cast("list[object]", value):
+            yield from fields_of(inside)
+
+
+def check_page(written: list[dict[str, Any]]) -> None:
+    """The page says what every field of a line holds."""
+    page = (ROOT / "docs" / "reference" / "optimizer.md").read_text()
+    of_edits = {"path", "key", "value", "op"}
+    found = {name for row in written for name in fields_of(row)} - of_edits
+    assert {"baseline_before_path", "root_cause_hypothesis", "loss_std", "best_trial_id"} <= found
+    assert sorted(name for name in found if not re.search(rf"[`.]{name}[`.]", page)) == []
 
 
 def test_every_candidate_loads_and_runs_where_it_lies(here: Path, server: ModelServer):

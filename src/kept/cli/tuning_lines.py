@@ -5,13 +5,16 @@ from typing import Any, cast
 
 from kept.core.coordinate import BASELINE
 from kept.core.words import one_line
+from kept.gates.sigma import EVEN, clears
 from kept.store.tuning.telling import Listener, PhaseBegun
 from kept.store.tuning.trial import Trial
 
 WIDTH = 70
-AXIS = 22
+AXIS = 21
 """Columns of what a trial is about."""
 LEFT = AXIS + len("[c1/n 2] ")
+TRAIN = len("train 0.215 ±0.009 (▼0.019 > bar 0.013)")
+HOLD = len("hold 0.243")
 WHY = 60
 RATIONALE = 400
 
@@ -49,10 +52,10 @@ def trial_line(trial: Trial) -> str:
     hold = "——" if held is None else f"hold {held:.3f}"
     money = f"${trial.usd:.2f}" if trial.usd >= 0.1 or not trial.usd else f"${trial.usd:.3f}"
     left = BASELINE if trial.phase == BASELINE else f"[{trial.label}] {_short(trial.axis)}"
-    train = f"{_train(trial):<41}"
+    measured = f"{_train(trial):<{TRAIN}}  {hold:<{HOLD}}"
     cost = f"{money}  {trial.seconds:.0f}s"
     note = f"  ({one_line(why, WHY)})" if (why := _note(trial)) else ""
-    return f"{left:<{LEFT}} {train} {hold:<11} {_outcome(trial):<8}  {cost}{note}".rstrip()
+    return f"{left:<{LEFT}} {measured}  {_outcome(trial)}  {cost}{note}".rstrip()
 
 
 def _note(trial: Trial) -> str:
@@ -69,7 +72,7 @@ def _short(axis: str) -> str:
     shown = axis.replace("[name=", "[")
     if shown.startswith("model."):
         shown = shown.removeprefix("model.")
-    return shown if len(shown) <= AXIS else shown[: AXIS - 1] + "…"
+    return shown[:AXIS]
 
 
 def _train(trial: Trial) -> str:
@@ -80,13 +83,21 @@ def _train(trial: Trial) -> str:
     told = f"train {swept.loss:.3f} ±{swept.std:.3f}"
     if trial.before.train is None:
         return told
-    gain = trial.verdict.numbers.get("gain", trial.before.train - swept.loss)
-    bar = trial.verdict.numbers.get("noise_bar")
+    gain, bar = _gain(trial), trial.verdict.numbers.get("noise_bar")
     if bar is None:
-        gain = trial.before.train - swept.loss
         return f"{told} ({_arrow(gain)})"
-    sign = "≥" if gain == bar and gain > 0 else ">" if gain > bar else "<"
+    sign = "<" if not clears(gain, bar) else ">" if gain > bar + EVEN else "≥"
     return f"{told} ({_arrow(gain)} {sign} bar {bar:.3f})"
+
+
+def _gain(trial: Trial) -> float:
+    """What the train cases show: by the rule itself, where it goes by them."""
+    numbers, before = trial.verdict.numbers, trial.before.train
+    if "noise_bar" in numbers:
+        return numbers["gain"]
+    if trial.train is None or trial.train.loss is None or before is None:
+        return 0.0
+    return before - trial.train.loss
 
 
 def _arrow(gain: float) -> str:
@@ -104,9 +115,10 @@ def _outcome(trial: Trial) -> str:
         return "crash ✗"
     if trial.verdict.outcome == "skip":
         return "skip  ✗"
+    if (gain := _gain(trial)) < 0:
+        return "worse ✗"
     bar = trial.verdict.numbers.get("noise_bar")
-    gain = trial.verdict.numbers.get("gain", 0.0)
-    return "hold  ✗" if bar is not None and gain >= bar and gain > 0 else "noise ✗"
+    return "hold  ✗" if bar is not None and clears(gain, bar) else "noise ✗"
 
 
 def rationale_lines(trial: Trial) -> list[str]:

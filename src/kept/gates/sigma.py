@@ -25,6 +25,17 @@ from kept.gates.common import (
 EVEN = 1e-9
 """Means that differ by no more are the same: sums of thirds do not come out even."""
 
+
+def clears(gain: float, bar: float) -> bool:
+    """Whether a gain on train is one, and no less than the bar."""
+    return gain > EVEN and gain >= bar - EVEN
+
+
+def within(regression: float, bar: float) -> bool:
+    """Whether what holdout lost is noise."""
+    return regression <= bar + EVEN
+
+
 HoldoutPolicy = Literal["on_train_improve", "every_trial", "skip"]
 
 
@@ -62,7 +73,7 @@ class Sigma:
             why = "the incumbent fails; the challenger runs"
             return Verdict("keep", why, private=old.first_failure, best=True)
         train = self._train(view)
-        if train["gain"] < train["noise_bar"] - EVEN or train["gain"] <= EVEN:
+        if not clears(train["gain"], train["noise_bar"]):
             how = "is below" if train["gain"] > EVEN else "does not exceed zero, let alone"
             reason = f"train gain {train['gain']:.6g} {how} the noise bar {train['noise_bar']:.6g}"
             return Verdict("discard", reason, numbers=train)
@@ -115,11 +126,16 @@ class Sigma:
             "holdout_noise_bar": bar,
         }
         gained = f"train gain {train['gain']:.6g} clears the noise bar {train['noise_bar']:.6g}"
-        if regression > bar + EVEN:
+        if not within(regression, bar):
             reason = f"{gained}, but holdout lost {regression:.6g}, beyond its noise {bar:.6g}"
             return Verdict("discard", reason, numbers=numbers)
-        reason = f"{gained}; holdout moved {regression:.6g}, within its noise {bar:.6g}"
+        moved = f"lost {regression:.6g}, within its noise {bar:.6g}"
+        reason = f"{gained}; holdout {moved if regression > EVEN else _no_loss(regression)}"
         return Verdict("keep", reason, best=True, numbers=numbers)
+
+
+def _no_loss(regression: float) -> str:
+    return f"gained {-regression:.6g}" if regression < -EVEN else "lost nothing"
 
 
 class Sweeps(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any
 from kept.core.coordinate import BASELINE
 from kept.core.exchange import PASSED
 from kept.core.objective import Objective
+from kept.gates.sigma import clears, within
 from kept.store.tuning.trial import Swept, Trial
 
 HEADER = (
@@ -111,6 +112,7 @@ def decision_of(trial: Trial) -> dict[str, Any]:
     before = numbers.get("train_before", trial.before.train)
     regression, bar = numbers.get("holdout_regression"), numbers.get("holdout_noise_bar")
     gain, noise = numbers.get("gain"), numbers.get("noise_bar")
+    held = None if regression is None or bar is None else within(regression, bar)
     told |= {
         "best_train_mean_before": _rounded(before),
         "train_mean": _rounded(numbers.get("train", trial.train.loss if trial.train else None)),
@@ -119,14 +121,14 @@ def decision_of(trial: Trial) -> dict[str, Any]:
         "pooled_train_std": _rounded(numbers.get("pooled_std")),
         "accept_sigma": numbers.get("accept_sigma"),
         "noise_bar": _rounded(noise),
-        "improvement_clears_noise": None if noise is None else bool(gain and gain >= noise),
+        "improvement_clears_noise": None if gain is None or noise is None else clears(gain, noise),
         "holdout_mean": _rounded(
             numbers.get("holdout", trial.holdout.loss if trial.holdout else None)
         ),
         "best_holdout_mean_before": _rounded(numbers.get("holdout_before", trial.before.holdout)),
         "holdout_regression": _rounded(regression),
         "holdout_noise_bar": _rounded(bar),
-        "holdout_within_noise": None if regression is None or bar is None else regression <= bar,
+        "holdout_within_noise": held,
         "code": verdict.code,
         "numbers": {name: _rounded(value) for name, value in numbers.items()},
         "reason": verdict.reason,
