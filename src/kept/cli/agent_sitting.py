@@ -174,7 +174,7 @@ def _more(record: AgentRun) -> str | None:
     if axis is None:
         return None
     twice = 2 * most(record.limits, axis) / (60 if axis == "wall_seconds" else 1)
-    return f"budget.{_KEYS[axis]}={twice:.10g}"
+    return f"budget.{_KEYS[axis]}={twice or 1:.10g}"
 
 
 def _deliver(folder: Path, asked: Asked, delivered: Sequence[Mapping[str, bytes]]) -> Path:
