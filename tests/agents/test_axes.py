@@ -120,6 +120,16 @@ def test_a_manager_that_cannot_be_paid_is_not_asked_and_the_figures_say_why() ->
     assert "up to $0.4000 more, and $0.1000 is left" in refused.reason
 
 
+def test_a_run_without_any_money_may_use_what_is_free() -> None:
+    play = simple()
+    record = finished(run_agent(kit_of(play, limits=with_limits(usd=0.0)))).record
+    assert (record.status, record.reason) == ("complete", "completed")
+    play = simple()
+    play.usd = 0.0001
+    record = finished(run_agent(kit_of(play, limits=with_limits(usd=0.0)))).record
+    assert (record.status, record.reason) == ("partial", "max_usd") and play.heard == []
+
+
 def test_managers_below_managers_end_at_the_depth_that_is_allowed() -> None:
     play = Play([plan("report.md"), delegate("m1", as_submanager=True)])
     record = finished(run_agent(kit_of(play, limits=with_limits(depth=1)))).record

@@ -280,8 +280,11 @@ class Ledger:
             "tool_calls": (used.tool_calls, limits.tool_calls),
             "wall_seconds": (used.wall_seconds, limits.wall_seconds),
         }
-        if limits.usd is not None:
+        if limits.usd:
             rows["usd"] = (used.usd, limits.usd)
+        elif limits.usd is not None:
+            # with no money at all, what is free may go on; each call that is not is refused
+            rows["usd"] = (used.usd, 1.0)
         return {name: round(max(0.0, 1 - u / m), 6) if m else 0.0 for name, (u, m) in rows.items()}
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from kept.agents.aliases import Kind, Object, kind_of, normal
 from kept.agents.manifest import manifest_faults, needs_of
-from kept.agents.record import Decision, Delegation, Subtask
+from kept.agents.record import Decision, Delegation, Subtask, Wish
 from kept.core.artifact import is_safe_path
 from kept.models.structured import Unfit, fit, problem_with
 
@@ -192,7 +192,11 @@ def _made_delegate(body: Object, ground: Ground) -> Decided:
     )
     pairs = zip(workers, rows, strict=True)
     managed = frozenset(worker for worker, row in pairs if row["as_submanager"])
-    return Decided(Decision(kind="delegate"), made, managed)
+    wishes = tuple(
+        Wish(worker_id=one.worker_id, subtask_id=one.subtask_id, instructions=one.instructions)
+        for one in made
+    )
+    return Decided(Decision(kind="delegate", delegations=wishes), made, managed)
 
 
 def _made_complete(body: Object, ground: Ground) -> Decided:

@@ -32,6 +32,7 @@ from kept.agents.telling import (
     decision_lines,
     fixpoint_line,
     garbage_lines,
+    no_room_line,
     rejection_line,
     repair_lines,
 )
@@ -43,6 +44,9 @@ from kept.shared_files import Changes, SharedFiles, changes_between
 
 MOST_IDLE = 5
 """Turns in a row that only plan or diagnose: then nothing else will come."""
+
+_SENDING = ("workers", "tool_calls")
+"""Axes without which nobody is sent."""
 
 _SHARE = 0.5
 """Of what a worker may use, what a manager in its place may have its own workers use."""
@@ -131,7 +135,7 @@ class Loop:
         if not isinstance(decided, Decided):
             return decided
         turn.decision = decision = decided.decision
-        self._say(decision_lines(turn.number, decision, decided.delegations))
+        self._say(decision_lines(turn.number, decision))
         course = self.course
         match decision.kind:
             case "plan":
@@ -174,16 +178,16 @@ class Loop:
         turn.garbage = said.garbage
         self._say(garbage_lines(turn.number, said.garbage))
         if said.refused:
+            self._say([no_room_line(turn.number)] if not said.garbage else [])
             self._refuse(turn, "budget", f"the manager cannot be asked: {said.refused}")
         if said.decided is not None:
             return said.decided
         return REASONS[account.out] if account.out else GARBAGE
 
     async def _delegate(self, turn: _Turn, decided: Decided) -> str | Failure:
-        ledger, course = self.ledger, self.course
-        if axis := ledger.out("workers", "tool_calls"):
-            return REASONS[axis]
-        wanted = decided.delegations
+        ledger, course, wanted = self.ledger, self.course, decided.delegations
+        if end := self._nobody_left(turn, wanted):
+            return end
         if decided.managed and ledger.depth >= self._kit.limits.depth:
             again = any(one.gate == "depth" for one in course.rejections)
             words = f"managers may be {self._kit.limits.depth} deep, and this is the last"
@@ -191,8 +195,7 @@ class Loop:
             return REASONS["depth"] if again else ""
         left = self._kit.limits.workers - ledger.workers
         if len(wanted) > left:
-            names = ", ".join(one.worker_id for one in wanted[left:])
-            self._refuse(turn, "workers", f"there is no worker left for {names}")
+            self._refuse(turn, "workers", _no_worker_for(wanted[left:]))
             wanted = wanted[:left]
         done = await self._send(turn, wanted, decided.managed)
         if isinstance(done, Failure):
@@ -200,6 +203,15 @@ class Loop:
         # somebody was sent: what was refused before is being dealt with
         course.alike, course.signature = 0, ("", "")
         return ""
+
+    def _nobody_left(self, turn: _Turn, wanted: tuple[Delegation, ...]) -> str:
+        """Why the run ends because nobody can be sent; nothing where somebody can."""
+        axis = self.ledger.out(*_SENDING)
+        if axis == "workers":
+            self._refuse(turn, axis, _no_worker_for(wanted))
+        elif axis:
+            self._refuse(turn, axis, "there are no tool calls left for a worker to use")
+        return REASONS[axis] if axis else ""
 
     async def _send(
         self, turn: _Turn, wanted: tuple[Delegation, ...], managed: frozenset[str] = frozenset()
@@ -245,9 +257,10 @@ class Loop:
     async def _repair(self, turn: _Turn, wanted: Delegation, why: Rejection) -> str | Failure:
         """Have something mended, whatever the manager thinks."""
         self._forced = None
+        if self.ledger.out(*_SENDING):
+            self._say([no_room_line(turn.number)])
+            return self._nobody_left(turn, (wanted,))
         self._say(repair_lines(turn.number, wanted, f"{why.gate}: {why.reason}"))
-        if axis := self.ledger.out("workers", "tool_calls"):
-            return REASONS[axis]
         done = await self._send(turn, (wanted,))
         if isinstance(done, Failure):
             return done
@@ -347,6 +360,10 @@ class Loop:
             evaluation=self.course.evaluation,
         )
         await self.story.tell(lambda: Moment(iterated=news))
+
+
+def _no_worker_for(wanted: tuple[Delegation, ...]) -> str:
+    return f"there is no worker left for {', '.join(one.worker_id for one in wanted)}"
 
 
 def _worked(reason: str, course: Course, written: Changes) -> Worked:

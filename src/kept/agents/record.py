@@ -118,12 +118,22 @@ class Subtask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A worker that the manager wants to send, whether or not it can be."""
+
+    worker_id: str
+    subtask_id: str
+    instructions: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What the manager decided in one turn."""
 
     kind: Literal["plan", "delegate", "complete", "fail", "diagnose"]
     why: str = ""
     plan: tuple[Subtask, ...] = ()
+    delegations: tuple[Wish, ...] = ()
     final_result: Mapping[str, object] = field(default_factory=dict[str, object])
     confidence: float | None = None
     reason: str = ""

@@ -23,9 +23,7 @@ _WIDTH = 160
 _SEVERITY = {"critical": 0, "warning": 1, "info": 2}
 
 
-def decision_lines(
-    number: int, decision: Decision, delegations: tuple[Delegation, ...] = ()
-) -> Iterator[str]:
+def decision_lines(number: int, decision: Decision) -> Iterator[str]:
     """What the manager decided."""
     head = f"turn {number}: the manager"
     match decision.kind:
@@ -36,8 +34,8 @@ def decision_lines(
                 leads = f" -> {files}" if files else ""
                 yield f"  {one.id}: {_short(one.description)}{leads}"
         case "delegate":
-            yield f"{head} sends {count(len(delegations), 'worker')}"
-            for one in delegations:
+            yield f"{head} sends {count(len(decision.delegations), 'worker')}"
+            for one in decision.delegations:
                 for_what = one.subtask_id or "no subtask"
                 yield f"  {one.worker_id} ({for_what}): {_short(one.instructions)}"
         case "complete":
@@ -91,12 +89,18 @@ def check_lines(outcomes: tuple[CheckOutcome, ...]) -> Iterator[str]:
     for one in outcomes:
         if not one.passed:
             yield f"  refused by {one.check}: {_short(one.reason)}"
-            yield from (f"    {f.file}: {_short(f.detail)}" for f in one.findings[:5])
+            told = [f for f in one.findings if f.detail not in one.reason]
+            yield from (f"    {f.file}: {_short(f.detail)}" for f in told[:5])
 
 
 def rejection_line(one: Rejection) -> str:
     """A wish of the manager's that was refused."""
     return f"  refused ({one.gate}): {_short(one.reason)}"
+
+
+def no_room_line(number: int) -> str:
+    """The head of a turn in which nobody could be asked or sent."""
+    return f"turn {number}: the budget has no room"
 
 
 def repair_lines(number: int, one: Delegation, why: str) -> Iterator[str]:
@@ -148,7 +152,9 @@ def turn_lines(
     yield from garbage_lines(one.number, one.garbage)
     mine = [repair for repair in repairs if repair.iteration == one.number]
     if one.decision is not None:
-        yield from decision_lines(one.number, one.decision, one.delegations)
+        yield from decision_lines(one.number, one.decision)
+    elif not one.garbage and not mine:
+        yield no_room_line(one.number)
     for repair, sent in zip(mine, one.delegations, strict=False):
         yield from repair_lines(one.number, sent, repair.reason)
     for rejection in rejections:
@@ -170,7 +176,8 @@ def story(record: AgentRun) -> Iterator[str]:
         more = f" and {len(record.inputs) - 10} more" if len(record.inputs) > 10 else ""
         yield f"inputs: {names}{more}"
     models = record.models
-    yield f"models: manager {models.manager}, worker {models.worker}"
+    critic = f", critic {models.critic}" if models.critic not in ("", models.manager) else ""
+    yield f"models: manager {models.manager}, worker {models.worker}{critic}"
     yield ""
     yield from map(phase_line, record.phases)
     for one in record.iterations:
@@ -195,7 +202,7 @@ def end_line(record: AgentRun) -> str:
     left = (
         count(len(record.deliverables), "deliverable") if record.deliverables else "no deliverable"
     )
-    return f"{record.status} ({record.reason}), {left}"
+    return f"{record.status} ({_short(record.reason)}), {left}"
 
 
 def _short(text: str) -> str:

@@ -130,7 +130,7 @@ def compile_agent_run(
     configs = configs_of(spec, source.folder)
     check(spec, configs)
     never = (home.path, *([folder / asked.output] if asked.output else []))
-    found = find_inputs([folder / path for path in asked.inputs], never)
+    found = find_inputs(folder, asked.inputs, never)
     scratch = Scratch()
     limits, budget = limits_of(spec.budget), hash_of(spec.budget.model_dump(mode="json"))
     raised = None

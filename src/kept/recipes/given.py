@@ -26,20 +26,19 @@ class Found:
         return without_secrets({name: path.read_bytes() for name, path in self.files.items()})
 
 
-def find_inputs(inputs: Sequence[Path], never: Sequence[Path] = ()) -> Found:
-    """Look at all of them; a `SetupError` where one is not there, or they are too much.
+def find_inputs(folder: Path, inputs: Sequence[str], never: Sequence[Path] = ()) -> Found:
+    """Look at all of them, from a folder; a `SetupError` where one is not there, or too much.
 
     What is in one of the folders that are never looked into is left out: the place that the run
     itself writes to may lie in an input.
     """
+    places = {name: folder / name for name in inputs}
+    _check_there(places)
     files: dict[str, Path] = {}
     strange: list[str] = []
     apart = {path.resolve() for path in never}
     for given in inputs:
-        whole = given.resolve()
-        if not whole.exists():
-            raise SetupError(f"there is no input `{given}`")
-        for name, path in _files(whole, apart):
+        for name, path in _files(places[given].resolve(), apart):
             if name in files:
                 hint = "rename one of them, or give the folder that both are in"
                 raise SetupError(f"two inputs would be `input/{name}`", hint=hint)
@@ -49,6 +48,18 @@ def find_inputs(inputs: Sequence[Path], never: Sequence[Path] = ()) -> Found:
                 strange.append(name)
     _check_size(files)
     return Found(files, tuple(strange))
+
+
+def _check_there(places: Mapping[str, Path]) -> None:
+    """Refuse what was named and cannot be given: a run without it would be paid for in vain."""
+    wrong = [f"there is no input `{name}`" for name, path in places.items() if not path.exists()]
+    wrong += [
+        f"the input `{name}` is no file and no folder"
+        for name, path in places.items()
+        if path.exists() and not path.is_dir() and not path.is_file()
+    ]
+    if wrong:
+        raise SetupError("; ".join(wrong))
 
 
 def _files(given: Path, apart: set[Path]) -> Iterator[tuple[str, Path]]:

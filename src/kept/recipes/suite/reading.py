@@ -160,10 +160,9 @@ def _inputs(source: Source, home: Home) -> dict[str, Found]:
         paths = cast("list[object]", given) if isinstance(given, list) else []
         texts = [path for path in paths if isinstance(path, str) and path and "\0" not in path]
         try:
-            read = find_inputs([source.folder / path for path in texts], (home.path,))
+            read = find_inputs(source.folder, texts, (home.path,))
         except SetupError as error:
-            message = error.message.replace(f"{source.folder}/", "")
-            source.report(("tasks", n, "inputs"), message, error.hint)
+            source.report(("tasks", n, "inputs"), error.message, error.hint)
             continue
         if isinstance(name, str):
             found[name] = read
