@@ -149,7 +149,7 @@ def test_a_whole_run_with_the_real_codex_as_worker(tmp_path: Path) -> None:
         words = ("agent", "run", "Write report.md", "-i", "data.csv", "--config", "run.yaml")
         path = os.environ["PATH"]  # noqa: TID251 # where the CLIs are
         process = kept(tmp_path, *words, "--json", OPENAI_API_KEY=KEY, PATH=path)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     told = json.loads(out)
     assert told["models"]["worker"] == "codex_exec:openai/gpt-5-mini"
