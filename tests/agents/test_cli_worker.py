@@ -10,6 +10,7 @@ import pytest
 from kept.agents.cli_worker import CliWorker, Sent
 from kept.core.model import ModelReply
 from kept.core.rollout import Failure
+from kept.recipes.agent_traces import spoken
 from kept.sandbox import abilities
 from kept.store.reader import Run
 from kept.testing import MemoryJournal
@@ -149,7 +150,7 @@ def test_a_whole_run_with_the_real_codex_as_worker(tmp_path: Path) -> None:
         words = ("agent", "run", "Write report.md", "-i", "data.csv", "--config", "run.yaml")
         path = os.environ["PATH"]  # noqa: TID251 # where the CLIs are
         process = kept(tmp_path, *words, "--json", OPENAI_API_KEY=KEY, PATH=path)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     told = json.loads(out)
     assert told["models"]["worker"] == "codex_exec:openai/gpt-5-mini"
@@ -160,3 +161,7 @@ def test_a_whole_run_with_the_real_codex_as_worker(tmp_path: Path) -> None:
     assert [path for path in files if KEY.encode() in path.read_bytes()] == []
     with Run(run) as read:
         assert read.status == "finished"
+        rows = [row.item for row in spoken(read, "w1") if row.who == "w1"]
+    assert [row.role for row in rows] == ["assistant", "tool", "assistant"]
+    assert rows[0].text == "I will write it." and "report.md" in rows[1].text
+    assert rows[2].text == done("w1"), "its answer stands there once, and whole"

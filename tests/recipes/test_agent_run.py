@@ -175,6 +175,22 @@ def test_an_agent_cli_that_nobody_knows_is_told_with_what_may_be_meant(tmp_path:
         compile_agent_run(replace(asked, settings=(*asked.settings, phases)))
 
 
+@needs_walls
+def test_an_agent_cli_is_sent_to_no_model_that_it_cannot_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was sent there with the key of another, after the manager had been paid."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    asked = _asked(tmp_path)
+    claude = (*asked.settings, "worker_agent=claude_code_exec")
+    for model in ("openai/gpt-5-mini", "scripted/replies.jsonl"):
+        with pytest.raises(SetupError, match=f"cannot ask `{model}`") as refused:
+            compile_agent_run(replace(asked, settings=(*claude, f"models.worker={model}")))
+        assert refused.value.hint is not None and "anthropic" in refused.value.hint
+    with pytest.raises(SetupError, match="ANTHROPIC_API_KEY is not set"):
+        compile_agent_run(replace(asked, settings=(*claude, "models.worker=anthropic/m")))
+
+
 class TestAgentRunner(RunnerSuite):
     """An agent run does what every runner does."""
 

@@ -19,6 +19,9 @@ from kept.harness import Harness
 from kept.settings import without_secrets
 from kept.shared_files import SharedFiles, changes_between
 
+STEP = 200
+"""Characters of a step that is told of."""
+
 _LEAST = 1.0
 """Seconds that a CLI is started for at all."""
 
@@ -127,7 +130,7 @@ class CliWorker:
         if why := files.refusal(changes):
             return Failure("limit", "candidate", why, usage=ran.usage)
         steps = [
-            f"{item.role}: {one_line(item.text, 200)}" for item in ran.trace if "step" in item.data
+            f"{item.role}: {one_line(item.text, STEP)}" for item in ran.trace if "step" in item.data
         ]
         return Sent(ran.output, changes, files.stamp(), "\n".join(steps), ran.usage)
 

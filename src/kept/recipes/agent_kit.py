@@ -90,26 +90,35 @@ def configs_of(spec: AgentRunSpec, folder: Path) -> Configs:
 
 def check(spec: AgentRunSpec, configs: Configs) -> None:
     """Refuse what cannot be run, before anything is asked."""
+    if spec.worker_agent is not None:
+        _check_agent(spec.worker_agent, configs.worker)
     asked = (configs.manager, configs.critic)
     asked += () if spec.worker_agent else (configs.worker,)
     for config in dict.fromkeys(asked):
-        if lack := missing(config):
-            raise SetupError(f"cannot ask `{config.name}`: {lack}")
+        _check_model(config)
         if spec.budget.max_usd is not None and (what := unbounded(config)) is not None:
             message = f"`budget.max_usd` cannot be kept: `{config.name}` has no `{what}`"
             raise SetupError(message, hint=f"declare `{what}` in a block of `models`")
-    if spec.worker_agent is not None:
-        _check_agent(spec.worker_agent)
     if spec.walls == "required" and not (able := abilities()).walls:
         message = f"workers run commands, and nothing holds them here: {able.why_not}"
         raise SetupError(message, hint="install bubblewrap, or accept it with `walls: off`")
 
 
-def _check_agent(name: str) -> None:
+def _check_model(config: ModelConfig) -> None:
+    if lack := missing(config):
+        raise SetupError(f"cannot ask `{config.name}`: {lack}")
+
+
+def _check_agent(name: str, config: ModelConfig) -> None:
+    """Refuse an agent CLI that is not there, and a model that it would send a foreign key to."""
     from kept.harness import CLIS
     from kept.harness.program import program_of
 
     cli = CLIS[name]
+    if config.provider not in cli.providers:
+        hint = f"it can ask {', '.join(cli.providers)}: name such a model as the worker's"
+        raise SetupError(f"`{name}` cannot ask `{config.name}`", hint=hint)
+    _check_model(config)
     if program_of(cli) is None:
         message = f"there is no program `{cli.program}` on the PATH"
         raise SetupError(message, hint=f"`{cli.install}` installs it")

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kept.agents.cli_worker import Sent
+from kept.agents.cli_worker import STEP, Sent
 from kept.agents.record import AgentRun
 from kept.core.exchange import asked_for
 from kept.core.model import Message, ModelReply
 from kept.core.rollout import Failure, TraceItem
 from kept.core.tool import ToolAnswer
+from kept.core.words import one_line
 from kept.recipes.agent_reading import CASE, scope_of
 from kept.store import wire
 from kept.store.reader import Run
@@ -62,7 +63,8 @@ def _spoken(run: Run, who: str) -> Iterator[Spoken]:
         speaker = "/".join(names) or MANAGER
         if place["what"] in (MANAGER, "critic") and names:
             speaker = f"{place['what']} of {speaker}"
-        yield Spoken(int(place["turn"]), speaker, _item(place["what"], place["tool"], raw, failed))
+        for item in _items(place["what"], place["tool"], raw, failed):
+            yield Spoken(int(place["turn"]), speaker, item)
 
 
 def spoken_json(rows: list[Spoken]) -> list[dict[str, Any]]:
@@ -70,18 +72,25 @@ def spoken_json(rows: list[Spoken]) -> list[dict[str, Any]]:
     return [{"turn": row.turn, "who": row.who, **asdict(row.item)} for row in rows]
 
 
-def _item(what: str, tool: str | None, raw: bytes, failed: bool) -> TraceItem:
+def _items(what: str, tool: str | None, raw: bytes, failed: bool) -> Iterator[TraceItem]:
     if failed:
         failure = wire.decode(raw, Failure)
-        return TraceItem("failure", f"{failure.kind}: {failure.message}")
-    if tool is not None:
+        yield TraceItem("failure", f"{failure.kind}: {failure.message}")
+    elif tool is not None:
         answer = wire.decode(raw, ToolAnswer)
-        return TraceItem("tool", answer.text, {"name": tool, "changed": sorted(answer.changes)})
-    if "errand" in what:
-        sent = wire.decode(raw, Sent)
-        text = "\n".join(part for part in (sent.story, sent.text) if part)
-        return TraceItem("assistant", text, {"changed": sorted(sent.changes)})
-    reply = wire.decode(raw, ModelReply)
-    if not reply.tool_calls:
-        return TraceItem("assistant", reply.text)
-    return asked_for(Message("assistant", reply.text, tool_calls=reply.tool_calls))
+        yield TraceItem("tool", answer.text, {"name": tool, "changed": sorted(answer.changes)})
+    elif "errand" in what:
+        yield from _errand(wire.decode(raw, Sent))
+    else:
+        reply = wire.decode(raw, ModelReply)
+        said = Message("assistant", reply.text, tool_calls=reply.tool_calls)
+        yield asked_for(said) if reply.tool_calls else TraceItem("assistant", reply.text)
+
+
+def _errand(sent: Sent) -> Iterator[TraceItem]:
+    """What an agent CLI did, step by step, and its answer; mostly that is its last step, too."""
+    steps = [line.partition(": ") for line in sent.story.splitlines()]
+    if steps and steps[-1][2] == one_line(sent.text, STEP):
+        steps.pop()
+    yield from (TraceItem(role, text) for role, _, text in steps)
+    yield TraceItem("assistant", sent.text, {"changed": sorted(sent.changes)})
