@@ -71,9 +71,9 @@ export const refresh = async () => {
 export const follow = (address) => {
   const source = new EventSource(address);
   let first = true;
-  // what went on when the page was made may have ended before anybody listened
-  const going = () => document.querySelector(".state.running") !== null;
-  source.addEventListener("hello", () => { say("live"); if (!first || going()) refresh(); first = false; });
+  // between the making of a page and its first hello nobody listened; what had ended by then stays so
+  const settled = () => document.querySelector("#runhead .state.finished") !== null;
+  source.addEventListener("hello", () => { say("live"); if (!first || !settled()) refresh(); first = false; });
   source.addEventListener("change", () => { say("live"); refresh(); });
   source.addEventListener("error", () => say("not connected: is `kept view` still running?"));
 };
