@@ -1,6 +1,7 @@
 """The page about agent.yaml says what is true."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
@@ -27,8 +28,8 @@ def models(*modules: ModuleType) -> list[type[BaseModel]]:
 
 
 def keys_of(*modules: ModuleType) -> set[tuple[str, str]]:
-    fields = [(m, n, f) for m in models(*modules) for n, f in m.model_fields.items()]
-    return {(m.__name__, f.alias or n) for m, n, f in fields} - OURS
+    known = [(m, n, f) for m in models(*modules) for n, f in m.model_fields.items()]
+    return {(m.__name__, f.alias or n) for m, n, f in known} - OURS
 
 
 def test_the_page_names_every_key():
@@ -43,6 +44,19 @@ def test_the_page_about_tuning_names_every_key():
     keys = keys_of(axes, optimizer)
     assert len(keys) > 40
     assert [f"{model}.{key}" for model, key in sorted(keys) if key not in told] == []
+
+
+@pytest.mark.parametrize("page", [PAGE, TUNING], ids=lambda page: page.name)
+def test_the_figures_behind_keys_are_their_defaults(page: Path):
+    found = models(agent, axes, carried, cases, config, llm, metrics, optimizer, tools)
+    defaults = {(f.alias or n, f.default) for m in found for n, f in m.model_fields.items()}
+    defaults |= {(f.name, f.default) for f in fields(optimizer.OptimizerSpec)}
+    plain = {"name": "a", "model": {"provider": "openai", "name": "b"}}
+    said = agent.AgentSpec.model_validate({**plain, "instructions": {"inline": "c"}})
+    defaults.add(("max_turns", said.max_turns))
+    told = re.findall(r"`(\w+)` \(([\d.e-]+)[),]", page.read_text())
+    assert len(told) >= 3
+    assert [(key, value) for key, value in told if (key, float(value)) not in defaults] == []
 
 
 def test_the_agent_on_the_page_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
