@@ -1,9 +1,10 @@
+import re
 from pathlib import Path
 
 import pytest
 
 from kept.errors import SetupError, SpecError
-from kept.registry import compile_spec
+from kept.registry import compile_spec, find_spec, kind_words
 from tests.spec.tasks import TASK, write_task
 
 
@@ -38,6 +39,52 @@ def test_what_is_no_spec_is_refused_with_what_it_is_not(name: str, words: str, t
     (tmp_path / "agent.yaml").write_text("model: small\nprompt: be kind\n")
     with pytest.raises(SetupError, match=words):
         compile_spec(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "words"),
+    [
+        ("task.yaml", "artifacts: {include: [a.md]}", "a task"),
+        ("agent.yaml", "name: a\nmodel: m\ninstructions: {inline: x}\n", "an agent config"),
+        ("skill.yaml", "train: {num_epochs: 2}", "a skill config"),
+        ("suite.yaml", "tasks: []", "a suite of agent tasks"),
+        ("other.yaml", "prompts: [a]", None),
+    ],
+)
+def test_a_spec_is_called_by_its_kind(
+    name: str, keys: str, words: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(keys)
+    assert kind_words(Path(name)) == (f"{name} is {words}" if words else None)
+    if words:
+        assert find_spec(Path()) == Path(name), "a folder with one is that one"
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("score.py", "init --from score.py` makes one from what you have"),
+        ("SKILL.md", "init --from SKILL.md` makes one from what you have"),
+        ("cases.csv", "init --from cases.csv` makes one from what you have"),
+        ("empty", "init` writes one"),
+        ("odd", "name the file: mine.yml"),
+        ("run", "it is the folder of a run: `.*resume run` goes on with that"),
+    ],
+)
+def test_what_is_no_spec_comes_with_the_way_to_one(
+    given: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("score.py", "SKILL.md", "cases.csv"):
+        Path(name).touch()
+    for name in ("empty", "odd", "run"):
+        Path(name).mkdir()
+    Path("odd/mine.yml").touch()
+    Path("run/journal.jsonl").touch()
+    with pytest.raises(SetupError) as caught:
+        compile_spec(Path(given))
+    assert re.search(hint, str(caught.value.hint))
 
 
 def test_a_config_of_promptfoo_is_no_task_and_how_to_make_one_is_said(tmp_path: Path):

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import json
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import NoReturn
 
@@ -82,8 +83,11 @@ def arguments() -> argparse.Namespace:
     unknown = [name for name in given.sets.split(",") if name not in SETS]
     if unknown:
         parser.error(f"there is no set `{unknown[0]}`; there are {', '.join(SETS)}")
-    if given.usd <= 0:
-        parser.error("--usd is what may be spent, and more than 0")
+    if not 0 < given.usd < inf:
+        parser.error("--usd is what may be spent: more than 0, and not without end")
+    for name in ("rollouts", "cases", "fresh", "max_tokens"):
+        if getattr(given, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} is 1 or more")
     return given
 
 
@@ -117,6 +121,8 @@ def declared_price(text: str | None) -> Price | None:
         return None
     try:
         given, said = (float(part) for part in text.split(","))
+        if not (0 <= given < inf and 0 <= said < inf):
+            raise ValueError
     except ValueError:
         stop(f"`{text}` is no price", "write --price IN,OUT, dollars for a million tokens each")
     return Price(input=given, output=said)

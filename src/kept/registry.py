@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from kept.core.plan import SUITE
 from kept.errors import SetupError
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 TASK = "task.yaml"
 AGENT = "agent.yaml"
+_NAMES = (TASK, AGENT, "skill.yaml", "suite.yaml")
+"""What the spec of a folder may be called, in the order in which they are looked for."""
+
+_BROUGHT = (".py", ".jsonl", ".json", ".csv", ".md")
+"""Files that `kept init --from` makes a task from."""
 
 _TASK_KEYS = ("artifacts", "runner", "scorer")
 """A file with any of these means to be a task."""
@@ -44,32 +49,64 @@ def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> 
 
     A spec that names no gate, for a run that goes on, has the one that the run began with.
     """
-    # here, and not above: they take longer to import than most commands to run
-    from kept.recipes.artifact import compile_task
-    from kept.spec.agent.agent import is_agent
     from kept.spec.source import read_source
 
     file = find_spec(path)
     keys = cast("dict[str, object]", read_source(file).data)
-    if is_suite(keys):
+    kind = _kind(keys)
+    if kind == "suite":
         from kept.recipes.suite.compile import compile_suite
 
         return compile_suite(file, overrides, began)
-    if is_skill(keys):
+    if kind == "skill":
         from kept.recipes.skill.compile import compile_skill
 
         return compile_skill(file, overrides, began)
-    if is_agent(keys):
+    if kind == "agent":
         from kept.recipes.coordinate import compile_coordinate
 
         return compile_coordinate(file, overrides, began)
-    if not any(key in keys for key in _TASK_KEYS):
+    if kind is None:
         wanted = ", ".join(f"`{key}`" for key in _TASK_KEYS)
         hint = f"give a {TASK}, an {AGENT}, or a suite with `tasks`"
         if "prompts" in keys:
             hint = f"`{program()} init --from {path}` makes one of a promptfoo config"
         raise SetupError(f"{path} is not a task: it has none of {wanted}", hint=hint)
+    # here, and not above: it takes longer to import than most commands to run
+    from kept.recipes.artifact import compile_task
+
     return compile_task(file, overrides, began)
+
+
+Kind = Literal["task", "agent", "skill", "suite"]
+
+_CALLED: dict[Kind, str] = {
+    "task": "a task",
+    "agent": "an agent config",
+    "skill": "a skill config",
+    "suite": "a suite of agent tasks",
+}
+
+
+def kind_words(path: Path) -> str | None:
+    """`task.yaml is a task`: what a spec was taken for; None for what is no spec."""
+    from kept.spec.source import read_source, shown
+
+    file = find_spec(path)
+    kind = _kind(cast("dict[str, object]", read_source(file).data))
+    return f"{shown(file)} is {_CALLED[kind]}" if kind else None
+
+
+def _kind(keys: Mapping[str, object]) -> Kind | None:
+    from kept.spec.agent.agent import is_agent
+
+    if is_suite(keys):
+        return "suite"
+    if is_skill(keys):
+        return "skill"
+    if is_agent(keys):
+        return "agent"
+    return "task" if any(key in keys for key in _TASK_KEYS) else None
 
 
 def compile_sweep(
@@ -130,16 +167,29 @@ def is_suite_spec(path: Path) -> bool:
 
 
 def find_spec(path: Path) -> Path:
-    """The file that a path means: itself, or the task.yaml or agent.yaml of a folder."""
+    """The file that a path means: itself, or the spec of a folder by its usual name."""
     if path.is_dir():
-        for name in (TASK, AGENT):
+        for name in _NAMES:
             if (path / name).is_file():
                 return path / name
-        raise SetupError(f"{path} is not a task: there is no {TASK} in it")
+        raise SetupError(f"{path} is not a task: there is no {TASK} in it", hint=_in_folder(path))
     if not path.exists():
         raise SetupError(
             f"there is no {path}", hint=f"give a {TASK} or {AGENT}, or a folder with one"
         )
     if path.suffix not in (".yaml", ".yml"):
-        raise SetupError(f"{path} is not a spec: it is no YAML file", hint=f"give a {TASK}")
+        hint = f"give a {TASK}"
+        if path.suffix in _BROUGHT:
+            hint = f"`{program()} init --from {path}` makes one from what you have"
+        raise SetupError(f"{path} is not a spec: it is no YAML file", hint=hint)
     return path
+
+
+def _in_folder(path: Path) -> str:
+    """What a person may have meant by a folder."""
+    if (path / "journal.jsonl").exists():
+        return f"it is the folder of a run: `{program()} resume {path}` goes on with that"
+    there = sorted(one.name for one in path.iterdir() if one.suffix in (".yaml", ".yml"))
+    if there:
+        return f"name the file: {', '.join(there[:5])}"
+    return f"give a {TASK} or {AGENT}, or a folder with one; `{program()} init` writes one"

@@ -366,6 +366,7 @@ def test_the_page_of_results_is_empty_and_says_so_until_somebody_runs_it():
         (["--model", "openai/gpt-5-mini"], "x", "no data: --data is not given"),
         (["--model", "openai/gpt-5-mini", "--data", "."], "x", "has none of gsm8k, bbh, ifeval"),
         (["--model", "openai/gpt-5-mini", "--price", "1"], "x", "`1` is no price"),
+        (["--model", "openai/gpt-5-mini", "--price", "nan,1"], "x", "`nan,1` is no price"),
         (["--model", "local/smollm2"], "x", "is no model behind HTTP"),
     ],
 )
@@ -385,6 +386,26 @@ def test_what_is_missing_is_told_before_anything_is_spent(
     shown = capsys.readouterr().err
     assert ended.value.code == 2 and told in shown and "hint: " in shown
     assert json.dumps([*tmp_path.iterdir()]) == "[]"
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [
+        (["--usd", "nan"], "--usd is what may be spent: more than 0"),
+        (["--usd", "inf"], "--usd is what may be spent: more than 0"),
+        (["--rollouts", "0"], "--rollouts is 1 or more"),
+        (["--max-tokens", "-1"], "--max-tokens is 1 or more"),
+    ],
+)
+def test_a_cap_that_holds_nothing_back_is_refused(
+    flag: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    given = ["bench.live", "--model", "openai/gpt-5-mini", "--usd", "5", *flag]
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    monkeypatch.setattr(sys, "argv", given)
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2 and told in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -146,5 +146,23 @@ def test_a_reader_that_goes_away_is_no_error(here: Path, args: list[str]):
     assert [line for line in done.stderr.splitlines() if line and line[:4] not in STEPS] == []
 
 
-STEPS = ("run ", "step")
+@pytest.mark.slow
+def test_a_reader_of_notes_that_goes_away_stops_no_run(here: Path):
+    write_task(here)
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "kept", "optimize", "task.yaml"],
+        cwd=here,
+        stdout=subprocess.PIPE,
+        stderr=writer,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 0
+    assert done.stdout.startswith("score 1 → 3")
+
+
+STEPS = ("task", "run ", "step")
 """What the lines of progress begin with."""

@@ -150,6 +150,17 @@ def test_cases_become_a_task_that_checks_and_runs(
         ("f.py", "def f(a):\n    return 1\n", "f.py has no text to begin with"),
         ("f.py", "T = 'x'\ndef f():\n    pass\n", "`f` cannot be called with a text"),
         ("f.py", "TEXT = 'x'\ndef f(a, b):\n    pass\n", "`f` wants a case, and there are none"),
+        (
+            "f.py",
+            "TEXT = 'x'\nCASES = [n for n in range(9)]\ndef f(a, b):\n    pass\n",
+            "f.py:2 CASES: not a list of what JSON can hold that is written out",
+        ),
+        (
+            "f.py",
+            "A = 'x'\nSEED = A + 'y'\ndef f(a):\n    pass\n",
+            "f.py:2 SEED: not a text that is written out",
+        ),
+        ("c.csv", "a,answer\n1\n", "c.csv:2 1 cell, where the first line has 2"),
         ("f.py", "def f(a):\n    1\ndef g(a):\n    1\n", "f.py has several functions"),
         ("c.csv", "a b,a.b,answer\n1,2,3\n", "`a b` and `a.b` of c.csv are both `a_b`"),
         ("x.toml", "a = 1\n", "x.toml is nothing that a task can be made from"),
@@ -426,6 +437,7 @@ def test_a_function_becomes_a_task_that_checks_and_runs(given: str, here: Path):
     told = kept("optimize", "my-measure", "--json", "--set", "budget={max_iterations: 4}")
     assert told.code == 0, told.stderr
     assert told.json["improved"]
+    assert "a note" in kept("show", told.json["folder"], "--step", "0").stdout
 
 
 @pytest.mark.sandbox

@@ -20,6 +20,7 @@ def test_the_answer_is_on_stdout_and_the_steps_are_on_stderr(here: Path):
     assert lines[0] == "score 1 → 3"
     assert "2 kept, 1 discarded, 1 crashed" in called.stdout
     assert "step" not in lines[0]
+    assert called.stderr.splitlines()[0] == "task.yaml is a task"
     steps = [line for line in called.stderr.splitlines() if line.startswith("step ")]
     assert [line.split()[2] for line in steps] == ["discard", "keep", "crash", "keep", "skip"]
     assert "strictly better: `score` 2 → 3  (variant alternatives/4-best.md)" in steps[3]

@@ -133,7 +133,9 @@ def test_optimize_refines_the_folder_of_a_finished_run(here: Path):
 def test_optimize_ends_with_1_without_a_gain_where_it_is_told_to(here: Path, stage: Stage):
     stage.plays = [one.play() for one in scores(0.1, 0.1)]
     seed = seed_in(here)
-    assert kept("optimize", str(seed)).code == 0
+    called = kept("optimize", str(seed))
+    assert called.code == 0
+    assert called.stderr.splitlines()[0].endswith(" is a finished run, to be refined")
     assert kept("optimize", str(seed), "--fail-if-no-gain").code == 1
 
 

@@ -72,6 +72,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("maximize}", "maximize, bounds: ['0', 1]}", "task.yaml:4 objective.bounds[0]: the text `0`, where a number was expected"),
         ("maximize}", "maximize, bounds: [0, .inf]}", "task.yaml:4 objective.bounds[1]: the number inf, where a finite number was expected"),
         ("maximize}", "maximize, tie_tolerance: -1}", "task.yaml:4 objective.tie_tolerance: the number -1, where 0 or more was expected"),
+        ("kind: variants", "kind: merge", "task.yaml:5 proposers[0].kind: the text `merge`, where one of `variants`, `numeric`, `prune`, `demos`, `command`, `edit`, `rewrite`, `simplify`, `reflect`, `agent` was expected (hint: a race puts near misses together by itself: leave it out)"),
+        ("kind: variants", "kind: [merge]", "task.yaml:5 proposers[0].kind: a list, where one of `variants`, `numeric`, `prune`, `demos`, `command`, `edit`, `rewrite`, `simplify`, `reflect`, `agent` was expected"),
         ("kind: variants", "kind: model", "task.yaml:5 proposers[0].kind: the text `model`, where one of `variants`, `numeric`, `prune`, `demos`, `command`, `edit`, `rewrite`, `simplify`, `reflect`, `agent` was expected"),
         ("alternatives/*.md", "other/*.md", "task.yaml:5 proposers[0].files[0]: `other/*.md` matches nothing in FOLDER"),
         ('[{kind: variants, files: ["alternatives/*.md"]}]', "[]", "task.yaml:5 proposers: empty, where at least one was expected"),

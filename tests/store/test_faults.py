@@ -15,14 +15,17 @@ from pathlib import Path
 import pytest
 
 import kept
+from kept.core.artifact import Candidate
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.errors import JournalError, LockedError
 from kept.runs import resume, start
+from kept.store.best import swap_best
 from kept.store.home import Home
 from kept.store.journal import RunJournal
 from kept.store.lock import Lock, holder
+from kept.store.pack import Pack
 from kept.store.reader import Run
 from tests.engine.worlds import make_plan
 
@@ -388,3 +391,15 @@ def test_an_index_that_cannot_be_written_does_not_stop_a_run(tmp_path: Path):
     result = kept.optimize("a", half, proposers=["b", "c"], home=tmp_path, sinks=sinks)
     with kept.read_run(result.folder) as run:
         assert len(run.steps) == len(run.state.closed) > 1
+
+
+def test_what_cannot_be_read_or_written_is_told_with_what_to_do(tmp_path: Path):
+    pack = Pack(tmp_path, writable=True)
+    with pytest.raises(JournalError, match="has no entry gone") as caught:
+        pack.get("gone")
+    pack.close()
+    assert caught.value.hint is not None and "restore it from a copy" in caught.value.hint
+    (tmp_path / "file").touch()
+    with pytest.raises(JournalError, match=os.strerror(errno.ENOTDIR)) as caught:
+        swap_best(tmp_path / "file", Candidate({"text": "a"}))
+    assert caught.value.hint is not None and "then resume" in caught.value.hint

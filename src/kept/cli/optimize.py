@@ -86,23 +86,30 @@ def _optimize(
     fail_if_no_gain: bool,
     quiet: bool,
 ) -> int:
+    from kept.cli import output
     from kept.cli.compiling import compiled
     from kept.cli.fail import NO_GAIN
     from kept.cli.sitting import How, start_run
-    from kept.registry import find_spec
+    from kept.registry import find_spec, kind_words
     from kept.store.home import Home
 
     if spec.is_dir() and (code := _refined(spec, settings, as_json, quiet)) is not None:
         return 0 if code == NO_GAIN and not fail_if_no_gain else code
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     plan = compiled(spec, settings)
+    if (kind := kind_words(spec)) and not quiet:
+        output.note(kind)
     return start_run(plan, Home.find(find_spec(spec).parent), how)
 
 
 def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool) -> int | None:
     """The code that a refinement ended with, or None for a folder that no run is in."""
+    from kept.cli import output
+    from kept.cli.names import path_from_here
     from kept.cli.refine_sitting import is_finished, refine_folder
 
     if not is_finished(folder):
         return None
+    if not quiet:
+        output.note(f"{path_from_here(folder)} is a finished run, to be refined")
     return refine_folder(folder, settings, as_json=as_json, quiet=quiet)

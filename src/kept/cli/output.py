@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -36,8 +37,9 @@ def document(value: Any) -> None:  # noqa: ANN401 # any JSON value
 
 
 def note(text: str) -> None:
-    """Say something on stderr."""
-    click.echo(text, err=True)
+    """Say something on stderr; nobody is left to hear it where its reader went away."""
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 def warn(text: str) -> None:

@@ -23,6 +23,7 @@ _SCORE = '''\
 """Hands what is to be scored to `{function}` of {file}, as `kept.optimize` does."""
 
 import inspect
+import json
 
 from {module} import {function} as evaluate
 
@@ -39,9 +40,12 @@ async def score(output, case):
     told = evaluate(Text(output){more})
     if inspect.isawaitable(told):
         told = await told
-    if isinstance(told, tuple):
-        told = told[0]
-    return told if isinstance(told, dict) else {{"score": told}}
+    told, info = told if isinstance(told, tuple) else (told, None)
+    metrics = dict(told) if isinstance(told, dict) else {{"score": told}}
+    if info is not None:
+        text = info if isinstance(info, str) else json.dumps(info, default=repr)
+        metrics["findings"] = [text]  # what proposers read of train cases
+    return metrics
 '''
 
 
@@ -68,6 +72,7 @@ def draft_of_function(
     found = _found(path, tree, name)
     rows: list[Any] = list(read_rows(cases)) if cases is not None else found.cases or []
     if found.takes_case and not rows:
+        _refuse_made(path, tree, CASES, "a list of what JSON can hold", "give them with --cases")
         hint = f"give them with --cases, or as a list {CASES[0]} in the file"
         raise SetupError(f"`{found.name}` wants a case, and there are none", hint=hint)
     task: dict[str, Any] = {
@@ -137,10 +142,23 @@ def _found(path: Path, tree: ast.Module, name: str) -> _Found:
         (constants[one] for one in TEXTS if isinstance(constants.get(one), str)), None
     )
     if text is None:
+        _refuse_made(path, tree, TEXTS, "a text", "write it there in full")
         hint = f"write it there as {TEXTS[0]} = …, or as what the argument is by default"
         raise SetupError(f"{path.name} has no text to begin with", hint=hint)
     cases = next((constants[one] for one in CASES if isinstance(constants.get(one), list)), None)
     return _Found(name, text, len(wanted) > 1, cases)
+
+
+def _refuse_made(
+    path: Path, tree: ast.Module, names: tuple[str, ...], what: str, hint: str
+) -> None:
+    """Name what stands there under one of these names, and would have to be run to be known."""
+    for node in tree.body:
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Name) and target.id in names:
+                message = f"not {what} that is written out: the file is read here, and not run"
+                where = f"{shown(path)}:{node.lineno}"
+                raise SpecError([Problem(where, target.id, message, hint)])
 
 
 def _line(path: Path, row: object) -> str:

@@ -29,6 +29,8 @@ def draft_from(given: str, wish: Wish) -> Draft:
     file, colon, function = given.rpartition(":")
     named = bool(colon) and file.endswith(".py")
     path = Path(file if named else given)
+    if path.is_dir():
+        raise SetupError(f"{path} is a folder", hint=f"give {_KINDS}")
     if not path.is_file():
         raise SetupError(f"there is no file {path}", hint=f"give {_KINDS}")
     if path.suffix in (".yaml", ".yml") or (path.suffix == ".json" and _is_config(path)):

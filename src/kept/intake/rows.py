@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
+from kept.core.words import count
 from kept.errors import Problem, SpecError
 from kept.intake.reading import text_of
 from kept.spec.source import kind_of, shown
@@ -92,7 +93,9 @@ def read_csv(text: str, wrong: Wrong) -> Table:
                 _check_header(table.header, wrong)
             elif any(cell.strip() for cell in row):
                 if len(row) != len(table.header):
-                    message = f"{len(row)} cells, where the first line has {len(table.header)}"
+                    message = (
+                        f"{count(len(row), 'cell')}, where the first line has {len(table.header)}"
+                    )
                     wrong(reader.line_num, message, "put quotes round a text with a comma")
                     continue
                 table.rows.append((reader.line_num, dict(zip(table.header, row, strict=True))))

@@ -127,7 +127,13 @@ def _report_tag(source: Source, place: Place, given: object, ctx: Mapping[str, A
     message = (
         f"{kind_of(said)}, where one of {', '.join(f'`{name}`' for name in known)} was expected"
     )
-    source.report((*place.loc, key), message, _meant(said, known))
+    source.report((*place.loc, key), message, _BY_ITSELF.get(str(said)) or _meant(said, known))
+
+
+_BY_ITSELF: dict[str, str] = {
+    "merge": "a race puts near misses together by itself: leave it out",
+}
+"""Kinds that people know from elsewhere, and that nobody asks for here."""
 
 
 def advice(key: str, known: list[str]) -> str:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from kept.errors import JournalError
+from kept.store.pack import SPACE
 
 
 class Appender:
@@ -84,5 +85,5 @@ class Appender:
 def _cannot(what: str, path: Path, error: OSError) -> JournalError:
     return JournalError(
         f"cannot {what} {path}: {error.strerror}",
-        hint="free some space or fix the permissions, then resume: what was written is intact",
+        hint=SPACE,
     )

@@ -16,6 +16,7 @@ from kept.core.score import Outcome
 from kept.core.state import State
 from kept.errors import JournalError
 from kept.store.files import write_files
+from kept.store.pack import SPACE
 
 
 class BestFolder:
@@ -59,4 +60,4 @@ def swap_best(folder: Path, candidate: Candidate, modes: Mapping[str, int] | Non
             if old.name != candidate.id:
                 shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise JournalError(f"cannot write {link}: {error.strerror}") from error
+        raise JournalError(f"cannot write {link}: {error.strerror}", hint=SPACE) from error

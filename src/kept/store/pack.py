@@ -13,6 +13,9 @@ from pathlib import Path
 
 from kept.errors import JournalError
 
+SPACE = "free some space or fix the permissions, then resume: what was written is intact"
+"""What to do where nothing can be written."""
+
 CHUNK = 1 << 20
 """Bytes of an index that are searched at a time."""
 
@@ -68,7 +71,9 @@ class Pack:
         except OSError as error:
             # it stays to be written: what refers to it must not be written without it
             os.ftruncate(self._fd, self._size - len(entry))
-            raise JournalError(f"cannot write {self._path}: {error.strerror}") from error
+            raise JournalError(
+                f"cannot write {self._path}: {error.strerror}", hint=SPACE
+            ) from error
         self._unwritten = []
 
     def get(self, key: str) -> bytes:
@@ -78,7 +83,10 @@ class Pack:
             self._walk()
         place = self._at.get(key) or self._look_up(key)
         if place is None:
-            raise JournalError(f"{self._path} has no entry {key}")
+            raise JournalError(
+                f"{self._path} has no entry {key}",
+                hint="the file was cut or changed by something else: restore it from a copy",
+            )
         return os.pread(self._fd, place[1], place[0])
 
     def __contains__(self, key: str) -> bool:
@@ -89,7 +97,7 @@ class Pack:
         try:
             os.fdatasync(self._fd)
         except OSError as error:
-            raise JournalError(f"cannot sync {self._path}: {error.strerror}") from error
+            raise JournalError(f"cannot sync {self._path}: {error.strerror}", hint=SPACE) from error
 
     def close(self) -> None:
         """Let go of the files."""
@@ -116,7 +124,7 @@ class Pack:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._fd = os.open(self._path, flags, 0o644)
         except OSError as error:
-            raise JournalError(f"cannot open {self._path}: {error.strerror}") from error
+            raise JournalError(f"cannot open {self._path}: {error.strerror}", hint=SPACE) from error
         self._read_index()
         # an entry that a crash cut short is nobody's: its key was never written elsewhere
         if self._size < os.fstat(self._fd).st_size:

@@ -93,6 +93,9 @@ def optimize(
     if adapter is not None and (terms.get("task_lm") or terms.get("evaluator")):
         hint = "leave `task_lm` and `evaluator` out: they are for gepa's own adapter"
         raise SetupError("there is an `adapter` already", hint=hint)
+    if not callable(getattr(used, "evaluate", None)):
+        hint = "give what has `evaluate` and `make_reflective_dataset`, as a GEPAAdapter"
+        raise SetupError(f"`adapter` is {used!r:.60}, which has no `evaluate`", hint=hint)
     data = data_of(
         items_of(trainset, "trainset"),
         None if valset is None else items_of(valset, "valset"),
