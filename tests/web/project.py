@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kept.sandbox import abilities
 from kept.testing.server import ModelServer
-from tests.cli.comparing import write_comparison
+from tests.cli.comparing import RUN, SCORE, write_comparison
 from tests.cli.tasks import Called, kept, write_task
 from tests.recipes.agent import world as talking
 from tests.recipes.coordinate.world import answer, write_agent
@@ -34,14 +34,7 @@ LEGACY = json.dumps(
 
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 
-RACE_RUN = r"""
-chance=$(grep -o '"chance": *[0-9]*' "$KEPT_CASE" | grep -o '[0-9]*$')
-good=$(grep -o good "$KEPT_CANDIDATE/prompt.md" | wc -l)
-luck=$(od -An -N1 -tu1 /dev/urandom)
-cat "$KEPT_CANDIDATE/prompt.md"; echo "luck $luck of $chance"
-test $((luck)) -lt $((chance + 110 * good)); echo $((1 - $?)) >"$KEPT_OUTPUT/passed"
-"""
-RACE_SCORE = r"""printf '{"score": %d}' "$(cat "$KEPT_OUTPUT/passed")" """
+RACE_RUN = f'cat "$KEPT_CANDIDATE/prompt.md"\n{RUN}\necho "luck $luck of $chance"\n'
 RACE = """
 artifacts: {include: [prompt.md]}
 runner: {command: "sh run.sh"}
@@ -68,7 +61,7 @@ def write_race(folder: Path) -> Path:
     for name, text in texts.items():
         (folder / "alternatives" / f"{name}.md").write_text(text)
     (folder / "run.sh").write_text(RACE_RUN)
-    (folder / "score.sh").write_text(RACE_SCORE)
+    (folder / "score.sh").write_text(SCORE)
     rows = ({"id": f"c{n:02}", "chance": 30 + 10 * (n % 9)} for n in range(40))
     (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "task.yaml").write_text(RACE)
