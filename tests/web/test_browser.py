@@ -40,6 +40,7 @@ def places(site: Site) -> dict[str, str]:
     loop, test, compare = site.run("artifact", 1), site.run("eval"), site.run("compare")
     train, agent, refined = site.run("skill"), site.run("agent run"), site.run("refine", 1)
     suite, raced = site.run("suite"), site.run("refine")
+    best = site.get(f"/api/runs/{race}").json["best_step"]
     return {
         "runs": "/",
         "race": f"/runs/{race}",
@@ -48,7 +49,7 @@ def places(site: Site) -> dict[str, str]:
         "test": f"/runs/{test}",
         "comparison": f"/runs/{compare}",
         "step": f"/runs/{race}/steps/0",
-        "kept step": f"/runs/{race}/steps/6",
+        "kept step": f"/runs/{race}/steps/{best}",
         "cases": f"/runs/{race}/cases",
         "cases of a test": f"/runs/{test}/cases",
         "cell": f"/runs/{test}/steps/0/cases/sum-0",
