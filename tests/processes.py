@@ -28,7 +28,7 @@ def is_running(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
-def is_gone(pid: int, seconds: float = 5) -> bool:
+def is_gone(pid: int, seconds: float = 30) -> bool:
     """Whether a process ends; one that was killed needs a moment to die."""
     deadline = time.monotonic() + seconds
     while is_running(pid):
@@ -38,7 +38,7 @@ def is_gone(pid: int, seconds: float = 5) -> bool:
     return True
 
 
-def read_pid(path: Path, seconds: float = 5) -> int:
+def read_pid(path: Path, seconds: float = 30) -> int:
     """The pid that a command wrote to a file, once it has."""
     deadline = time.monotonic() + seconds
     while not (path.exists() and path.read_text().strip()):

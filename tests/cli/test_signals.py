@@ -44,7 +44,7 @@ class Sitting:
         return [int(word) for word in path.read_text().split()] if path.exists() else []
 
     def until(self, condition: Callable[[], bool]) -> None:
-        for _ in range(1000):
+        for _ in range(6000):
             if condition():
                 return
             time.sleep(0.01)
@@ -87,7 +87,7 @@ def test_asked_once_it_lets_what_is_in_flight_finish_and_can_be_resumed(
     sitting = Sitting(here, seconds=1)
     sitting.in_flight()
     os.killpg(sitting.process.pid, number)
-    code, said = sitting.end(seconds=20)
+    code, said = sitting.end(seconds=120)
     assert code == 130
     assert (here / "done").read_text().split() == ["done"] * (len(sitting.pids()) // 2)
     assert sitting.left_running() == []
@@ -114,9 +114,9 @@ def test_asked_twice_it_stops_at_once_and_leaves_nothing_running(here: Path):
     assert sitting.process.poll() is None
     asked = time.monotonic()
     sitting.press_ctrl_c()
-    code, said = sitting.end(seconds=20)
+    code, said = sitting.end(seconds=120)
     assert code == 130
-    assert time.monotonic() - asked < 10
+    assert time.monotonic() - asked < 50
     assert sitting.left_running() == []
     assert not (here / "done").exists()
     assert "stopping at once" in said

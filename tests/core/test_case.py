@@ -167,9 +167,9 @@ def templated(count: int) -> list[Case]:
 @pytest.mark.parametrize("made", [numbered, templated])
 def test_thousands_of_cases_are_compared_quickly(made: Callable[[int], list[Case]]):
     split = split_cases(made(5000), (3, 5, 2))
-    started = time.perf_counter()
+    started = time.process_time()
     found = find_overlaps(split)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
     # what all cases have in common does not make them copies of one another
     assert found == []
 

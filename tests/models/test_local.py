@@ -153,14 +153,14 @@ def test_the_event_loop_goes_on_while_it_answers(model: LocalModel):
 
     async def watched() -> float:
         task = asyncio.create_task(model.complete(request("Tell a long story.", max_tokens=40)))
-        longest, last = 0.0, time.monotonic()
+        longest, last = 0.0, (began := time.monotonic())
         while not task.done():
             await asyncio.sleep(0.005)
             longest, last = max(longest, time.monotonic() - last), time.monotonic()
-        return longest
+        return longest / (time.monotonic() - began)
 
     # a blocked loop would stand still for all of the forty tokens
-    assert asyncio.run(watched()) < 0.5
+    assert asyncio.run(watched()) < 0.7
 
 
 def test_cancelling_ends_the_work_itself(model: LocalModel):

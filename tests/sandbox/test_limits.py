@@ -125,7 +125,7 @@ def test_a_command_that_fills_the_disk_is_not_waited_for(
     began = time.monotonic()
     failure = end_of(line, view, Limits(tree=8 * MIB))
     assert failure == Failure("limit", "candidate", "the output folder takes more than 8 MiB")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
 
 
 def test_a_home_that_nobody_could_remove_is_the_candidates_fault(view: View):

@@ -19,7 +19,7 @@ from tests.web.replaying import Replayed
 
 pytestmark = [pytest.mark.browser, pytest.mark.kill]
 
-LONG = 60_000
+LONG = 120_000
 """Milliseconds after which a thing that was waited for is not coming."""
 SLOW = 'sleep 0.15; cp "$KEPT_CANDIDATE"/* "$KEPT_OUTPUT"'
 MANY = {f"{n:02}": f"good {n}\n" for n in range(60)} | TEXTS

@@ -52,15 +52,20 @@ USELESS, GOOD, HARMFUL = POOL = tuple(
 """The harmful one last, so that who keeps everything ends with it."""
 MARGIN = 0.05
 """A third of what the good one is worth on all reviews there are."""
-SPLIT, FEW = (12, 120, 30), (8, 12, 30)
+SPLIT, FEW = (12, 120, 30), (12, 5, 30)
 """Train, holdout and test: what proves the good one at the usual risk; and for who proves nothing.
 """
 ONE_CYCLE = (
     "evaluations.optimizer.budget={global: {max_cycles: 1}, "
     "numeric_phase: {max_trials: 1, patience: 1}, textual_phase: {max_trials: 4, patience: 4}}"
 )
-SIGMA = ("evaluations.optimizer.race=null", "evaluations.optimizer.gate=sigma")
-"""What a gate that asks for whole sweeps is put in the place of."""
+SIGMA = (
+    "evaluations.optimizer.race=null",
+    "evaluations.optimizer.gate=sigma",
+    "evaluations.optimizer.axes.numeric=[]",
+)
+"""What a gate that asks for whole sweeps is put in the place of; of the axes the one of prompts, so
+that the model is asked at the temperature at which it says the same again, and once."""
 
 
 def criticised(seen: Seen) -> str:
