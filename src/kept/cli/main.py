@@ -1,5 +1,7 @@
 """`kept`: where a command line begins."""
 
+import gc
+
 import click
 
 from kept._version import __version__
@@ -23,6 +25,11 @@ def cli(ctx: click.Context) -> int | None:
     return COULD_NOT_RUN
 
 
+LOADED = 100_000
+"""Things made before garbage is looked for: modules are none, and Python would look 300 times."""
+
+
 def main() -> None:
     """The entry point of the installed command."""
+    gc.set_threshold(LOADED)
     cli.main()
