@@ -14,9 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from kept.models.weights import KNOWN
 from kept.settings import cache_home
+
+# a loaded machine is no finding, and every run looks at the same examples
+settings.register_profile(
+    "kept", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("kept")
 
 LONG = ({"wheel", "model"}, {"slow", "kill", "agents", "browser", "docs"})
 """Marks of tests that take minutes, and of those that take seconds."""

@@ -5,7 +5,6 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
-from threading import Thread
 from types import ModuleType
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ import pytest
 
 from kept.core.rollout import Failure
 from kept.errors import SetupError
-from kept.models.certificates import read_at_use
 from kept.models.connect import connect
 from kept.models.entra import SCOPE, Entra
 from kept.models.providers import check_provider, config_of, missing, parse
@@ -157,21 +155,3 @@ def test_an_authority_of_ones_own_is_trusted_where_it_is_named(trusted: bool):
     else:
         assert "harness" in done.stdout
         assert "SSL_CERT_FILE" in done.stdout
-
-
-def test_certificates_are_read_when_a_context_is_first_used(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("SSL_CERT_FILE", str(PEM))
-    monkeypatch.setenv("SSL_CERT_DIR", str(PEM.parent / "none"))
-    elsewhere: list[ssl.SSLContext] = []
-    with read_at_use():
-        ours, nobody = ssl.create_default_context(), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        nobody.check_hostname, nobody.verify_mode = False, ssl.CERT_NONE
-        nobody.set_default_verify_paths()
-        other = Thread(target=lambda: elsewhere.append(ssl.create_default_context()))
-        other.start()
-        other.join()
-    assert ours.get_ca_certs() == nobody.get_ca_certs() == []
-    assert (ours.verify_mode, ours.check_hostname) == (ssl.CERT_REQUIRED, True)
-    ours.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="localhost")
-    usual = ssl.create_default_context()
-    assert ours.get_ca_certs() == usual.get_ca_certs() == elsewhere[0].get_ca_certs() != []

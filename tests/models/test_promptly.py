@@ -14,11 +14,17 @@ from kept.testing.server import ModelServer
 HELLO = ModelRequest((Message("user", "hello"),))
 
 
-def test_a_request_leaves_before_others_have_had_their_turn():
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "in pieces"])
+def test_a_request_leaves_before_others_have_had_their_turn(stream: bool):
     with ModelServer([ModelReply("one"), ModelReply("two")]) as server:
-        model = make(
-            ModelConfig(provider="openai_compatible", model="any", base_url=server.v1, api_key="k")
+        at = ModelConfig(
+            provider="openai_compatible",
+            model="any",
+            base_url=server.v1,
+            api_key="k",
+            stream=stream,
         )
+        model = make(at)
 
         async def keep_everyone_else_waiting() -> int:
             end = time.monotonic() + 5

@@ -75,6 +75,22 @@ class ModelRequest:
     effort: Effort | None = None
 
 
+def asking(shape: ModelRequest, messages: tuple[Message, ...], seed: int | None) -> ModelRequest:
+    """The same request with other messages and another seed."""
+    # once a rollout: `replace` takes three times as long
+    return ModelRequest(
+        messages,
+        shape.tools,
+        shape.schema,
+        shape.temperature,
+        shape.top_p,
+        shape.max_tokens,
+        seed,
+        shape.stop,
+        shape.effort,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ModelReply:
     """What a model answered."""

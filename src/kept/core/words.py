@@ -15,7 +15,8 @@ def are(n: float) -> str:
 def one_line(text: str, width: int = 0) -> str:
     """A text as one line without control characters, cut to a width."""
     flat = " ".join(text.split())
-    flat = "".join(c if c.isprintable() else "�" for c in flat)
+    if not flat.isprintable():
+        flat = "".join(c if c.isprintable() else "�" for c in flat)
     return flat if not width or len(flat) <= width else flat[: max(1, width - 1)] + "…"
 
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -141,13 +142,20 @@ def _cost(answer: Priced | Failure) -> Usage | None:
 
 
 @lru_cache(maxsize=64)
-def _names(kind: "type[DataclassInstance]") -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind))
+def _fields(
+    kind: "type[DataclassInstance]",
+) -> tuple[tuple[str, ...], Callable[[object], tuple[object, ...]]]:
+    """The names of its fields, and what reads them all at once."""
+    names = tuple(one.name for one in fields(kind))
+    if len(names) < 2:
+        return names, lambda value: tuple(getattr(value, name) for name in names)
+    return names, attrgetter(*names)
 
 
 def _plain(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: getattr(value, name) for name in _names(type(value))}
+        names, values = _fields(type(value))
+        return dict(zip(names, values(value), strict=True))
     if isinstance(value, set | frozenset):
         return sorted(cast("set[Any]", value), key=repr)
     if isinstance(value, bytes):

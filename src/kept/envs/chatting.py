@@ -12,7 +12,7 @@ from dataclasses import replace
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.exchange import failed, said
-from kept.core.model import Message, ModelRequest
+from kept.core.model import Message, ModelRequest, asking
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.words import count
@@ -49,11 +49,12 @@ class ChatRunner:
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
         """Have one conversation."""
+        if self._timeout is None:
+            return await self._run(job, candidate, case, scope)
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._run(job, candidate, case, scope)
         except TimeoutError:
-            assert self._timeout is not None
             message = f"the case was not done within {count(self._timeout, 'second')}"
             return Failure("timeout", "candidate", message)
 
@@ -86,7 +87,7 @@ class ChatRunner:
             posed = await episode.pose()
             if isinstance(posed, Failure):
                 return posed
-            request = replace(self._shape, messages=_system(posed, candidate))
+            request = asking(self._shape, _system(posed, candidate), self._shape.seed)
             agent = Agent(self._model, request, self._env.tools(case), MAX_REPLIES)
             seed = draw_seed(job.purpose, job.case_id, job.repeat)
             talk = _Talk(agent, episode, scope, seed)

@@ -20,6 +20,9 @@ class Likeness:
     """1 where an expected answer stands somewhere in the answer."""
 
 
+_SAME = Likeness(1.0, 1.0, 1.0)
+
+
 def normal(text: str) -> str:
     """A text without what does not matter."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_MARKS)).split())
@@ -38,6 +41,8 @@ def token_f1(answer: str, gold: str) -> float:
 def likeness(answer: str, golds: Sequence[str]) -> Likeness:
     """The best of each over all that are expected."""
     said, wanted = normal(answer), [normal(gold) for gold in golds]
+    if said and said in wanted:
+        return _SAME
     words, padded = said.split(), f" {said} "
     return Likeness(
         max(float(said == gold) for gold in wanted),
@@ -50,5 +55,7 @@ def _f1(ours: Sequence[str], theirs: Sequence[str]) -> float:
     if not ours or not theirs:
         # two answers of nothing but articles are the same, and one such is like no other
         return float(ours == theirs)
+    if set(ours).isdisjoint(theirs):
+        return 0.0
     both = sum((Counter(ours) & Counter(theirs)).values())
-    return 2 * both / (len(ours) + len(theirs)) if both else 0.0
+    return 2 * both / (len(ours) + len(theirs))

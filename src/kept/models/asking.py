@@ -42,7 +42,8 @@ async def ask(
             reply = await model.complete(one)
         if isinstance(reply, Failure):
             return reply
-        return replace(reply, seconds=round(time.monotonic() - began, 4))
+        seconds = round(time.monotonic() - began, 4)
+        return ModelReply(reply.text, reply.usage, reply.finish, reply.tool_calls, seconds)
 
     async def call(one: ModelRequest) -> ModelReply | Failure:
         known_by = {"model": model.name, **{name: getattr(one, name) for name in _FIELDS}}

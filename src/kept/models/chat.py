@@ -22,16 +22,18 @@ class Chat:
     def body(self, model: str, request: ModelRequest, habits: Habits) -> dict[str, Any]:
         """A request."""
         limit = "max_tokens" if habits.old_limit else "max_completion_tokens"
-        said: dict[str, Any] = {
-            "temperature": request.temperature,
-            "top_p": request.top_p,
-            limit: request.max_tokens,
-            "seed": request.seed if habits.seed else None,
-            "stop": list(request.stop) or None,
-            "reasoning_effort": request.effort,
-        }
+        said: tuple[tuple[str, Any], ...] = (
+            ("temperature", request.temperature),
+            ("top_p", request.top_p),
+            (limit, request.max_tokens),
+            ("seed", request.seed if habits.seed else None),
+            ("stop", list(request.stop) or None),
+            ("reasoning_effort", request.effort),
+        )
         body: dict[str, Any] = {"model": model, "messages": [_message(m) for m in request.messages]}
-        body |= {name: value for name, value in said.items() if value is not None}
+        for name, value in said:
+            if value is not None:
+                body[name] = value
         if request.tools:
             body["tools"] = [
                 {
@@ -59,7 +61,8 @@ class Chat:
         if not choices:
             return None
         message = mapping(choices[0].get("message"))
-        calls = tuple(_call(call) for call in maps(message.get("tool_calls")))
+        wanted = message.get("tool_calls")
+        calls = tuple(_call(call) for call in maps(wanted)) if wanted else ()
         text = _text(message.get("content"))
         finish = _FINISH.get(str(choices[0].get("finish_reason")), "stop")
         refusal = str(message.get("refusal") or "")
@@ -157,9 +160,9 @@ def _add_call(calls: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None
 
 
 def _taken(usage: Mapping[str, Any]) -> Taken:
-    details = mapping(usage.get("prompt_tokens_details"))
+    details = usage.get("prompt_tokens_details")
     return Taken(
         number(usage.get("prompt_tokens")),
         number(usage.get("completion_tokens")),
-        number(details.get("cached_tokens")),
+        number(mapping(details).get("cached_tokens")) if details else 0,
     )

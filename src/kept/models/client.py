@@ -45,10 +45,13 @@ class HttpModel:
         self._speech: Speech = Messages() if provider.speech == "messages" else Chat()
         # servers that only speak like OpenAI mostly know the older name
         self._habits = Habits(old_limit=not provider.prices)
-        self._defaults: dict[str, Any] = {name: getattr(config, name) for name in SHAPES}
-        self._defaults["max_tokens"] = config.max_tokens or MOST_TOKENS.get(config.provider)
+        defaults: dict[str, Any] = {name: getattr(config, name) for name in SHAPES}
+        defaults["max_tokens"] = config.max_tokens or MOST_TOKENS.get(config.provider)
+        self._defaults = {name: value for name, value in defaults.items() if value is not None}
         path = "messages" if provider.speech == "messages" else "chat/completions"
         self._line = Line(config, path, entra)
+        self._fill: tuple[ModelRequest, ModelRequest] | None = None
+        """The last request, and with what is left to the config."""
         self._made: tuple[ModelRequest, bytes] | None = None
         """The last request and its body, which is wanted for its price and again to be sent."""
 
@@ -97,12 +100,18 @@ class HttpModel:
         return _discreet(heard, secrets_of(headers))
 
     def _filled(self, request: ModelRequest) -> ModelRequest:
-        open_ones = {
-            name: value
-            for name, value in self._defaults.items()
-            if value is not None and getattr(request, name) is None
-        }
-        return replace(request, **open_ones) if open_ones else request
+        if not self._defaults:
+            return request
+        last = self._fill
+        if last is None or last[0] is not request:
+            open_ones = {
+                name: value
+                for name, value in self._defaults.items()
+                if getattr(request, name) is None
+            }
+            filled = replace(request, **open_ones) if open_ones else request
+            last = self._fill = request, filled
+        return last[1]
 
     def _learn(self, message: str) -> bool:
         self._made = None
@@ -154,6 +163,8 @@ def _tokens(heard: Heard) -> int:
 
 def _discreet(heard: Heard, secrets: tuple[str, ...]) -> Heard:
     """A reply without what was sent in confidence."""
+    if not secrets:
+        return heard
     calls = tuple(
         replace(call, arguments=hidden(call.arguments, secrets)) for call in heard.tool_calls
     )

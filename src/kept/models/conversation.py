@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from kept.core.exchange import answered, asked_for, used
-from kept.core.model import Message, ModelReply, ModelRequest, ToolCall
+from kept.core.model import Message, ModelReply, ModelRequest, ToolCall, asking
 from kept.core.ports import Model, Scope, Tool
 from kept.core.rollout import Failure, TraceItem
 from kept.core.tool import ToolAnswer
@@ -50,7 +50,9 @@ class Agent:
         """What it is told beforehand."""
         self._model = model
         self._tools: Mapping[str, Tool] = {tool.offer.name: tool for tool in tools}
-        self._request = replace(request, tools=tuple(tool.offer for tool in tools))
+        self._request = request
+        if tools or request.tools:
+            self._request = replace(request, tools=tuple(tool.offer for tool in tools))
         self._replies = replies
 
     async def say(self, messages: tuple[Message, ...], scope: Scope, seed: int) -> Said | Failure:
@@ -59,7 +61,7 @@ class Agent:
         waited = 0.0
         trace: list[TraceItem] = []
         for n in range(self._replies):
-            request = replace(self._request, messages=messages, seed=seed)
+            request = asking(self._request, messages, seed)
             reply = await ask(scope, self._model, request)
             if isinstance(reply, Failure) and reply.kind != "empty":
                 return _ended(reply, messages, trace)

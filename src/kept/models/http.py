@@ -8,16 +8,17 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from kept.models.certificates import read_at_use
 from kept.models.trouble import Trouble, lasting, of_error, of_status, passing
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession, ClientTimeout
+
+    from kept.models.directly import Answer, Direct
 
 MOST_BYTES = 32 << 20
 """Of one reply: nothing that a model says is longer."""
@@ -45,12 +46,62 @@ class Endpoint:
 
 async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     """The JSON that answers; raises `Trouble`."""
-    async with _Exchange(endpoint, headers, body, endpoint.timeout) as response:
-        raw = bytearray()
-        while piece := await response.content.readany():
-            raw += piece
-            _bound(endpoint, len(raw))
-        return _decoded(endpoint, bytes(raw))
+    _, direct = await _session()
+    told = {**endpoint.headers, **headers}
+    opening = direct.opening(endpoint.url, told) if endpoint.proxy is None else None
+    if opening is None:
+        async with _Exchange(endpoint, headers, body, endpoint.timeout) as response:
+            return await _whole(endpoint, response)
+    try:
+        async with asyncio.timeout(endpoint.timeout):
+            answer = await direct.ask(opening, body, _timeout(endpoint.timeout, endpoint.timeout))
+            try:
+                await _look_at(endpoint, answer)
+                whole = await _whole(endpoint, answer)
+            except BaseException:
+                # a reply that was not read to its end takes its connection with it
+                answer.close()
+                raise
+            answer.release()
+            return whole
+    except Exception as error:
+        found = _trouble(endpoint, error)
+        if found is error:
+            raise
+        raise found from error
+
+
+async def _whole(endpoint: Endpoint, response: "ClientResponse | Answer") -> dict[str, Any]:
+    content = response.content
+    raw = await content.readany()
+    if not content.at_eof():
+        pieces = bytearray(raw)
+        while piece := await content.readany():
+            pieces += piece
+            _bound(endpoint, len(pieces))
+        raw = bytes(pieces)
+    _bound(endpoint, len(raw))
+    return _decoded(endpoint, raw)
+
+
+async def _look_at(endpoint: Endpoint, response: "ClientResponse | Answer") -> None:
+    """Raise what a response without an answer stands for."""
+    if response.status != 200:
+        raw = await response.content.read(1 << 16)
+        headers = _lower(response.headers)
+        raise of_status(endpoint.name, response.status, headers, raw, endpoint.key)
+    kind = response.content_type
+    if kind not in ("application/json", "text/event-stream"):
+        raise passing("server", f"`{endpoint.name}` answered with {kind}, which is not JSON")
+
+
+def _trouble(endpoint: Endpoint, error: BaseException) -> BaseException:
+    """What an error of the HTTP library means; any other is what it is."""
+    from aiohttp import ClientError
+
+    if isinstance(error, ClientError | TimeoutError | OSError):
+        return of_error(endpoint.name, error)
+    return error
 
 
 async def events(
@@ -86,7 +137,7 @@ class _Exchange:
     async def __aenter__(self) -> "ClientResponse":
         endpoint = self._endpoint
         try:
-            session = await _session()
+            session, _ = await _session()
             response = self._response = await session.post(
                 endpoint.url,
                 data=self._body,
@@ -95,16 +146,7 @@ class _Exchange:
                 proxy=endpoint.proxy,
                 allow_redirects=False,
             )
-            if response.status != 200:
-                raw = await response.content.read(1 << 16)
-                raise of_status(
-                    endpoint.name, response.status, _lower(response.headers), raw, endpoint.key
-                )
-            kind = response.content_type
-            if kind not in ("application/json", "text/event-stream"):
-                raise passing(
-                    "server", f"`{endpoint.name}` answered with {kind}, which is not JSON"
-                )
+            await _look_at(endpoint, response)
         except BaseException as error:
             raise self._trouble(error) from error
         return response
@@ -119,13 +161,9 @@ class _Exchange:
                 raise found from error
 
     def _trouble(self, error: BaseException) -> BaseException:
-        from aiohttp import ClientError
-
         if self._response is not None:
             self._response.close()
-        if isinstance(error, ClientError | TimeoutError | OSError):
-            return of_error(self._endpoint.name, error)
-        return error
+        return _trouble(self._endpoint, error)
 
 
 @lru_cache(maxsize=64)
@@ -157,13 +195,12 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-_Life = AsyncGenerator["ClientSession", None]
-_SESSIONS: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_Life, "ClientSession"]] = (
-    WeakKeyDictionary()
-)
+_Ways: TypeAlias = "tuple[ClientSession, Direct]"
+_Life: TypeAlias = "AsyncGenerator[_Ways, None]"
+_SESSIONS: "WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_Life, _Ways]]" = WeakKeyDictionary()
 
 
-async def _session() -> "ClientSession":
+async def _session() -> _Ways:
     """The one session of this event loop; whoever runs the loop closes it by ending the loop."""
     loop = asyncio.get_running_loop()
     held = _SESSIONS.get(loop)
@@ -179,20 +216,19 @@ async def _live() -> _Life:
 
     The port of a model has no `close`, which every runner and proposer would have to hand on.
     """
-    with read_at_use():
-        from aiohttp import ClientSession, DummyCookieJar, TCPConnector
+    from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 
-        from kept.models.promptly import REQUEST
+    from kept.models.directly import Direct
+    from kept.models.promptly import REQUEST
 
     loop = asyncio.get_running_loop()
     # how many calls there are at once is for the limiter to say; `trust_env` would look for
     # proxies, and for passwords in ~/.netrc, in a thread for every call; no call leaves a cookie
     # for the next
-    session = ClientSession(
-        connector=TCPConnector(limit=0), cookie_jar=DummyCookieJar(), request_class=REQUEST
-    )
+    connector = TCPConnector(limit=0)
+    session = ClientSession(connector=connector, cookie_jar=DummyCookieJar(), request_class=REQUEST)
     try:
-        yield session
+        yield session, Direct(connector)
     finally:
         _SESSIONS.pop(loop, None)
         await session.close()

@@ -132,5 +132,11 @@ _LIMITERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = We
 
 def limiter_of(address: str) -> Limiter:
     """The one for this address; an event loop has its own, since nothing is shared between two."""
-    ours = _LIMITERS.setdefault(asyncio.get_running_loop(), {})
-    return ours.setdefault(address, Limiter())
+    loop = asyncio.get_running_loop()
+    ours = _LIMITERS.get(loop)
+    if ours is None:
+        ours = _LIMITERS[loop] = {}
+    found = ours.get(address)
+    if found is None:
+        found = ours[address] = Limiter()
+    return found

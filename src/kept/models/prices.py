@@ -33,7 +33,7 @@ class Rate:
     @property
     def most(self) -> float:
         """Whatever the length."""
-        return max((self.usd, *(usd for _, usd in self.tiers)))
+        return max(self.usd, *(usd for _, usd in self.tiers)) if self.tiers else self.usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ class Rates:
 
     def usd(self, taken: Taken) -> float:
         """Of a reply."""
+        if self is FREE_OF_CHARGE:
+            return 0.0
         size = taken.tokens_in
         fresh = size - taken.cached - taken.written
         return (
@@ -58,6 +60,8 @@ class Rates:
 
     def worst(self, tokens_in: int, tokens_out: int) -> float:
         """Of a request that is no longer, and whose reply is no longer, than this."""
+        if self is FREE_OF_CHARGE:
+            return 0.0
         dearest = max(self.input.most, self.cached.most, self.written.most)
         return tokens_in * dearest + tokens_out * self.output.most
 

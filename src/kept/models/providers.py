@@ -138,12 +138,16 @@ def address(config: ModelConfig) -> str | None:
 
 def key_of(config: ModelConfig) -> str | None:
     """The secret itself: only for the one who sends it. A `SetupError` where it is gone."""
+    provider = PROVIDERS[config.provider]
     if config.api_key is None:
-        key = settings.variable(PROVIDERS[config.provider].key_variable or "")
+        name = provider.key_variable
+        key = settings.variable(name) if name else None
+        lacks = key is None and provider.needs_key
     else:
         key = expand(config.api_key)
+        lacks = "${" in key
     # looked at with every call, so the rest only where there may be something to say
-    if (key is None or "${" in key) and (lack := missing(config)) is not None:
+    if lacks and (lack := missing(config)) is not None:
         raise SetupError(f"cannot ask `{config.name}`: {lack}")
     return key
 

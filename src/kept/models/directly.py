@@ -1,0 +1,126 @@
+"""A request written straight to a connection of aiohttp's, and the answer read from it.
+
+What `ClientSession.post` does besides is for redirects, cookies, uploads and logins: half of the
+processor time of a call, and nothing that a call to a model has (decision 0080). What is not plain,
+an address with a login say, is left to the session.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiohttp import (
+    BaseConnector,
+    ClientConnectionError,
+    ClientError,
+    ClientRequest,
+    ClientTimeout,
+    http,
+)
+from yarl import URL
+
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
+    from aiohttp.streams import StreamReader
+
+MOST = 64
+"""Addresses, each with its headers, whose requests begin as one before them."""
+TOGETHER = 1 << 16
+"""Bytes of a body that are copied behind its head, so that both leave at once."""
+_INFORMING = range(100, 200)
+"""Statuses that another one follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered, its body yet to be read."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: "StreamReader"
+    _connection: "Connection"
+
+    @property
+    def content_type(self) -> str:
+        """What the body is, without how it is written."""
+        told = self.headers.get("Content-Type", "application/octet-stream")
+        return told.partition(";")[0].strip().lower()
+
+    def release(self) -> None:
+        """All was read: the connection may be used again."""
+        self._connection.release()
+
+    def close(self) -> None:
+        """It was not, or does not matter any more."""
+        self._connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How requests to one address begin."""
+
+    request: ClientRequest
+    """That connections are asked for with."""
+    head: bytes
+    """Up to the length of the body."""
+
+
+class Direct:
+    """Asks over the connections of one session."""
+
+    def __init__(self, connector: BaseConnector) -> None:
+        self._connector = connector
+        self._openings: dict[tuple[str, ...], Opening | None] = {}
+
+    def opening(self, url: str, headers: Mapping[str, str]) -> Opening | None:
+        """How a request begins; None for one that only the session can make."""
+        known = (url, *headers, *headers.values())
+        if known not in self._openings:
+            if len(self._openings) >= MOST:
+                self._openings.clear()
+            self._openings[known] = _opening(url, headers)
+        return self._openings[known]
+
+    async def ask(self, opening: Opening, body: bytes, timeout: ClientTimeout) -> Answer:
+        """What is answered to a body."""
+        connection = await self._connector.connect(opening.request, [], timeout)
+        try:
+            protocol, transport = connection.protocol, connection.transport
+            if protocol is None or transport is None or transport.is_closing():
+                raise ClientConnectionError("it was closed before anything was asked")
+            protocol.set_response_params(read_until_eof=True)
+            head = b"%b%d\r\n\r\n" % (opening.head, len(body))
+            if len(body) <= TOGETHER:
+                transport.write(head + body)
+            else:
+                transport.write(head)
+                transport.write(body)
+            while True:
+                message, content = await protocol.read()
+                if message.code not in _INFORMING:
+                    return Answer(message.code, message.headers, content, connection)
+        except http.HttpProcessingError as error:
+            connection.close()
+            raise ClientConnectionError(f"{error.code}, {error.message}") from error
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _opening(url: str, headers: Mapping[str, str]) -> Opening | None:
+    try:
+        where = URL(url)
+        if where.scheme not in ("http", "https") or where.user or where.password:
+            return None
+        loop = asyncio.get_running_loop()
+        request = ClientRequest("POST", where, headers=dict(headers), loop=loop)
+    except (ClientError, ValueError):
+        return None  # the session says what is wrong
+    request.headers.pop("Content-Length", None)  # of no body
+    lines = [f"{name}: {value}" for name, value in request.headers.items()]
+    if any("\r" in line or "\n" in line or "\0" in line for line in lines):
+        return None
+    target = request.url.raw_path_qs
+    head = "\r\n".join((f"POST {target} HTTP/1.1", *lines, "Content-Length: "))
+    return Opening(request, head.encode())
