@@ -65,6 +65,7 @@ def test_set_best_without_any_run_changes_nothing(made: str, here: Path):
     assert called.code == 2
     shown = kept("experiment", "task", "show", f"{made}:001", "--json").json
     assert (Path(shown["best"]) / "manifest.json").is_file()
+    assert (shown["winner_run_id"], shown["reason"]) == ("seed_1", "user_override")
 
 
 def test_a_run_may_be_the_first_best_of_a_task_without_being_chosen_for_good(made: str, here: Path):

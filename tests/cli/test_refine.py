@@ -199,6 +199,18 @@ def test_flags_that_a_refinement_cannot_be_resumed_with_are_refused(here: Path, 
     assert kept("resume", "--fail-if-no-gain").code == 0
 
 
+def test_models_that_are_none_are_told_with_where_each_is_from(here: Path, server: ModelServer):
+    seed = synthetic_run(here / "seed", task=TASK, models={"manager": "deepseek/v3"})
+    called = refine(seed)
+    assert (called.code, "--set" in called.stderr) == (2, False)
+    assert "the manager of the seed run, `deepseek/v3`: `deepseek` is no" in called.stderr
+    assert "name others with --model" in called.stderr
+    called = refine(seed, "--tier-low", f"{MODEL}:x", "--tier-high", f"{MODEL}:y")
+    assert "--tier-low: `x` is not a model" in called.stderr
+    assert "--tier-high: `y` is not a model" in called.stderr
+    assert len(server.log) == 0
+
+
 def test_a_pair_that_can_be_read_in_two_ways_ends_with_2_and_the_way_out(here: Path):
     called = refine(seed_in(here), "--tier-low", "ollama/a:8b:ollama/b:8b")
     assert called.code == 2

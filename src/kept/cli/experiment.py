@@ -234,12 +234,20 @@ def _target(text: str) -> "Task":
 
 
 def _row(task: "Task") -> dict[str, object]:
+    from kept.agents.experiments.tasks import chosen, held_by
+
+    held = held_by(task)
+    reason = "user_override" if chosen(task) else "auto_loss"
+    won = (
+        {} if held is None else {"winner_run_id": held.run_id, "loss": held.loss, "reason": reason}
+    )
     return {
         "task_id": task.task_id,
         "mode": task.mode,
         "prompt": task.prompt,
         "inputs": [one.document() for one in task.inputs],
         "best": str(task.best) if task.best.exists() else None,
+        **won,
         "folder": str(task.folder),
     }
 

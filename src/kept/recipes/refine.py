@@ -32,7 +32,6 @@ from kept.core.plan import ITERATIONS, REFINE, Plan
 from kept.core.refine import FEWEST, MOST, Refining, Tier, clamped, halved
 from kept.engine.clock import SystemClock
 from kept.errors import SetupError
-from kept.harness import CLIS
 from kept.recipes import Compiled
 from kept.recipes.agent_kit import check, configs_of, hidden_from, kit_of, limits_of, unpriced
 from kept.recipes.agent_run import Watched, settings_hash
@@ -41,6 +40,7 @@ from kept.recipes.hashing import hash_of
 from kept.recipes.racing import with_race
 from kept.recipes.refine_asked import Refinement
 from kept.recipes.refine_gate import RACE, follows, races
+from kept.recipes.refine_names import Who, check_names, parted
 from kept.scorers.recorded import RecordedScorer
 from kept.spec.agent_run import AgentRunSpec
 from kept.spec.load import said, validate
@@ -198,7 +198,9 @@ class _Making:
         pairs = [self.pair_for(tier) for tier in _TIERS] if not asked.tiers.trivial else []
         pairs = pairs or [self.pair_for(None)]
         # all that can be wrong is said before anything is spent; nothing is, without findings
-        for pair in () if findings_of(run).empty else dict.fromkeys(pairs):
+        needed = [] if findings_of(run).empty else [*dict.fromkeys(pairs)]
+        check_names([who for pair in needed for who in self._who(pair)], asked)
+        for pair in needed:
             self._kits[pair] = self._kit(pair)
         self.artifacts = self._texts(self._source(ModelPair())).artifacts
 
@@ -303,15 +305,19 @@ class _Making:
 
     def _source(self, pair: ModelPair) -> Source:
         """A file, with the models of flags over it, and those of the seed run below it."""
-        asked, run = self._asked, self._run
-        bare = self._read(asked.settings)
-        seed = ModelPair(run.manager, run.worker)
-        names = [
-            (role, flag or ("" if said(bare, ("models", role)) is not None else inherited))
-            for role, flag, inherited in zip(("manager", "worker"), pair, seed, strict=True)
+        settings = [one for who in self._who(pair) for one in _named(who.role, who.name)]
+        return self._read((*self._asked.settings, *settings))
+
+    def _who(self, pair: ModelPair) -> list[Who]:
+        """Who is named by a flag, or else by the seed run, where no file names anybody."""
+        bare = self._read(self._asked.settings)
+        seed = ModelPair(self._run.manager, self._run.worker)
+        rows = zip(("manager", "worker"), pair, seed, strict=True)
+        return [
+            Who(role, flag or inherited, inherited=not flag)
+            for role, flag, inherited in rows
+            if flag or (inherited and said(bare, ("models", role)) is None)
         ]
-        settings = [one for role, name in names if name for one in _named(role, name)]
-        return self._read((*asked.settings, *settings))
 
     def _read(self, settings: tuple[str, ...]) -> Source:
         folder = Path(self._asked.folder)
@@ -325,7 +331,5 @@ _TIERS: tuple[Tier, ...] = ("low", "mid", "high")
 
 def _named(role: str, name: str) -> list[str]:
     """What a file would say for a model; an agent CLI that worked is named with its model."""
-    cli, colon, rest = name.partition(":")
-    if role == "worker" and colon and cli in CLIS:
-        return [f"worker_agent={cli}", f"models.worker={rest}"]
-    return [f"models.{role}={name}"]
+    cli, model = parted(role, name)
+    return [*([f"worker_agent={cli}"] if cli else []), f"models.{role}={model}"]

@@ -25,6 +25,7 @@ from kept.agents.experiments.tasks import (
     offer_best,
     set_best,
     set_best_by_loss,
+    take_back,
 )
 from kept.errors import SetupError
 from tests.agents.rundir.made import synthetic_run
@@ -173,6 +174,26 @@ def test_somebodys_choice_stays(experiment: Experiment, tmp_path: Path):
     assert not offer_best(task, finished(tmp_path / "r2", 0.9, "better"), AT)
     assert told(task.best)["reason"] == "user_override"
     assert (task.best / "out.md").read_text() == "chosen"
+
+
+def test_what_a_race_put_there_moves_with_it_and_can_be_taken_back(
+    experiment: Experiment, tmp_path: Path
+):
+    task = create_task(experiment, "Write", AT)
+    seed = finished(tmp_path / "seed", 0.5)
+    offer_best(task, seed, AT)
+    mine: dict[str, Any] = {"measure": "race:1", "session": "s1", "seed_run_id": "seed"}
+    assert offer(task, entry("one", 0.1, seed_loss=0.5, **mine), AT)
+    # more readings, by which it is worth less; and then another of its own is better
+    assert offer(task, entry("one", 0.2, seed_loss=0.5, **mine), AT)
+    assert told(task.best)["loss"] == 0.2
+    assert offer(task, entry("two", 0.15, seed_loss=0.5, **mine), AT)
+    other = {**mine, "session": "s2"}
+    assert not offer(task, entry("three", 0.3, seed_loss=0.5, **other), AT)
+    take_back(task, "s2", "race:1", seed, AT)
+    assert told(task.best)["winner_run_id"] == "two"
+    take_back(task, "s1", "race:1", seed, AT)
+    assert told(task.best)["winner_run_id"] == "seed"
 
 
 def test_fault_8_set_best_finds_runs_where_they_are_and_takes_nothing_away_first(

@@ -152,7 +152,10 @@ def best_run(task: Task) -> Path:
 
 def _names_one(task: Task) -> str:
     """How a task comes to a best that a better one may replace."""
-    return f"`kept experiment task set-best {task.target} --auto --run RUN_DIR` names one"
+    return (
+        f"`kept agent run --target {task.target}` does it, or "
+        f"`kept experiment task set-best {task.target} --auto --run RUN_DIR` names a run"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
