@@ -299,8 +299,13 @@ def test_two_tests_are_chosen_and_compared(page: Page, site: Site):
     page.get_by_label(f"compare {second}").check()
     page.get_by_role("button", name="compare the chosen").click()
     page.wait_for_url("**/compare?**")
-    expect(page.locator(".lead")).to_contain_text("the same on every case")
-    expect(page.get_by_role("heading", name="What was asked")).to_be_visible()
+    expect(page.locator(".lead")).to_contain_text("better on")
+    asked = page.locator("section", has=page.get_by_role("heading", name="What was asked"))
+    expect(asked.locator("table").first).to_contain_text("model.temperature=0.1")
+    # a case that flipped leads to what was said in it
+    page.locator("section[id^=against] td a").first.click()
+    page.wait_for_url("**/steps/0/cases/text-*")
+    expect(page.locator(".item.assistant").first).to_be_visible()
 
 
 def test_script_in_prompts_and_traces_never_runs(page: Page, site: Site):
