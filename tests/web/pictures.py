@@ -24,6 +24,7 @@ from tests.web.team import Team
 OUT = Path(__file__).parents[2] / "docs" / "img"
 WIDE, NARROW, TALLEST = 1280, 400, 1500
 """Pixels."""
+LIVE = "refine-live"
 TUNING = "race: balanced\nsplit: '3:5:2'"
 
 
@@ -112,10 +113,10 @@ def live(browser: Browser, site: Site, server: ModelServer) -> None:
     page = browser.new_page(viewport={"width": WIDE, "height": 850}, reduced_motion="reduce")
     page.goto(site.link)
     page.goto(f"{site.base}/runs/{site.run('agent run')}/refine")
-    server.latency = 1.0
+    server.latency = 4.0
     page.get_by_role("button", name="Refine").click()
     expect(page.locator("#now .turn")).to_have_count(2, timeout=120_000)
-    save(page, "refine-live")
+    save(page, LIVE)
     page.get_by_role("button", name="cancel").click()
     expect(page.get_by_role("button", name="Refine")).to_be_visible(timeout=120_000)
     page.close()
@@ -127,12 +128,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place, ModelServer(Team("")) as server:
         folder = Path(place) / "shop"
         os.environ.pop("KEPT_HOME", None)  # noqa: TID251 # as a new shell has it
-        make(folder)
+        if wanted != {LIVE}:
+            make(folder)
         make_agents(folder, server, "")
         with chromium() as browser:
             for site in serving(folder / ".kept", OPENAI_COMPATIBLE_BASE_URL=server.v1):
-                take(browser, site, wanted)
-                if not wanted or "refine-live" in wanted:
+                if wanted != {LIVE}:
+                    take(browser, site, wanted)
+                if not wanted or LIVE in wanted:
                     live(browser, site, server)
 
 

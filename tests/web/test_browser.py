@@ -143,6 +143,21 @@ def test_keys_lead_from_the_list_to_a_step_and_back(page: Page, site: Site):
     page.wait_for_url(f"{site.base}/")
 
 
+def test_a_tab_that_nobody_sees_holds_no_connection(page: Page, site: Site):
+    page.add_init_script(
+        "const Real = EventSource; window.streams = []; window.EventSource = class extends Real {"
+        " constructor(where) { super(where); window.streams.push(this); } };"
+    )
+    page.goto(f"{site.base}/runs/{site.run('artifact')}")
+    seen = "(how) => { Object.defineProperty(document, 'visibilityState', { value: how, "
+    seen += "configurable: true }); document.dispatchEvent(new Event('visibilitychange')); "
+    seen += "return streams.map((one) => one.readyState === EventSource.CLOSED); }"
+    page.wait_for_function("window.streams.length === 1")
+    assert page.evaluate(seen, "hidden") == [True]
+    assert page.evaluate(seen, "visible") == [True, False]
+    expect(page.locator("#pulse")).to_have_text("live")
+
+
 def test_a_point_of_the_trajectory_leads_to_its_step(page: Page, site: Site):
     run = site.run("artifact")
     page.goto(f"{site.base}/runs/{run}")
