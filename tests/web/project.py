@@ -56,15 +56,16 @@ def inside(folder: Path, **variables: str) -> Generator[None]:
                 os.environ[name] = value  # noqa: TID251 # as it was
 
 
-def make_project(folder: Path) -> Path:
-    """Runs of every kind in one home."""
+def make_project(folder: Path, harm: str = HOSTILE) -> Path:
+    """Runs of every kind in one home; a prompt says what would do harm as markup."""
     home = {"KEPT_HOME": str(folder / ".kept"), "KEY": "sk-very-secret-key"}
     with ModelServer(answer) as server:
         write_agent(folder / "agent", server.v1, cases=12, trials=14, more=TUNING)
         with inside(folder / "agent", **home):
             _done(kept("eval", "agent.yaml", "-q"), (0, 1))
             _done(kept("test", "optimize", "agent.yaml", "-q"), (0,))
-            _done(kept("eval", "agent.yaml", "-q"), (0, 1))
+            cooler = ("--set", "model.temperature=0.1")
+            _done(kept("test", "run", "agent.yaml", *cooler, "-q"), (0, 1))
     with ModelServer(talking.answer) as server, inside(folder / "talking", **home):
         talking.write_agent(folder / "talking", server.v1, 6)
         _done(kept("eval", "agent.yaml", "-q"), (0, 1))
@@ -77,7 +78,7 @@ def make_project(folder: Path) -> Path:
             texts = ("prompt.md", "alternatives/4-both.md", "alternatives/1-at-length.md")
             _done(kept("compare", *texts, "--cases", "cases.jsonl"), (0, 1))
         with inside(folder / "race", **home):
-            write_desk(folder / "race", server.v1, more=f"{HOSTILE}\n")
+            write_desk(folder / "race", server.v1, more=f"{harm}\n")
             _done(kept("optimize", "task.yaml", "-q"), (0,))
     with inside(folder / "suite", **home):
         shutil.copytree(SUITE, folder / "suite", dirs_exist_ok=True)
@@ -104,18 +105,20 @@ def make_agent_run(folder: Path, server: ModelServer) -> Path:
     return seed
 
 
-def make_agents(folder: Path, server: ModelServer) -> None:
+def make_agents(folder: Path, server: ModelServer, harm: str = HARM) -> None:
     """An agent run, two refinements of it, and an experiment."""
     seed = make_agent_run(folder, server)
     home = {"KEPT_HOME": str(folder / ".kept"), "OPENAI_COMPATIBLE_BASE_URL": server.v1}
-    make_registry(folder / ".kept" / "awp.db")
+    make_registry(folder / ".kept" / "awp.db", harm)
     with inside(folder / "team", **home):
         tiers = ("--tier-low", f"{MODEL}:{MODEL}", "--tier-high", f"{MODEL}-large:")
         _done(kept("refine", str(seed), *tiers, "-q"), (0,))
         raced = ("--gate", "race", "--iterations", "1")
         _done(kept("refine", str(seed), *raced, "-q"), (0, 1))
         (seed / "refinement_sessions" / "refine_20260419T182438Z.json").write_text(LEGACY)
-        made = kept("experiment", "create", f"Sales {HARM}", "--goal", "know the sales", "--json")
+        made = kept(
+            "experiment", "create", f"Sales {harm}".strip(), "--goal", "know the sales", "--json"
+        )
         task = kept("experiment", "task", "create", made.json["experiment_id"], TASK, "--json")
         shutil.copytree(seed, Path(task.json["folder"]) / "seed" / "runs" / "2026-04-19_first")
         target = f"{made.json['experiment_id']}:001"

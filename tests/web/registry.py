@@ -27,11 +27,11 @@ CREATE TABLE epoch_runs (
 PITFALLS = "worker_pitfalls"
 
 
-def make_registry(path: Path) -> None:
+def make_registry(path: Path, harm: str = HARM) -> None:
     """Two versions of one artifact: the first was kept, the second was taken back."""
     own = own_artifacts()[PITFALLS]
     better = f"{own.rstrip()}\n- Say where every figure is from.\n"
-    worse = f"{better}- {HARM}\n"
+    worse = f"{better}- Be long. {harm}\n"
     at = "2026-11-17T09:00:00Z"
     names = dict.fromkeys(own_artifacts(), 0)
     steps: list[tuple[str, int, float, dict[str, int], dict[str, object]]] = [

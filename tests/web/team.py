@@ -10,10 +10,10 @@ TASK = "Write a report on the sales to report.md.\nSay what changed from May to 
 MODEL = "openai_compatible/m"
 HARM = "<script>window.hacked=1</script>"
 FIRST = "# Sales\n\nMay 12. TODO: June.\n"
-SECOND = f"# Sales\n\nMay 12, June 15. {HARM}\n"
+SECOND = "# Sales\n\nMay 12, June 15. {}\n"
 DEFECTS = (
     ("critical", "the change from May to June is not told"),
-    ("warning", f"no source is named {HARM}"),
+    ("warning", "no source is named {}"),
 )
 
 
@@ -25,14 +25,19 @@ def judged(score: float, *defects: tuple[str, str]) -> str:
     return say({"score": score, "defects": rows, "summary": "a beginning", "prescriptions": []})
 
 
-def first_run() -> Play:
+def first_run(harm: str) -> Play:
     """One completion is refused, then the report is mended; its critic is not content."""
     workers: dict[str, Sequence[Say]] = {
         "ada": [write("output/report.md", FIRST), done("ada", 0.6)],
-        "bob": [write("output/report.md", SECOND), done("bob")],
+        "bob": [write("output/report.md", SECOND.format(harm)), done("bob")],
     }
     turns = [plan("report.md"), delegate("ada"), complete(), delegate("bob"), complete()]
-    return Play(turns, workers, judged(0.6, *DEFECTS), loops=20)
+    return Play(
+        turns,
+        workers,
+        judged(0.6, *((how, what.format(harm).strip()) for how, what in DEFECTS)),
+        loops=20,
+    )
 
 
 def attempts(*scores: float) -> list[Attempted]:
@@ -45,8 +50,8 @@ def attempts(*scores: float) -> list[Attempted]:
 class Team:
     """Whoever is asked answers by the play that is on; a refinement has one for each iteration."""
 
-    def __init__(self) -> None:
-        self.first = first_run()
+    def __init__(self, harm: str = HARM) -> None:
+        self.first = first_run(harm)
         self.plays = [one.play() for one in attempts(0.7, 0.85, 0.8)]
         self.briefs: dict[str, int] = {}
         self.at: int | None = None

@@ -144,6 +144,21 @@ def test_keys_lead_from_the_list_to_a_step_and_back(page: Page, site: Site):
     page.wait_for_url(f"{site.base}/")
 
 
+def test_a_tab_that_nobody_sees_holds_no_connection(page: Page, site: Site):
+    page.add_init_script(
+        "const Real = EventSource; window.streams = []; window.EventSource = class extends Real {"
+        " constructor(where) { super(where); window.streams.push(this); } };"
+    )
+    page.goto(f"{site.base}/runs/{site.run('artifact')}")
+    seen = "(how) => { Object.defineProperty(document, 'visibilityState', { value: how, "
+    seen += "configurable: true }); document.dispatchEvent(new Event('visibilitychange')); "
+    seen += "return streams.map((one) => one.readyState === EventSource.CLOSED); }"
+    page.wait_for_function("window.streams.length === 1")
+    assert page.evaluate(seen, "hidden") == [True]
+    assert page.evaluate(seen, "visible") == [True, False]
+    expect(page.locator("#pulse")).to_have_text("live")
+
+
 def test_a_point_of_the_trajectory_leads_to_its_step(page: Page, site: Site):
     run = site.run("artifact")
     page.goto(f"{site.base}/runs/{run}")
@@ -300,8 +315,13 @@ def test_two_tests_are_chosen_and_compared(page: Page, site: Site):
     page.get_by_label(f"compare {second}").check()
     page.get_by_role("button", name="compare the chosen").click()
     page.wait_for_url("**/compare?**")
-    expect(page.locator(".lead")).to_contain_text("the same on every case")
-    expect(page.get_by_role("heading", name="What was asked")).to_be_visible()
+    expect(page.locator(".lead")).to_contain_text("better on")
+    asked = page.locator("section", has=page.get_by_role("heading", name="What was asked"))
+    expect(asked.locator("table").first).to_contain_text("model.temperature=0.1")
+    # a case that flipped leads to what was said in it
+    page.locator("section[id^=against] td a").first.click()
+    page.wait_for_url("**/steps/0/cases/text-*")
+    expect(page.locator(".item.assistant").first).to_be_visible()
 
 
 def test_script_in_prompts_and_traces_never_runs(page: Page, site: Site):

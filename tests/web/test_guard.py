@@ -29,6 +29,13 @@ def test_a_wrong_token_gets_nothing(site: Site, token: str):
     assert site.ask("/", Cookie=f"kept-{site.port}={value}").status == 401
 
 
+@pytest.mark.parametrize("other", ['a={"x": 1}', "a b=1", 'x="un', "a[]=1", "é=1", "=", ";;"])
+def test_cookies_of_other_programs_on_this_machine_lock_nobody_out(site: Site, other: str):
+    others = other.encode().decode("latin-1")
+    assert site.ask("/api/settings", Cookie=f"{others}; {site.cookie}").status == 200
+    assert site.ask("/api/settings", Cookie=f"{site.cookie}x; {others}").status == 401
+
+
 def test_two_tokens_are_not_a_token(site: Site):
     assert site.ask(f"/?token={site.token}&token=x").status == 401
 

@@ -121,7 +121,7 @@ def test_what_a_run_came_to_case_by_case_is_its_bests(folder: Path, told: Glance
         best = run.closed(STEPS - 1).evaluations[1]
     found = case_values(told)
     assert best.candidate == told.best and told.best_step == 399
-    assert all(found[case] == -tally.mean for case, tally in best.cases.items())
+    assert all(found[case].value == -tally.mean for case, tally in best.cases.items())
 
 
 def test_a_page_reads_nothing_of_the_steps_that_it_does_not_show(folder: Path, tmp_path: Path):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from kept.core.words import count
+from kept.report.words import duration
 from kept.store.glance import Glance
 from kept.store.steps import SPENT, StepRow
 from kept.web.figures import figure, money, signed, thousands
@@ -221,8 +222,7 @@ def spend_chart(told: Glance) -> Markup | None:
     drawn = [(LEFT, up.at(0)), *((across.at(t), up.at(v)) for t, v in points[::every])]
     drawn.append((across.at(points[-1][0]), up.at(total)))
     end = money(total) if paid else f"{thousands(total)} rollouts"
-    minutes = points[-1][0] / 60
-    clock = f"{minutes:.0f} min" if minutes >= 2 else f"{points[-1][0]:.1f} s"
+    clock = duration(points[-1][0])
     inside = [
         polyline(drawn, "spent"),
         tag("text", end, x=width - RIGHT, y=11, class_="tick end"),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import cast
+from typing import NamedTuple, cast
 
 from kept.gates.subsets import bounds
 from kept.report.difference import LEVEL
@@ -28,8 +28,8 @@ class Side:
     told: Glance
     kind: Kind
     headline: str
-    cases: Mapping[str, float]
-    """What its best came to, by case, as values of the metric."""
+    cases: Mapping[str, "CaseValue"]
+    """What its best came to, by case."""
 
     @property
     def facts(self) -> list[tuple[str, str]]:
@@ -44,18 +44,27 @@ class Side:
             ("state", state_of(told.status)),
             ("kind", self.kind.word),
             (told.metric, f"{figure(first)} → {figure(last)}" if told.keeps else figure(last)),
-            ("gain", shown),
-            ("kept", f"{told.keeps} of {told.proposals}"),
+            *([("gain", shown)] if told.proposals else []),
+            *([("kept", f"{told.keeps} of {told.proposals}")] if told.proposals else []),
             ("rollouts", thousands(spend.rollouts)),
             ("cost", money(spend.usd)),
             ("at work", duration(told.elapsed)),
         ]
 
 
-def case_values(told: Glance) -> dict[str, float]:
+class CaseValue(NamedTuple):
+    """What a candidate came to on a case."""
+
+    value: float
+    """Of the metric."""
+    step: int
+    """That asked for it."""
+
+
+def case_values(told: Glance) -> dict[str, CaseValue]:
     """What the best of a run came to on each case, by the draws that say most."""
     wanted = told.best
-    found: dict[str, tuple[int, float]] = {}
+    found: dict[str, tuple[int, CaseValue]] = {}
     rows = [row for row in told.rows if any(one.candidate == wanted for one in row.told)]
     for row in rows[-8:]:
         for one in closed_step(told.folder, row).evaluations:
@@ -65,7 +74,7 @@ def case_values(told: Glance) -> dict[str, float]:
             for case, tally in one.cases.items():
                 value = told.value(tally.mean)
                 if value is not None and (case not in found or found[case][0] >= rank):
-                    found[case] = (rank, value)
+                    found[case] = (rank, CaseValue(value, row.step))
     return {case: value for case, (_, value) in found.items()}
 
 
@@ -76,7 +85,7 @@ def compare_view(sides: Sequence[Side]) -> dict[str, object]:
     differ = config_differences([side.told for side in sides])
     return {
         "sides": sides,
-        "figures": [(name, [table.get(name, "") for table in tables]) for name in names],
+        "figures": [(name, [table.get(name, "–") for table in tables]) for name in names],
         "config": [row for row in differ if not row[0].startswith(_INPUTS)],
         "inputs": [
             (row[0].removeprefix(_INPUTS), row[1]) for row in differ if row[0].startswith(_INPUTS)
@@ -114,7 +123,7 @@ def _against(first: Side, other: Side) -> dict[str, object]:
     alike = (first.told.metric, first.told.direction) == (other.told.metric, other.told.direction)
     both = [case for case in other.cases if case in first.cases] if alike else []
     sign = -1.0 if first.told.direction == "minimize" else 1.0
-    gains = {case: sign * (other.cases[case] - first.cases[case]) for case in both}
+    gains = {case: sign * (other.cases[case].value - first.cases[case].value) for case in both}
     better = sorted((c for c in both if gains[c] > 0), key=lambda c: -gains[c])
     worse = sorted((c for c in both if gains[c] < 0), key=lambda c: gains[c])
     return {

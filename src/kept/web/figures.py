@@ -2,6 +2,7 @@
 
 import math
 import time
+from datetime import datetime
 
 BLANK = "–"
 
@@ -73,6 +74,14 @@ def moment(t: float) -> str:
     """`17 Nov, 06:49`."""
     there = time.localtime(t)
     return f"{there.tm_mday} {time.strftime('%b, %H:%M', there)}" if t else BLANK
+
+
+def stamp(text: str) -> str:
+    """The same of a moment that a file tells; as it is where it is none."""
+    try:
+        return moment(datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError, OSError):
+        return text
 
 
 def ago(t: float, now: float | None = None) -> str:

@@ -286,7 +286,8 @@ def step_line(row: StepRow, told: Glance) -> dict[str, object]:
         "rollouts": row.rollouts,
         "usd": row.spend.usd,
         "reason": one_line(row.reason, 200),
-        "why": row.why,
+        # who proposed nothing says why once
+        "why": "" if row.reason.startswith(row.why[:80]) else row.why,
     }
 
 

@@ -38,6 +38,7 @@ def environment(root: Path | None = None) -> Environment:
         thousands=figures.thousands,
         moment=figures.moment,
         ago=figures.ago,
+        stamp=figures.stamp,
         duration=duration,
         segment=lambda text: quote(str(text), safe=""),
         line=one_line,
@@ -51,6 +52,8 @@ def environment(root: Path | None = None) -> Environment:
 def place(path: str, root: Path | None = None, most: int = LONG) -> str:
     """A path in the space that there is: from the root of the project, and without its middle."""
     shown = path
+    if path.startswith(f"{HERE.parent}/"):
+        return f"{path.removeprefix(f'{HERE.parent}/')} of Kept"
     if root is not None and path.startswith(f"{root}/"):
         shown = path.removeprefix(f"{root}/")
         run = PurePath(shown)

@@ -68,12 +68,24 @@ export const refresh = async () => {
   }
 };
 
+// A browser has six connections to a server for all of its tabs: one that nobody sees holds none.
 export const follow = (address) => {
-  const source = new EventSource(address);
+  let source = null;
   let first = true;
   // between the making of a page and its first hello nobody listened; what had ended by then stays so
   const settled = () => document.querySelector("#runhead .state.finished") !== null;
-  source.addEventListener("hello", () => { say("live"); if (!first || !settled()) refresh(); first = false; });
-  source.addEventListener("change", () => { say("live"); refresh(); });
-  source.addEventListener("error", () => say("not connected: is `kept view` still running?"));
+  const listen = () => {
+    source = new EventSource(address);
+    source.addEventListener("hello", () => { say("live"); if (!first || !settled()) refresh(); first = false; });
+    source.addEventListener("change", () => { say("live"); refresh(); });
+    source.addEventListener("error", () => say("not connected: is `kept view` still running?"));
+  };
+  const look = () => {
+    if (document.visibilityState === "hidden") { source?.close(); source = null; }
+    else if (!source) listen();
+  };
+  document.addEventListener("visibilitychange", look);
+  addEventListener("pagehide", () => { source?.close(); source = null; });
+  addEventListener("pageshow", look);
+  look();
 };
