@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kept._version import __version__
+from kept.core.artifact import Candidate
 from kept.core.budget import Budget
 from kept.core.event import RunResumed, RunStarted
 from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL, SUITE, Plan
@@ -24,6 +25,12 @@ from kept.store.best import BestFolder
 from kept.store.home import Home
 from kept.store.journal import RunJournal, read_events
 from kept.store.reader import HOME, Past, Run, fold_run
+
+ARTIFACTS = "artifacts"
+"""What a run begins from, among its inputs."""
+
+SHOWN = 4
+"""Files that an error names; a folder may have thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,8 @@ async def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Ended:
                 f"{folder / 'journal.jsonl'} is empty: the run ended before it began",
                 hint="start it again; nothing was spent",
             )
-        check_drift(started.inputs, inputs_of(plan), folder.name, start_command(plan.facts))
+        files = () if started.seed == plan.seed.id else _changed(journal, started.seed, plan.seed)
+        check_drift(started.inputs, inputs_of(plan), folder.name, start_command(plan.facts), files)
         check_budget(past.state, plan.budget, folder.name)
         event = RunResumed(version=__version__, facts=facts_of(plan), t=watch.clock.time())
         return Ended(folder, await _sit(plan, journal, past, event, watch))
@@ -171,10 +179,29 @@ def _ask(running: asyncio.AbstractEventLoop, interrupt: Callable[[], None]) -> N
         running.call_soon_threadsafe(interrupt)
 
 
-def check_drift(then: Mapping[str, str], now: Mapping[str, str], run: str, anew: str = "") -> None:
+def _changed(journal: RunJournal, seed: str, now: Candidate) -> tuple[str, ...]:
+    """The files of a seed that are not what they were; none where it was never written down."""
+    try:
+        then = journal.load(seed)
+    except JournalError:
+        return ()
+    was, are = {**then.texts, **then.blobs}, {**now.texts, **now.blobs}
+    return tuple(sorted(name for name in was.keys() | are.keys() if was.get(name) != are.get(name)))
+
+
+def check_drift(
+    then: Mapping[str, str],
+    now: Mapping[str, str],
+    run: str,
+    anew: str = "",
+    files: Sequence[str] = (),
+) -> None:
     """Refuse to go on with a run whose inputs are not what they were; `anew` starts another."""
     drifted = sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
     if drifted:
+        more = f" and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
+        named = {ARTIFACTS: f"{ARTIFACTS} ({', '.join(files[:SHOWN])}{more})"} if files else {}
+        drifted = [named.get(name, name) for name in drifted]
         raise JournalError(
             f"cannot resume {run}: {', '.join(drifted)} changed since it started",
             hint="put that back as it was, or start a new run" + (f": `{anew}`" if anew else ""),
@@ -254,7 +281,7 @@ def _flags(given: Mapping[str, Any], names: Sequence[str]) -> list[str]:
 
 def inputs_of(plan: Plan) -> dict[str, str]:
     """Hashes of what a run's outcome depends on, by name."""
-    return {"artifacts": plan.seed.id, "cases": plan.cases.fingerprint(), **plan.inputs}
+    return {ARTIFACTS: plan.seed.id, "cases": plan.cases.fingerprint(), **plan.inputs}
 
 
 def facts_of(plan: Plan) -> dict[str, object]:

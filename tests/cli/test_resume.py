@@ -53,7 +53,7 @@ def test_a_spec_that_means_something_else_by_now_is_refused(here: Path):
     (here / "prompt.md").write_text("good good good good\n")
     called = kept("resume", "--set", "budget.max_iterations=4")
     assert called.code == 2
-    assert "artifacts changed since it started" in called.stderr
+    assert "artifacts (prompt.md) changed since it started" in called.stderr
     assert "goes on where it stopped" not in called.stderr
 
 

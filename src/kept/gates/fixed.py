@@ -5,19 +5,17 @@ others: so there is no screen by them, nothing to prove, and a keep is the best 
 """
 
 from dataclasses import dataclass, fields
-from math import ceil, log, log1p
+from math import ceil
 from typing import ClassVar
 
-from kept.core.ledger import Ledger, level
+from kept.core.ledger import level
 from kept.core.verdict import Verdict, View
 from kept.core.words import count
+from kept.gates.agreeing import LATE, agreeing
 from kept.gates.case_level import case_gains, risk_of, sign_test
 from kept.gates.common import MIN_COVERAGE, forbidden
 from kept.gates.pairing import answers, looks
 from kept.gates.race import Race
-
-LATE = Ledger(tests=99)
-"""A step that has as little to risk as any that is reckoned with beforehand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +37,20 @@ class FixedRace(Race):
         sure = 2 * holdout * self._passes(level(LATE, self.alpha), holdout)
         return max(Race.most_asked(self, train, holdout), sure)
 
-    def _sure(self, risk: float) -> float:
-        """Draws that must agree where none has differed."""
-        return log(risk) / log1p(-self.odd)
-
     def _passes(self, risk: float, cases: int) -> int:
         """Passes at most: with those that outages may take, enough to be sure."""
-        return max(self.most, ceil(self._sure(risk) / MIN_COVERAGE / cases)) if cases else 0
+        return max(self.most, ceil(agreeing(risk, self.odd) / MIN_COVERAGE / cases)) if cases else 0
 
     def _looks(self, view: View) -> list[int]:
         """Also as soon as there are enough draws to be sure."""
         cases, risk = len(view.holdout), level(view.ledger, self.alpha)
-        sure = ceil(self._sure(risk) / cases) * cases
+        sure = ceil(agreeing(risk, self.odd) / cases) * cases
         return sorted({*looks(cases, self._passes(risk, cases)), sure})
 
     def _too_few(self, view: View, risk: float) -> bool:
         """Whether a challenger of which no draw has differed may yet be erratic."""
         drawn = answers(view.challenger, "decide")
-        return drawn.alike and len(drawn) < self._sure(risk)
+        return drawn.alike and len(drawn) < agreeing(risk, self.odd)
 
     def _holds(self, view: View, risk: float) -> bool:
         """Whether the mean is better as well, where the bets are on signs.

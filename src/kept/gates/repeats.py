@@ -16,7 +16,9 @@ from kept.core.rollout import Pair, Purpose
 from kept.core.score import Evaluation
 from kept.core.verdict import Side, Verdict, View
 from kept.core.words import count
+from kept.gates.agreeing import agreeing
 from kept.gates.bets import evidence, odds
+from kept.gates.case_level import risk_of
 from kept.gates.common import forbidden, not_comparable, unanswered
 from kept.gates.pairing import TENURE, draws, missing_asks
 from kept.gates.strict import Strict
@@ -42,6 +44,9 @@ class Repeats:
     sure: int = 5
     """Runs that must agree of what is about to be kept: luck of both sides would be one keep in a
     hundred runs of coins, where with three it would be one in thirty."""
+    odd: float = 0.25
+    """In a race by signs, what goes otherwise in such a share of its runs, or more, is taken for
+    sure with no more than the chance that a step may risk: so many runs must agree."""
     aim: float = 0.5
     """The gain that a race looks for, in standard deviations of one run."""
     patience: float = 1.0
@@ -141,13 +146,21 @@ class Repeats:
         if objective.scale is None:
             up, down = sum(a > b for a, b in both), sum(a < b for a, b in both)
             words += f" (sign test, {up} pairs of runs better, {down} worse)"
-        if won >= -log(risk) and means[1] < means[0]:
+        if won >= -log(risk) and means[1] < means[0] and self._holds(view, both, risk):
             return self._kept(view, f"better: {words}", numbers)
         if self._hopeless([*was.values()], means[0] - means[1], len(now)):
             return Verdict("discard", f"not better: {words}", numbers=numbers)
         if size >= self.most:
             return Verdict("discard", f"cannot tell: {words}", numbers=numbers)
         return None
+
+    def _holds(self, view: View, both: list[tuple[float, float]], risk: float) -> bool:
+        """Whether the mean is better as well, where the bets are on signs: as of a `FixedRace`."""
+        if view.objective.scale is not None:
+            return True
+        told = {after for _, after in both}
+        sure = len(told) > 1 or len(both) >= agreeing(risk, self.odd)
+        return sure and risk_of([before - after for before, after in both]) <= risk
 
     def _kept(self, view: View, words: str, numbers: dict[str, float]) -> Verdict:
         """A keep, unless a constraint forbids it."""
