@@ -100,9 +100,8 @@ def test_the_folder_of_the_run_reads_as_that_of_the_source(project: Path) -> Non
     told = json.loads(out)
     completion = json.loads((folder / "run_completion.json").read_text())
     assert completion["status"] == "complete" and completion["run_id"] == folder.name
-    assert completion["models"] == dict.fromkeys(
-        ("manager", "worker", "critic"), "openai_compatible/m"
-    )
+    roles = ("manager", "worker", "critic")
+    assert completion["models"] == dict.fromkeys(roles, "openai_compatible/m")
     assert (folder / "FINAL" / "report.md").read_text() == REPORT
     assert (folder / "output" / folder.name / "data.json").is_file()
     assert len(list((folder / "iterations").iterdir())) == 3

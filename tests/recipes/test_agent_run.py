@@ -1,6 +1,7 @@
 """The plan of an agent run, in a folder of its own, cut behind every line that it wrote."""
 
 import asyncio
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,13 @@ from kept.recipes.agent_reading import agent_run_of, delivered_by
 from kept.recipes.agent_run import Asked, Halting, compile_agent_run, measures
 from kept.runs import check_drift, inputs_of, resume, start
 from kept.sandbox import abilities
-from kept.spec.agent_run import USUAL_METRICS
+from kept.spec.agent_run import (
+    USUAL_METRICS,
+    AgentRunSpec,
+    InvariantSpec,
+    PhaseSpec,
+    RunBudgetSpec,
+)
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import RunnerSuite
@@ -189,6 +196,13 @@ def test_an_agent_cli_is_sent_to_no_model_that_it_cannot_ask(
         assert refused.value.hint is not None and "anthropic" in refused.value.hint
     with pytest.raises(SetupError, match="ANTHROPIC_API_KEY is not set"):
         compile_agent_run(replace(asked, settings=(*claude, "models.worker=anthropic/m")))
+
+
+def test_the_guide_names_every_key_of_a_file() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "agent-runs.md").read_text()
+    keys = [*AgentRunSpec.model_fields, *PhaseSpec.model_fields, *RunBudgetSpec.model_fields]
+    keys += [name for name in InvariantSpec.model_fields if name not in ("kind", "path")]
+    assert [key for key in keys if not re.search(rf"`(\w+\.)?{key}\b", guide)] == []
 
 
 class TestAgentRunner(RunnerSuite):
