@@ -345,6 +345,10 @@ def test_a_limit_of_money_needs_the_price_of_a_function_that_writes(dspy: Any, t
     ("more", "words"),
     [
         ({"auto": "light"}, "`auto` is no argument"),
+        ({"program": "question -> answer"}, "`module` is 'question -> answer'"),
+        ({"metric": 3}, "`metric` is 3, not a function"),
+        ({"max_demos": "4"}, "`max_demos` is '4'"),
+        ({"workers": 0}, "`workers` is 0"),
         ({"max_metric_calls": None}, "nothing says how long"),
         ({"reflection_lm": "nobody/knows"}, "no provider"),
     ],

@@ -453,6 +453,20 @@ def test_a_call_that_cannot_be_meant_is_refused(tmp_path: Path, terms: dict[str,
         run(Adapter(), tmp_path, **{"reflection_lm": Reflection(), **terms})
 
 
+def test_a_budget_may_be_a_number_of_steps(tmp_path: Path):
+    result = gepa.optimize(
+        {"plan": "think", "act": "do"},
+        list(range(6)),
+        list(range(100, 112)),
+        Adapter(),
+        reflection_lm=Reflection(),
+        budget=2,
+        gate="strict",
+        home=tmp_path,
+    )
+    assert result.run.stopped.message == "all 2 iterations are used"
+
+
 @pytest.mark.parametrize(
     ("slip", "words"),
     [

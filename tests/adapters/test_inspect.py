@@ -274,6 +274,7 @@ def test_a_task_that_cannot_be_meant_is_refused(tmp_path: Path, task: Any, words
             "`epochs` means nothing .*\n`temprature` is no argument",
         ),
         ({"testset": []}, "`testset` means nothing here"),
+        ({"gate": "rac"}, "`gate` is 'rac', not a gate"),
         ({"model": "openai/a,openai/b"}, "`model` names several"),
         ({"scorer": "matches"}, "no scorer `matches`\n\nhint: there are match"),
         ({"proposers": None, "reflection_lm": "nobody/knows"}, "no provider"),

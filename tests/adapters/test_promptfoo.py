@@ -189,6 +189,7 @@ def test_an_outage_is_no_answer_and_no_prompts_fault(config: Path, tmp_path: Pat
     ("terms", "told"),
     [
         ({"propmt": "x"}, "`propmt` is no argument of this call"),
+        ({"workers": 0}, "`workers` is 0, not a whole number of 1 or more"),
         ({"reflection_lm": "gpt-5"}, "`gpt-5` is no model that could write prompts"),
         ({"reflection_lm": "openai/"}, "`openai/` is no model that could write prompts"),
         ({"reflection_lm": 5}, "who writes prompts is 5, and not a name"),

@@ -125,6 +125,23 @@ def test_files_that_cannot_be_meant_are_told(tmp_path: Path, files: Any, tests: 
     assert told.value.message.startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("folder", "more", "words"),
+    [
+        ("nowhere", {}, "there is no folder"),
+        ("", {"timeout": -1}, "`timeout` is -1"),
+        ("", {"budget": "4"}, "`budget` is '4'"),
+    ],
+)
+def test_arguments_that_cannot_be_meant_are_told_before_a_test_is_collected(
+    tmp_path: Path, folder: str, more: dict[str, Any], words: str
+):
+    where = suite(tmp_path) / folder
+    with pytest.raises(kept.SetupError) as told:
+        kept_pytest.optimize(where, ["code_under_test.py"], proposers=["a"], **more)
+    assert told.value.message.startswith(words)
+
+
 def test_a_suite_that_cannot_be_run_is_told_before_anything_is_spent(tmp_path: Path):
     project = suite(tmp_path)
     with pytest.raises(kept.SetupError, match="pytest collects no tests"):

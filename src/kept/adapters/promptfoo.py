@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
-from kept.adapters.starting import check_calls, place
+from kept.adapters.starting import check_calls, check_own, limits_of, place
 from kept.api import Result
 from kept.calling import run_plan
 from kept.core.budget import Budget
@@ -43,7 +43,7 @@ class Terms(TypedDict, total=False):
     """`score`, which is the default, `pass`, or a `metric` of the config."""
     max_metric_calls: int
     """Rollouts of all kinds."""
-    budget: Budget
+    budget: Budget | int
     split: str
     seed: int
     gate: Gate | Literal["race", "strict"]
@@ -86,6 +86,7 @@ def _draft(config: str | Path, terms: Terms) -> Draft:
     if unknown:
         hint = f"there are {', '.join(Terms.__annotations__)}"
         raise SetupError(f"`{unknown[0]}` is no argument of this call", hint=hint)
+    check_own(terms)
     chosen = Chosen(
         terms.get("prompt"), terms.get("provider"), terms.get("judge"), terms.get("reflection_lm")
     )
@@ -128,7 +129,7 @@ def _settings(terms: Terms) -> list[str]:
         "width": terms.get("width"),
         "budget.max_rollouts": terms.get("max_metric_calls"),
     }
-    budget = terms.get("budget")
+    budget = limits_of(terms)
     check_calls(budget, terms.get("max_metric_calls"))
     if budget is not None:
         names = ("max_iterations", "max_failures", "max_minutes", "max_usd", "max_rollouts")

@@ -18,7 +18,7 @@ from kept.adapters.cases import Data
 from kept.adapters.prompting import component_prompt
 from kept.adapters.records import findings_in, trace_of
 from kept.adapters.reflecting import Reflecting
-from kept.adapters.starting import OwnTerms, start
+from kept.adapters.starting import OwnTerms, check_own, start
 from kept.adapters.writers import author_of
 from kept.api import Result
 from kept.core.artifact import Candidate
@@ -153,10 +153,13 @@ def optimize(
     if "testset" in terms:
         hint = "the third share of `split` is measured at the end"
         raise SetupError("`testset` means nothing here: all tests are collected", hint=hint)
+    check_own(terms)
     for name, given in (("files", files), ("tests", tests)):
         if isinstance(given, str):
             raise SetupError(f"`{name}` is a text, and not a list", hint=f'write ["{given}"]')
     tree = Path(folder).resolve()
+    if not tree.is_dir():
+        raise SetupError(f"there is no folder {folder}", hint="give the one that pytest is run in")
     texts = {path.relative_to(tree).as_posix(): _text(path) for path in _found(tree, files)}
     if telling := [name for name in texts if Path(name).name in SETTINGS]:
         hint = "leave it out of `files`: what tests are and when they pass is not up for change"

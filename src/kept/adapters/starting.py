@@ -10,6 +10,7 @@ from kept.api import Result, optimize
 from kept.core.budget import Budget
 from kept.core.ports import Gate, Guard, Proposer, Runner, Sink
 from kept.errors import SetupError
+from kept.recipes.call import check_some
 from kept.runs import gate_of
 from kept.store.home import Home
 
@@ -43,7 +44,8 @@ class OwnTerms(TypedDict, total=False):
     workers: int
     """Rollouts in flight; of a gepa adapter, cases that it is given at once; 8."""
     width: int
-    budget: Budget
+    budget: Budget | int
+    """Limits; a number is a number of steps."""
     gate: Gate | Literal["strict", "race"]
     guards: Sequence[Guard]
     sinks: Sequence[Sink]
@@ -82,8 +84,20 @@ def start(
     )
 
 
+def check_own(terms: Mapping[str, object]) -> None:
+    """Refuse what `kept.optimize` would, before anything that takes long."""
+    names = (*PASSED_ON, "budget", "timeout")
+    check_some({name: terms[name] for name in names if name in terms})
+
+
+def limits_of(terms: Mapping[str, object]) -> Budget | None:
+    """The budget that was given, where a number is one of steps."""
+    budget = cast("Budget | int | None", terms.get("budget"))
+    return Budget(max_iterations=budget) if isinstance(budget, int) else budget
+
+
 def _budget(terms: OwnTerms) -> Budget:
-    budget, calls = terms.get("budget"), terms.get("max_metric_calls")
+    budget, calls = limits_of(terms), terms.get("max_metric_calls")
     if budget is None and calls is None:
         hint = "give max_metric_calls=…, or budget=kept.Budget(…)"
         raise SetupError("nothing says how long to go on", hint=hint)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from kept.adapters.authors import CallableModel, ModelAuthor
-from kept.adapters.starting import OwnTerms
+from kept.adapters.starting import OwnTerms, limits_of
 from kept.errors import SetupError
 from kept.models.connect import connect
 from kept.models.providers import config_of
@@ -39,5 +39,5 @@ def usd_per_call(terms: OwnTerms) -> float | None:
 
 def limited(terms: OwnTerms) -> bool:
     """Whether there is a limit of money."""
-    budget = terms.get("budget")
+    budget = limits_of(terms)
     return budget is not None and budget.max_usd is not None

@@ -255,9 +255,14 @@ def challengers_of(b: object) -> Sequence[Any]:
     return cast("Sequence[Any]", b) if isinstance(b, list | tuple) else (b,)
 
 
+def check_some(given: Mapping[str, object]) -> None:
+    """Refuse those of the arguments that were given and are of another type."""
+    _check_each(given)
+
+
 def _check_each(given: Mapping[str, object]) -> None:
     wanted = [(check, given[check.name]) for check in _CHECKS if check.name in given]
-    if isinstance(budget := given["budget"], Budget):
+    if isinstance(budget := given.get("budget"), Budget):
         wanted += [(check, getattr(budget, check.name)) for check in _LIMITS]
     wrong = [(check, value) for check, value in wanted if _is_wrong(check, value)]
     if len(wrong) == 1:

@@ -15,7 +15,7 @@ from kept.adapters.dspy.runner import ModuleRunner
 from kept.adapters.dspy.trouble import trouble_of
 from kept.adapters.prompting import component_prompt
 from kept.adapters.reflecting import Reflecting
-from kept.adapters.starting import OwnTerms, start
+from kept.adapters.starting import OwnTerms, check_own, start
 from kept.adapters.writers import author_of, usd_per_call
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.ports import Proposer
@@ -103,7 +103,9 @@ def optimize(
     if unknown:
         hint = f"there are {', '.join(Terms.__annotations__)}"
         raise SetupError(f"`{unknown[0]}` is no argument of this call", hint=hint)
+    check_own(terms)
     demos, seed = terms.get("max_demos", 4), terms.get("seed", 0)
+    _check(module, metric, demos)
     program = Program(module, demos=demos > 0)
     testset = terms.get("testset", ())
     data = data_of(trainset, valset, testset, terms.get("split", "3:5:2"), seed)
@@ -119,6 +121,17 @@ def optimize(
     best = program.built(run.best.texts)
     best.kept_run = run
     return best
+
+
+def _check(module: object, metric: object, demos: object) -> None:
+    """Refuse what a type checker would have refused."""
+    if not callable(getattr(module, "named_predictors", None)):
+        raise SetupError(f"`module` is {module!r:.60}", hint="give a dspy.Module")
+    if not callable(metric):
+        hint = "give a function of an example and a prediction"
+        raise SetupError(f"`metric` is {metric!r:.60}, not a function", hint=hint)
+    if not isinstance(demos, int) or demos < 0:
+        raise SetupError(f"`max_demos` is {demos!r:.60}", hint="give a whole number of 0 or more")
 
 
 class Optimizer:

@@ -6,7 +6,7 @@ An argument that would change nothing is refused by its name, never passed over.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from kept.adapters.starting import OwnTerms
+from kept.adapters.starting import OwnTerms, check_own
 from kept.errors import SetupError
 
 
@@ -94,3 +94,4 @@ def check_terms(given: Mapping[str, object], known: Iterable[str]) -> None:
         why, idle = REFUSED[name]
         if not any(value is one or (value == one and type(value) is type(one)) for one in idle):
             raise SetupError(f"`{name}` means nothing here: {why}", hint=f"leave `{name}` out")
+    check_own(given)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, cast
 
-from kept.adapters.starting import OwnTerms
+from kept.adapters.starting import OwnTerms, check_own
 from kept.errors import SetupError
 from kept.recipes.function import ProposerLike
 
@@ -111,6 +111,8 @@ def check_terms(given: Mapping[str, Any]) -> None:
     if problems:
         hint = f"there are {', '.join((*Terms.__annotations__, *READ, *PASSED_ON))}"
         raise SetupError("\n".join(problems), hint=f"{hint}, and the settings of Inspect's models")
+    # the timeout here is that of Inspect's models
+    check_own({name: value for name, value in given.items() if name != "timeout"})
 
 
 def options_of(terms: Mapping[str, Any], workers: int) -> dict[str, Any]:
