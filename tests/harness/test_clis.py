@@ -114,9 +114,13 @@ def test_a_wrong_key_is_a_matter_of_setup(tmp_path: Path):
 
 
 def test_a_provider_that_does_not_answer_is_no_fault_of_the_candidate(tmp_path: Path):
-    with ModelServer(script(Fault("slow", seconds=60))) as server:
-        made = harness("claude_code_exec", server, tmp_path, seconds=4)
-        found = asyncio.run(send(made, Errand(prompt="x")))
+    found: object = None
+    for seconds in (4, 40):  # the first in which it comes to ask
+        with ModelServer(script(Fault("slow", seconds=60))) as server:
+            made = harness("claude_code_exec", server, tmp_path, seconds=seconds)
+            found = asyncio.run(send(made, Errand(prompt="x")))
+        if server.log:
+            break
     assert isinstance(found, Failure)
     assert (found.kind, found.blame) == ("timeout", "infrastructure")
 
@@ -126,7 +130,7 @@ def test_an_agent_that_works_on_and_on_is_stopped_and_what_it_did_is_told(tmp_pa
     for seconds in (6, 60):  # the first in which it comes to work
         replies = script(shell("codex_exec", "echo begun; sleep 100", "I will wait."), "done")
         with ModelServer(replies) as server:
-            made = harness("codex_exec", server, tmp_path / str(seconds), seconds=seconds)
+            made = harness("codex_exec", server, tmp_path, seconds=seconds)
             found = asyncio.run(send(made, Errand(prompt="x")))
         if isinstance(found, Failure) and "sleep 100" in found.detail:
             break
