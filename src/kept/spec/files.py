@@ -27,7 +27,9 @@ class Alternative(NamedTuple):
 def near_file(path: Path) -> str | None:
     """A file beside one that is not there, and that may be meant, as a hint."""
     names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = get_close_matches(path.name, names, n=1, cutoff=0.7)
+    close = get_close_matches(path.name, names, n=3, cutoff=0.7)
+    # `no.yaml` is like `agent.yaml` in nothing but its ending
+    near = [name for name in close if get_close_matches(path.stem, [Path(name).stem], cutoff=0.6)]
     return f"did you mean `{near[0]}`?" if near else None
 
 

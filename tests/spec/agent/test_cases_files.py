@@ -9,6 +9,7 @@ import pytest
 from kept.errors import SpecError
 from kept.spec.agent.cases import TestCaseSpec, metrics_of
 from kept.spec.agent.read import read_agent
+from kept.spec.files import near_file
 from tests.spec.agent.agents import FINANCE, write
 
 HEAD = """\
@@ -203,3 +204,9 @@ def test_five_hundred_cases_are_read_in_a_moment(tmp_path: Path):
     assert len(cases_of(tmp_path, text)) == 500
     # 0.2 s here; libyaml left out, it is 1.5 s
     assert time.process_time() - began < 1.0
+
+
+def test_a_file_that_is_alike_in_its_ending_alone_is_not_meant(tmp_path: Path):
+    (tmp_path / "agent.yaml").touch()
+    assert near_file(tmp_path / "no.yaml") is None
+    assert near_file(tmp_path / "agents.yml") == "did you mean `agent.yaml`?"
