@@ -555,7 +555,8 @@ def test_check_says_why_it_is_not_a_race(
 @pytest.mark.slow
 def test_the_first_line_of_a_run_says_why_it_is_not_a_race(here: Path):
     write_task(here)
-    first = kept("optimize", "task.yaml").stderr.splitlines()[0]
+    kind, first, *_ = kept("optimize", "task.yaml").stderr.splitlines()
+    assert kind == "task.yaml is a task"
     assert first.endswith(", gate repeats (not race: there are no cases)")
 
 
