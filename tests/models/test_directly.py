@@ -8,7 +8,7 @@ import base64
 import gzip
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,7 +34,7 @@ class Said:
 
 
 @contextmanager
-def saying(replies: Sequence[bytes]) -> Iterator[Said]:
+def saying(replies: Sequence[bytes]) -> Generator[Said]:
     """A server that answers with these bytes, one after the other; it closes after half a one."""
     left, said, number = iter(replies), Said(), 0
     open_ones: list[socket.socket] = []

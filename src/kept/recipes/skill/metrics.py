@@ -13,6 +13,7 @@ from kept.envs.settings import EnvSettings
 from kept.errors import Problem, SpecError
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
+from kept.recipes.skill.opening import METRICS
 from kept.scorers.metrics.answers import AnswerScorer
 from kept.scorers.metrics.checking import faults_of
 from kept.scorers.metrics.config import Metric, read_metrics
@@ -22,16 +23,13 @@ from kept.spec.agent.llm import LlmSpec
 from kept.spec.agent.metrics import AnyMetricSpec
 from kept.spec.skill.read import SkillSpec
 
-METRICS = "metrics"
 _NAME = "jsonl"
 _FIELDS = ("question_field", "answer_field", "context_field")
 
 
-def metric_scorer(spec: SkillSpec, settings: EnvSettings) -> AnswerScorer | None:
-    """The scorer that `env.metrics` asks for; None where it asks for none."""
-    rows = settings.options.get(METRICS)
-    if rows is None:
-        return None
+def metric_scorer(spec: SkillSpec, settings: EnvSettings) -> AnswerScorer:
+    """The scorer that `env.metrics` asks for."""
+    rows = settings.options[METRICS]
     if settings.name != _NAME:
         message = f"only `{_NAME}` is measured by metrics; `{settings.name}` has its own"
         raise SpecError([settings.problem(METRICS, message)])

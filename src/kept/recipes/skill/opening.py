@@ -7,16 +7,22 @@ from kept.envs.opened import Opened
 from kept.envs.opening import open_env
 from kept.envs.settings import EnvSettings, ratio_of
 from kept.errors import Problem, SpecError
-from kept.recipes.skill.metrics import METRICS, metric_scorer
 from kept.recipes.skill.students import student_of
 from kept.spec.skill.read import SkillSpec
+
+METRICS = "metrics"
+"""The key of `env` that says how answers are measured."""
 
 
 def open_skill(spec: SkillSpec) -> Opened:
     """The environment of a config, ready to be trained in; a `SpecError` with what is wrong."""
     settings = settings_of(spec)
-    scorer = metric_scorer(spec, settings)
-    if scorer is not None:
+    scorer = None
+    if settings.options.get(METRICS) is not None:
+        # at use: few configs have any, and what measures them takes 0.1 s to import
+        from kept.recipes.skill.metrics import metric_scorer
+
+        scorer = metric_scorer(spec, settings)
         left = {key: value for key, value in settings.options.items() if key != METRICS}
         settings = replace(settings, options=left)
     return open_env(settings, partial(student_of, spec), scorer)
