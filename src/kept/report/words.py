@@ -91,6 +91,8 @@ def budget_words(summary: Summary) -> str:
     limits = summary.budget
     named = [count(limits[name], one) for name, one in LIMITS.items() if name in limits]
     named += [f"${limits['max_usd']:g}"] if "max_usd" in limits else []
+    rollouts = limits.get("max_rollouts_usd")
+    named += [] if rollouts is None else [f"${rollouts:g} for all rollouts together"]
     return ", ".join(named) or "no limit"
 
 

@@ -109,7 +109,8 @@ class Rerun:
         tier = cast("str | None", brief.turn.settings.get("tier"))
         new = made_by(run, files, tier)
         if not any(files.values()):
-            return Skip("it left no deliverable", about=new.about())
+            why = f"it left no deliverable: it ended {run.status} ({run.reason})"
+            return Skip(why, about=new.about())
         return _proposed(new, brief)
 
     async def _iterating(self, brief: Brief, start: Made, last: Made, scope: Scope) -> Iterating:
