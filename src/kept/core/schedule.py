@@ -33,6 +33,9 @@ OF_THE_RUN = (MERGE, PROVE, CLAIM, MEASURE)
 LEAST_PASSES = 2
 """Over the deciding cases, for a proof."""
 
+STUCK = 10
+"""Duplicates in a row: proposers have nothing new to say of an incumbent while the pool waits."""
+
 
 def able_of(proposers: Iterable[str], state: State) -> list[str]:
     """Those that have more to give; not who fails time and again, while there is anybody else."""
@@ -123,6 +126,9 @@ class Pooling:
         waits = merging or self.final or not state.pool
         if not waits and (late or ripe(state.pool, self.goal, self.most)):
             return _turn(MERGE, state)
+        if not waits and _stuck(state):
+            # one proof is left for the end
+            return self._rest(state, MOST_PROOFS - 1) or _turn(MERGE, state)
         turn = self.inner.next(state)
         if isinstance(turn, StopReason) or turn.proposer in OF_THE_RUN:
             return turn
@@ -143,16 +149,23 @@ class Pooling:
         if self.final and (before := handed_on(state.closed, state.pool)) is not None:
             # what it was told to take up is known to the last draw: there is nothing to pay
             return replace(_turn(MERGE, state, proves=True), passes=before.turn.passes)
-        if state.pool and (_leads(state) or state.ledger.promotions < proofs):
-            turn = _turn(MERGE, state, proves=not _leads(state))
-            if not turn.proves or provable:
-                return replace(turn, passes=passes) if turn.proves else turn
+        if state.pool and (rest := self._rest(state, proofs)):
+            return rest
         if _leads(state) and state.incumbent != state.tried and provable:
             return replace(_turn(PROVE, state), passes=passes)
         if self.sealed and state.best not in (state.seed, state.claimed):
             passes = self.paid.claim_passes(state.spend) if self.paid else None
             return replace(_turn(CLAIM, state), passes=passes)
         return None
+
+    def _rest(self, state: State, proofs: int) -> Turn | None:
+        """The pool as it is, raced, or, while nothing leads, proven, if that many may be."""
+        if _leads(state):
+            return _turn(MERGE, state)
+        passes = self._passes(state)
+        if state.ledger.promotions >= proofs or (passes is not None and passes < LEAST_PASSES):
+            return None
+        return replace(_turn(MERGE, state, proves=True), passes=passes)
 
     def _late(self, state: State) -> bool:
         if self.paid is not None and self.paid.late(state.spend):
@@ -227,6 +240,12 @@ def repeats_alike(shown: Evaluation) -> bool | None:
 def _leads(state: State) -> bool:
     """Whether anything was kept that is not proven yet."""
     return state.incumbent != state.best
+
+
+def _stuck(state: State) -> bool:
+    """Whether the last steps only said what had been said before."""
+    last = range(len(state.closed) - 1, len(state.closed) - 1 - STUCK, -1)
+    return last[-1] >= 0 and all(state.closed[n].verdict.code == "duplicate" for n in last)
 
 
 def _turn(name: str, state: State, *, proves: bool = False) -> Turn:
