@@ -192,6 +192,18 @@ def test_cases_that_broke_or_were_fixed_are_found(page: Page, site: Site):
     assert page.locator("table.matrix tbody tr").count() == page.locator("tr:has(b.down)").count()
 
 
+def test_cases_whose_draws_differ_and_those_that_nothing_passes_are_found(page: Page, site: Site):
+    rows = page.locator("table.matrix tbody tr")
+    page.goto(f"{site.base}/runs/{site.run('artifact')}/cases?show=all")
+    # what is behind a link is a candidate's
+    told = ["".join(row.locator("a.cell").all_inner_texts()) for row in rows.all()]
+    page.get_by_role("link", name="flaky", exact=True).click()
+    expect(rows).to_have_count(sum("≈" in row for row in told))
+    page.get_by_role("link", name="always failing", exact=True).click()
+    expect(rows).to_have_count(sum(not re.search("[1-9]", row) for row in told))
+    assert 0 < rows.count() < len(told)
+
+
 def test_deciding_and_sealed_cases_are_shown_as_such(page: Page, site: Site):
     page.goto(f"{site.base}/runs/{site.run('artifact')}/cases?show=all")
     expect(page.locator(".split.deciding").first).to_be_visible()

@@ -108,6 +108,8 @@ class Pooling:
     """Whether there are test cases to claim by."""
     pools: bool = True
     """Whether there are train cases to screen by; without, every proposal is raced at once."""
+    climbs: bool = False
+    """Whether cases are enough to race what is not ripe, where proposers say nothing new."""
     final: bool = False
     """Whether all that is proposed waits for a final: nothing is put together."""
     builders: frozenset[str] = frozenset()
@@ -126,9 +128,8 @@ class Pooling:
         waits = merging or self.final or not state.pool
         if not waits and (late or ripe(state.pool, self.goal, self.most)):
             return _turn(MERGE, state)
-        if not waits and _stuck(state):
-            # one proof is left for the end
-            return self._rest(state, MOST_PROOFS - 1) or _turn(MERGE, state)
+        if not waits and self.climbs and _stuck(state) and _still(state):
+            return _turn(MERGE, state)
         turn = self.inner.next(state)
         if isinstance(turn, StopReason) or turn.proposer in OF_THE_RUN:
             return turn
@@ -149,23 +150,16 @@ class Pooling:
         if self.final and (before := handed_on(state.closed, state.pool)) is not None:
             # what it was told to take up is known to the last draw: there is nothing to pay
             return replace(_turn(MERGE, state, proves=True), passes=before.turn.passes)
-        if state.pool and (rest := self._rest(state, proofs)):
-            return rest
+        if state.pool and (_leads(state) or state.ledger.promotions < proofs):
+            turn = _turn(MERGE, state, proves=not _leads(state))
+            if not turn.proves or provable:
+                return replace(turn, passes=passes) if turn.proves else turn
         if _leads(state) and state.incumbent != state.tried and provable:
             return replace(_turn(PROVE, state), passes=passes)
         if self.sealed and state.best not in (state.seed, state.claimed):
             passes = self.paid.claim_passes(state.spend) if self.paid else None
             return replace(_turn(CLAIM, state), passes=passes)
         return None
-
-    def _rest(self, state: State, proofs: int) -> Turn | None:
-        """The pool as it is, raced, or, while nothing leads, proven, if that many may be."""
-        if _leads(state):
-            return _turn(MERGE, state)
-        passes = self._passes(state)
-        if state.ledger.promotions >= proofs or (passes is not None and passes < LEAST_PASSES):
-            return None
-        return replace(_turn(MERGE, state, proves=True), passes=passes)
 
     def _late(self, state: State) -> bool:
         if self.paid is not None and self.paid.late(state.spend):

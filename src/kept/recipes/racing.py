@@ -41,6 +41,9 @@ LAST_PART = 0.1
 
 _RACED = RoundRobin | Bandit | Coordinate | Epochs | Refining
 
+CLIMBING = 16
+"""Deciding cases from which on a race by signs can tell what helps half of them, without noise."""
+
 
 def race_of(spec: RaceSpec) -> Race:
     """The preset that a task names, with the figures that it sets itself."""
@@ -120,6 +123,7 @@ def with_race(plan: Plan) -> Plan:
         late,
         sealed=bool(cases.test),
         pools=final or pools,
+        climbs=len(cases.holdout) >= CLIMBING,
         final=final,
         builders=_builders(plan),
         seed=plan.random_seed,

@@ -42,6 +42,8 @@ class Cell(NamedTuple):
     purpose: str
     level: int
     """From 0 for the worst that is on the page to 4 for the best."""
+    fails: bool = False
+    """Whether it is as bad as can be: by what the page shows, where the metric has no zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,9 @@ def _graded(columns: Sequence[Column], minimize: bool) -> list[Column]:
 
     def level(cell: Cell) -> Cell:
         part = (cell.value - low) / (high - low) if high > low else 1.0
-        return cell._replace(level=round(4 * (1.0 - part if minimize and high > low else part)))
+        grade = round(4 * (1.0 - part if minimize and high > low else part))
+        fails = grade == 0 if minimize or low < 0 else cell.value <= 0
+        return cell._replace(level=grade, fails=fails or cell.failed >= cell.n)
 
     return [
         Column(
@@ -146,7 +150,7 @@ def _passes(case: str, columns: Sequence[Column], only: str) -> bool:
         case "flaky":
             return any(cell.flaky for cell in cells)
         case "always failing":
-            return all(cell.level == 0 for cell in cells)
+            return all(cell.fails for cell in cells)
         case _:
             return True
 
