@@ -51,6 +51,11 @@ def greedy(candidate: kept.Candidate, case: object, far: int) -> float:
         ({"budget": kept.Budget(max_minutes=float("nan"))}, "`max_minutes` of the budget is nan"),
         ({"budget": limits(max_iterations=1.5)}, "`max_iterations` of the budget is 1.5"),
         ({"budget": limits(max_usd="5"), "usd_per_rollout": 1}, "`max_usd` of the budget is"),
+        (
+            {"budget": kept.Budget(max_rollouts_usd=0.05), "usd_per_rollout": 0.01},
+            "`max_rollouts_usd` of the budget is 0.05, a limit that Kept sets by itself",
+        ),
+        ({"budget": limits(max_rollouts_usd="5")}, "`max_rollouts_usd` of the budget is '5'"),
         ({"usd_per_rollout": float("inf")}, "`usd_per_rollout` is inf, not a price"),
         ({"proposers": []}, "there is no proposer"),
         ({"artifact": {}}, "the artifact has no texts"),

@@ -48,7 +48,10 @@ class Budget:
     max_usd: float | None = None
     max_rollouts: int | None = None
     max_rollouts_usd: float | None = None
-    """What all rollouts may cost together, where proposers have limits of their own."""
+    """What all rollouts may cost together, where proposers have limits of their own.
+
+    Kept's own, for readings of a refinement, which pay for each call: nobody may ask for it.
+    """
 
     @property
     def rollouts_usd(self) -> float | None:

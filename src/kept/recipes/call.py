@@ -222,6 +222,13 @@ _LIMITS = (
         "a number of US dollars",
         "give 0 or more, or leave it out",
     ),
+    _Check(
+        "max_rollouts_usd",
+        lambda value: False,  # only a race of refinements pays its readings apart
+        "`max_rollouts_usd` of the budget is {}, a limit that Kept sets by itself",
+        "give max_usd=…, which limits all that costs money",
+        optional=True,
+    ),
 )
 """What a budget may hold: the same as that of a task."""
 
