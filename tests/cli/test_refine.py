@@ -1,5 +1,6 @@
 """`kept refine` as a person types it: what it says, what it leaves, with which code it ends."""
 
+import gc
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -35,8 +36,11 @@ class Stage:
         self.briefs: dict[str, int] = {}
         self.loops = 10
         """Of an iteration: half of what the seed had."""
+        self.frozen: list[int] = []
+        """Objects that nobody looks for garbage among, at each call."""
 
     def __call__(self, seen: Seen) -> Say:
+        self.frozen.append(gc.get_freeze_count())
         text = "\n".join(line.text for line in seen.lines)
         if "## REFINEMENT CONTEXT" in text:
             # who asks again after a kill is told the same
@@ -73,10 +77,12 @@ def the_session(seed: Path) -> dict[str, object]:
     return json.loads(path.read_text())
 
 
-def test_a_run_that_gets_better_ends_with_0_and_best_holds_it(here: Path):
-    seed = seed_in(here)
+def test_a_run_that_gets_better_ends_with_0_and_best_holds_it(here: Path, stage: Stage):
+    seed, frozen = seed_in(here), gc.get_freeze_count()
     called = refine(seed)
     assert called.code == 0, called.stderr
+    # while it goes on modules are no garbage, as in every sitting
+    assert min(stage.frozen) > frozen + 10_000
     assert "better: loss 0." in called.stdout
     # each loss with its parts: a gain of the budget alone is no better deliverable
     assert called.stdout.count("= eval 0.") == 4

@@ -18,6 +18,7 @@ from kept.agents.stopping import Stop
 from kept.cli import output
 from kept.cli.compiling import told_warnings
 from kept.cli.fail import CUT_SHORT, INTERRUPTED, NO_GAIN, CutShortError
+from kept.cli.garbage import settled
 from kept.cli.log import show_log
 from kept.cli.looking import iteration_named
 from kept.cli.names import command_for
@@ -145,7 +146,7 @@ def _sit(
         progress.on_signal()
 
     try:
-        with progress:
+        with progress, settled():
             ended = asyncio.run(go(Watch((progress,), signals=True, on_signal=on_signal)))
     except Exception as error:
         started = progress.state.started
