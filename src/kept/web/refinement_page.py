@@ -36,7 +36,7 @@ class IterationShown:
     why: str
     read: float | None
     """The mean of the readings of what it left; None where it was not raced, or not read."""
-    unread: bool
+    unread: bool = False
     """Whether its readings had no answer, so that nobody can tell what it is worth."""
 
 
@@ -58,8 +58,10 @@ def body(run: Run, told: Glance, asked: Asked) -> View:
     state = run.state
     known = Judged(state, all_made(run.candidate(told.seed), reruns(state)))
     lost = frozenset(unread(reruns(state)))
-    rows = (_iteration(run, row, known, lost) for row in told.rows)
-    found = [one for one in rows if one is not None]
+    at = {row.step: row for row in told.rows}
+    # of one that was judged again, the last: the step before it came to nothing
+    rows = (_iteration(run, at[one.step], one.k, known) for one in known.attempts if one.step in at)
+    found = [replace(one, unread=one.k in lost) for one in rows if one is not None]
     losses = [seed.loss, *(one.loss.total for one in found if one.loss)]
     widest = max(losses) * 1.05
     seed_loss = loss_shown(seed.parts, widest)
@@ -76,6 +78,7 @@ def body(run: Run, told: Glance, asked: Asked) -> View:
         "noise": known.noise.words if known.noise else "",
         "seed_read": _read(known, told.seed),
         "best_iter": known.best_iter,
+        "best_at": next((one.step for one in found if one.best), None),
     }
 
 
@@ -91,16 +94,14 @@ def _on(one: IterationShown, widest: float) -> IterationShown:
     return replace(one, loss=loss_shown(parts, widest))
 
 
-def _iteration(
-    run: Run, row: StepRow, known: Judged, lost: frozenset[int]
-) -> IterationShown | None:
+def _iteration(run: Run, row: StepRow, k: int, known: Judged) -> IterationShown | None:
     answer = answered_step(run.folder, row)
     reply = answer.reply if answer else None
     if not isinstance(reply, Proposal | Skip) or "run_id" not in reply.about:
         return None
     about = cast("Mapping[str, Any]", reply.about)
     return IterationShown(
-        row.step + 1,
+        k,
         row.step,
         about["run_id"],
         about["status"],
@@ -108,10 +109,9 @@ def _iteration(
         about["manager"] or "",
         about["worker"] or "",
         loss_shown(about["loss"]),
-        row.step + 1 == known.best_iter,
+        k == known.best_iter,
         row.reason,
         (_read(known, row.candidate) or row.measured) if known.raced else None,
-        row.step + 1 in lost,
     )
 
 
@@ -135,7 +135,15 @@ def step(run: Run, number: int, view: View) -> View:
     """A step as an iteration: its story, and the change of the deliverable alone."""
     changes = cast("list[FileChange]", view["changes"])
     shown = [one for one in changes if one.path != PAGE]
-    return {**view, "changes": shown, "story": story_of(run, number)}
+    story = story_of(run, number) or story_of(run, _ran_in(run, number))
+    return {**view, "changes": shown, "story": story}
+
+
+def _ran_in(run: Run, number: int) -> int:
+    """The step in which an iteration ran, where this one only judged it again."""
+    steps = [*run.state.closed, *run.state.open]
+    turns = {one.step: (one.turn.proposer, one.turn.number) for one in steps}
+    return min((one for one in turns if turns[one] == turns.get(number)), default=number)
 
 
 def story_of(run: Run, step: int) -> Told | None:

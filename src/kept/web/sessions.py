@@ -196,5 +196,13 @@ def _tried(row: Mapping[str, Any], best: int, ours: bool) -> Tried:
         {name: one for name, one in parts.items() if one is not None},
         k is not None and k == best,
         first_number(row.get("measured_loss")),
-        int(k) - 1 if ours and k is not None and k >= 1 else None,
+        _step(row, k) if ours else None,
     )
+
+
+def _step(row: Mapping[str, Any], k: float | None) -> int | None:
+    """Where it was judged; in a session of old, which does not say so, where it will have run."""
+    step = first_number(row.get("step"))
+    if step is None and k is not None:
+        step = k - 1
+    return int(step) if step is not None and step >= 0 else None

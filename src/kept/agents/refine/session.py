@@ -65,6 +65,7 @@ def _row(one: Attempt, gate: str) -> dict[str, Any]:
         "loss_breakdown": dict(one.loss_breakdown),
         "parent_run_id": one.parent_run_id or None,
         "measured_loss": None if gate == "follow" else one.measured,
+        "step": one.step,
     }
 
 
