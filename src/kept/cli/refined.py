@@ -7,7 +7,7 @@ from typing import Any
 
 from kept.agents.experiments.refining import SESSION
 from kept.agents.experiments.tasks import chosen
-from kept.agents.refine.best import BEST, FOLLOW
+from kept.agents.refine.best import BEST, FOLLOW, Held
 from kept.agents.refine.folder import Told, stop_name
 from kept.agents.refine.made import all_made
 from kept.agents.refine.session import SESSIONS
@@ -156,10 +156,16 @@ class Refined:
         best, left = (None if held is None else place), None
         if told.best_iter and (held is None or held.run_id != told.best.run_id):
             best = asked.root / f"iter_{told.best_iter}" / "output" / told.best.run_id
-            left = "it could not be written" if held is None else held.stays(told.measure)
+            left = "it could not be written" if held is None else self._stays(held)
             if asked.target and chosen(asked.task):
                 left = "somebody chose what it holds"
         return {"best": str(best) if best else None, "best_left": left, "session": str(session)}
+
+    def _stays(self, held: Held) -> str:
+        told = self.told
+        if not told.final and held.beaten_by(told.parts(told.best_id)["total"], told.measure):
+            return f"it holds run {held.run_id} until this race has come to its end"
+        return held.stays(told.measure)
 
 
 def _unmeasured(told: Told) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from kept.agents.refine.best import BEST
+from kept.agents.refine.best import BEST, Winner, write_best
 from kept.agents.refine.folder import Told
 from kept.agents.refine.made import all_made
 from kept.agents.rundir.read import read_run
+from kept.cli.refined import Refined, told_of
 from kept.core.refine import reruns, unpaid, unread
 from kept.core.rollout import Failure
 from kept.errors import SetupError, SpecError
@@ -337,3 +338,32 @@ def test_best_is_what_all_readings_of_a_session_say_at_its_end(
     manifest = json.loads(best(it)["manifest.json"])
     assert manifest["best_run_id"] == row["run_id"]
     assert manifest["best_loss"] == row["measured_loss"]
+
+
+def test_a_race_that_goes_on_later_leaves_what_another_session_put_into_best(tmp_path: Path):
+    alone = raced(tmp_path / "alone", Attempted(0.8, GOOD))
+    alone.look = Away("nobody")
+    alone.start()
+    loss = json.loads(best(alone)["manifest.json"])["best_loss"]
+    it = raced(tmp_path, Attempted(0.8, GOOD), Attempted(0.8, LUCKY))
+    away = it.look = Away("Lucky")
+    other = Winner(
+        best_run_id="old",
+        best_loss=loss + 0.001,
+        seed_loss=0.9,
+        session_id="refine_0",
+        winning_run_dir="old",
+        loss_breakdown={},
+        measure=str(it.plan().facts["measure"]),
+    )
+    write_best(it.seed, other, {"report.md": b"old"})
+    folder, state = it.start()
+    assert state.stopped is not None and state.stopped.resumable, state.stopped
+    assert session(it)["best_iter"] == 1
+    assert best(it)["report.md"] == b"old", "its mean may still move above what it would replace"
+    with Run(folder) as run:
+        refined = Refined(told_of(run, state), it.asked)
+    assert "until this race has come to its end" in str(refined.document()["best_left"])
+    away.gone = False
+    it.resume(folder)
+    assert best(it)["report.md"] == GOOD.encode()

@@ -189,7 +189,7 @@ class SessionFiles:
         )
 
     def _best(self, told: "Told") -> None:
-        """Have BEST say what all readings so far say; that of others waits until they are all."""
+        """Have BEST say what all readings so far say; that of others stays until they are all."""
         place, shelf = self._place, self._place.shelf
         shelf.recover()
         held = shelf.holds()
@@ -197,7 +197,7 @@ class SessionFiles:
         if not told.best_iter:
             if mine:
                 shelf.withdraw(place.session_id, told.measure)
-        elif held is None or mine or not told.raced or told.state.stopped is not None:
+        elif held is None or mine or told.final:
             shelf.put(self._winner(told), told.best)
 
     def _winner(self, told: "Told") -> Winner:
@@ -243,6 +243,12 @@ class Told:
     def best_id(self) -> str:
         """The candidate that is the best by all that is known: the seed while no iteration is."""
         return self.state.best if self.best_iter else self.state.seed
+
+    @property
+    def final(self) -> bool:
+        """Whether its losses are what they will be: those of a race move until its end."""
+        stopped = self.state.stopped
+        return not self.raced or (stopped is not None and not stopped.resumable)
 
     @property
     def measure(self) -> str:
