@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 import kept
+from kept.agents.refine.alone import refining
+from kept.agents.refine.best import alone
 from kept.core.artifact import Candidate
 from kept.core.rollout import Job
 from kept.core.score import Outcome
@@ -178,6 +180,47 @@ def test_two_who_look_at_once_take_each_other_for_no_writer(
     lock = Lock(tmp_path)
     assert holder(tmp_path) == os.getpid()
     lock.release()
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "message"),
+    [
+        ((fcntl, "flock"), errno.ENOLCK, "cannot lock"),
+        ((os, "pwrite"), errno.ENOSPC, "cannot write to"),
+    ],
+)
+def test_a_lock_that_cannot_be_had_is_told_of_and_keeps_no_file_open(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    call: tuple[object, str],
+    code: int,
+    message: str,
+):
+    def fails(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(*call, fails)
+    with pytest.raises(JournalError, match=f"{message} .*: {os.strerror(code)}") as caught:
+        Lock(tmp_path)
+    assert not isinstance(caught.value, LockedError) and caught.value.hint
+    # a refinement goes on, for nobody else may be at it
+    with refining((tmp_path,), "mine"):
+        assert message in caplog.text
+    with alone(tmp_path):
+        assert holder(tmp_path) is None
+    left = [fd.resolve() for fd in Path("/proc/self/fd").iterdir() if fd.exists()]
+    assert [one for one in left if one.is_relative_to(tmp_path)] == []
+
+
+def test_a_lock_removes_no_file_that_is_no_longer_its_own(tmp_path: Path):
+    lock = Lock(tmp_path)
+    (tmp_path / "lock").unlink()
+    other = Lock(tmp_path)
+    lock.remove()
+    assert holder(tmp_path) == os.getpid(), "the other one is held still"
+    other.remove()
+    assert not (tmp_path / "lock").exists()
 
 
 def test_an_empty_journal_says_that_the_run_never_began(tmp_path: Path):

@@ -10,6 +10,7 @@ import fcntl
 import os
 import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 from kept.errors import JournalError, LockedError
@@ -24,24 +25,35 @@ class Lock:
         try:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise JournalError(
-                f"cannot write to {folder}: {error.strerror}",
-                hint="make the folder writable, or point KEPT_HOME at one that is",
-            ) from error
+            raise _unwritable(folder, error) from error
+        try:
+            self._take(folder)
+            try:
+                os.ftruncate(self._fd, 0)
+                os.pwrite(self._fd, f"{os.getpid()}\n{note}".encode(), 0)
+            except OSError as error:
+                raise _unwritable(folder, error) from error
+        except JournalError:
+            self.release()
+            raise
+        _held.add(self)
+
+    def _take(self, folder: Path) -> None:
         try:
             _take(self._fd)
         except BlockingIOError as error:
             pid, told = _read(self._fd)
-            os.close(self._fd)
             raise LockedError(
                 f"run {folder.name} is being written by process {pid or 'unknown'}",
                 hint="wait for it to end, or stop that process; then resume",
                 pid=pid,
                 note=told,
             ) from error
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n{note}".encode(), 0)
-        _held.add(self)
+        except OSError as error:
+            raise JournalError(
+                f"cannot lock {self._path}: {error.strerror}",
+                hint="its file system has no locks: point KEPT_HOME at a folder of a local disk",
+            ) from error
 
     def release(self) -> None:
         """Let the next writer in."""
@@ -51,9 +63,13 @@ class Lock:
 
     def remove(self) -> None:
         """Let the next one in and leave no file behind: of a lock in a folder of others."""
-        if self._fd >= 0:
-            self._path.unlink(missing_ok=True)
-            self.release()
+        if self._fd < 0:
+            return
+        with suppress(OSError):
+            # somebody may have removed it, and another one holds a new file of that name
+            if os.path.samestat(self._path.stat(), os.fstat(self._fd)):
+                self._path.unlink()
+        self.release()
 
     @property
     def lost(self) -> bool:
@@ -62,6 +78,13 @@ class Lock:
 
 
 _held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
+
+
+def _unwritable(folder: Path, error: OSError) -> JournalError:
+    return JournalError(
+        f"cannot write to {folder}: {error.strerror}",
+        hint="make the folder writable, or point KEPT_HOME at one that is",
+    )
 
 
 def _let_go() -> None:
@@ -95,6 +118,8 @@ def holder(folder: Path) -> int | None:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _read(fd)[0]
+    except OSError:
+        return None  # a file system without locks, where nobody could write
     finally:
         os.close(fd)
     return None

@@ -4,6 +4,7 @@ The lock lies with the seed run, so that it holds in whichever project a refinem
 is the kernel's, so that it goes with a process that is killed.
 """
 
+import logging
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from kept.errors import JournalError, LockedError
 from kept.store.lock import Lock
 
 LOCK = ".refining.lock"
+
+log = logging.getLogger("kept")
 
 
 @contextmanager
@@ -25,7 +28,7 @@ def refining(folders: Iterable[Path], session: str) -> Generator[None]:
 
 
 def _lock(folder: Path, session: str) -> Lock | None:
-    """None where nothing can be written: no session is told of there, and no BEST is put there."""
+    """None where there can be no lock: its folder may be one that only others write to."""
     try:
         while (lock := Lock(folder, LOCK, session)).lost:
             lock.release()
@@ -39,5 +42,6 @@ def _lock(folder: Path, session: str) -> Lock | None:
             pid=error.pid,
             note=error.note,
         ) from error
-    except JournalError:
+    except JournalError as error:
+        log.warning("%s; nothing keeps another session from it", error.message)
         return None
