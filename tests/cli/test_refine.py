@@ -201,6 +201,8 @@ def test_flags_that_a_refinement_cannot_be_resumed_with_are_refused(here: Path, 
     assert called.code == 2, called.stderr
     assert "a refinement is not resumed with --set and --workers" in called.stderr
     assert "hint:" in called.stderr
+    called = kept("resume", "--set", "budget.max_usd=3")
+    assert called.code == 2 and "no readings that `budget.max_usd` limits" in called.stderr
     # that it does anyway
     assert kept("resume", "--fail-if-no-gain").code == 0
 

@@ -23,7 +23,7 @@ from kept.cli.log import show_log
 from kept.cli.looking import iteration_named
 from kept.cli.names import command_for
 from kept.cli.progress import PlainProgress, Progress
-from kept.cli.refined import Refined, told_of
+from kept.cli.refined import Refined, readings_usd, told_of
 from kept.core.plan import REFINE
 from kept.core.state import State
 from kept.errors import SetupError
@@ -32,6 +32,7 @@ from kept.recipes.agent_run import Watched
 from kept.recipes.refine import ARTIFACTS, compile_refine
 from kept.recipes.refine_asked import SESSIONS as SESSIONS_BELOW
 from kept.recipes.refine_asked import Refinement
+from kept.recipes.refine_gate import with_more
 from kept.runs import Ended, Watch, is_agent, resume, start
 from kept.store.home import Home
 from kept.store.reader import Run
@@ -117,9 +118,9 @@ def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:
         return _sit(lambda watch: start(plan, home, watch), asked, progress, stop, as_json)
 
 
-def resume_refine(run: Run, *, as_json: bool, quiet: bool) -> int:
-    """Go on with a refinement; the exit code."""
-    asked = Refinement.of(run.fact(REFINE))
+def resume_refine(run: Run, settings: tuple[str, ...], *, as_json: bool, quiet: bool) -> int:
+    """Go on with a refinement, perhaps with more money for readings; the exit code."""
+    asked = with_more(Refinement.of(run.fact(REFINE)), settings, readings_usd(run.state))
     began = cast("Mapping[str, str] | None", run.fact(ARTIFACTS))
     run.close()
     progress, stop = _progress(quiet), Stop()
@@ -160,7 +161,7 @@ def _sit(
 def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
     state = ended.state
     with Run(ended.folder) as run:
-        refined = Refined(told_of(run, state), asked)
+        refined = Refined(told_of(run, state), asked, ended.folder)
     if as_json:
         stopped = state.stopped
         ok = not (stopped and stopped.kind == "error")

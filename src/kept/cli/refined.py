@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kept.agents.experiments.refining import SESSION
 from kept.agents.experiments.tasks import chosen
@@ -12,7 +12,7 @@ from kept.agents.refine.folder import Told, stop_name
 from kept.agents.refine.made import all_made
 from kept.agents.refine.session import SESSIONS
 from kept.cli import output
-from kept.cli.names import path_from_here
+from kept.cli.names import command_for, path_from_here
 from kept.cli.output import pairs
 from kept.core.plan import REFINE
 from kept.core.refine import Attempt, reruns, unpaid, unread
@@ -20,6 +20,7 @@ from kept.core.state import State
 from kept.core.words import count
 from kept.errors import SetupError
 from kept.recipes.refine_asked import Refinement
+from kept.recipes.refine_gate import MAX_USD
 from kept.store.reader import Run
 
 UNMEASURED = "not measured: each loss is of one run; `--gate race` measures it"
@@ -41,7 +42,7 @@ def refined_of(run: Run) -> "Refined | None":
         asked.refined  # noqa: B018 # raises where its experiment was deleted
     except SetupError:
         return None
-    return Refined(told_of(run, run.state), asked)
+    return Refined(told_of(run, run.state), asked, run.folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Refined:
 
     told: Told
     asked: Refinement
+    folder: Path
+    """Of the run that it is."""
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -109,6 +112,7 @@ class Refined:
             which = ", ".join(map(str, self.unread))
             short = "the money for readings is used up" if unpaid(told.state) else ""
             rows.append(("not judged", f"attempt {which}: {short or 'the readings had no answer'}"))
+        rows += [("go on", self._more)] if self._more else []
         rows.append(("noise", told.noise.words if told.noise else _unmeasured(told)))
         rows += [("stopped", _stopped(self._stop, told.state))] if self._stop else []
         if places["best"] is not None:
@@ -132,6 +136,14 @@ class Refined:
     def _stop(self) -> str:
         stopped = self.told.state.stopped
         return stop_name(stopped.kind, stopped.message) if stopped else ""
+
+    @property
+    def _more(self) -> str:
+        """The command that goes on with twice the money for readings, where that is used up."""
+        state, usd = self.told.state, readings_usd(self.told.state)
+        if not usd or not state.stopped or state.stopped.kind != "usd":
+            return ""
+        return command_for("resume", self.folder, (f"{MAX_USD}={2 * usd:.10g}",))
 
     def _attempts(self) -> list[tuple[str, str]]:
         told, rows = self.told, list[tuple[str, str]]()
@@ -166,6 +178,12 @@ class Refined:
         if not told.final and held.beaten_by(told.parts(told.best_id)["total"], told.measure):
             return f"it holds run {held.run_id} until this race has come to its end"
         return held.stays(told.measure)
+
+
+def readings_usd(state: State) -> float | None:
+    """What all readings of a refinement may cost together; None without a limit, or a race."""
+    limits = state.started.facts.get("budget") if state.started else None
+    return cast("Mapping[str, float | None]", limits or {}).get("max_rollouts_usd")
 
 
 def _unmeasured(told: Told) -> str:

@@ -59,14 +59,16 @@ def resume(
         return resume_agent(past, settings, HowAgent(json=as_json, quiet=quiet))
     if started is not None and started.recipe == REFINE:
         from kept.cli.refine_sitting import resume_refine
+        from kept.recipes.refine_gate import MAX_USD
 
+        others = [one for one in settings if one.partition("=")[0] != MAX_USD]
         # --fail-if-no-gain is what it does by itself
         _refuse(
-            ("--set", bool(settings), "it goes on as it began; `kept refine` begins another"),
+            ("--set", bool(others), f"it goes on as it began, but for `{MAX_USD}` of a race"),
             ("--workers", workers is not None, "its iterations come one after the other"),
             what="a refinement",
         )
-        return resume_refine(past, as_json=as_json, quiet=quiet)
+        return resume_refine(past, settings, as_json=as_json, quiet=quiet)
     settings += (f"workers={workers}",) if workers else ()
     spec, before = _spec_of(past)
     check_again(past, settings)

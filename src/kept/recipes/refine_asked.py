@@ -1,7 +1,7 @@
 """What somebody asked `kept refine` for, and where it is to be told of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,6 +40,8 @@ class Refinement:
     """A file of what a deliverable is judged by."""
     config: str | None = None
     settings: tuple[str, ...] = ()
+    readings_usd: float | None = field(default=None, repr=False)
+    """What all readings may cost since a resume said so; it does not make another refinement."""
 
     @property
     def tiers(self) -> Tiers:

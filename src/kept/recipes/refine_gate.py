@@ -5,6 +5,7 @@ iteration left is read again and again beside the best so far, and is kept when 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -22,10 +23,13 @@ from kept.gates.repeats import Repeats
 from kept.recipes.hashing import hash_of
 from kept.recipes.racing import FEWEST
 from kept.recipes.refine_asked import Refinement
+from kept.spec.agent_run import AgentRunSpec
 from kept.spec.cases import read_cases
+from kept.spec.load import validate
 from kept.spec.source import source_of
 
 RACE = "race"
+MAX_USD = "budget.max_usd"
 
 
 class Judging(NamedTuple):
@@ -59,8 +63,29 @@ def races(asked: Refinement, reading: Reading) -> Judging:
     else:
         gate, cases = PRESETS["balanced"], criteria(asked)
     # as much money as an iteration has, for all readings together
-    budget = Budget(max_rollouts_usd=reading.kit.limits.usd)
+    usd = reading.kit.limits.usd if asked.readings_usd is None else asked.readings_usd
+    budget = Budget(max_rollouts_usd=usd)
     return Judging(gate, cases, reading, objective, _measure(reading, cases), budget)
+
+
+def with_more(asked: Refinement, settings: tuple[str, ...], before: float | None) -> Refinement:
+    """The same with as much money for readings as a resume says; `before` is what they had.
+
+    Iterations keep the limits that they began with: their managers are told of them.
+    """
+    if not settings:
+        return asked
+    if before is None:
+        hint = "it goes on as it began; `kept refine` begins another"
+        raise SetupError(f"this refinement has no readings that `{MAX_USD}` limits", hint=hint)
+    source = source_of(Path(asked.folder) / "(command line)", "{}", settings)
+    spec = validate(source, AgentRunSpec)
+    source.check()
+    assert spec is not None, "a spec without problems is one"
+    if spec.budget.max_usd is None:
+        hint = "give what they may cost together, in US dollars"
+        raise SetupError(f"`{MAX_USD}` of readings cannot be taken away", hint=hint)
+    return replace(asked, readings_usd=spec.budget.max_usd)
 
 
 def _measure(reading: Reading, cases: Cases) -> str:

@@ -14,9 +14,12 @@ from kept.agents.refine.folder import Told
 from kept.agents.refine.made import all_made
 from kept.agents.rundir.read import read_run
 from kept.cli.refined import Refined, told_of
+from kept.core.plan import REFINE
 from kept.core.refine import reruns, unpaid, unread
 from kept.core.rollout import Failure
 from kept.errors import SetupError, SpecError
+from kept.recipes.refine_asked import Refinement
+from kept.recipes.refine_gate import with_more
 from kept.store.reader import Run
 from kept.store.spent import spend_of
 from tests.agents.play import say
@@ -315,6 +318,20 @@ def test_all_readings_of_a_session_have_one_budget_and_none_goes_beyond_it(tmp_p
     it.looks.clear()
     _, state = it.resume(folder)
     assert it.looks == [] and state.stopped is not None and state.stopped.kind == "usd"
+    with Run(folder) as run:
+        rows = dict(Refined(told_of(run, state), it.asked, folder).rows())
+    assert rows["go on"].endswith(f"resume {folder} --set budget.max_usd=1.5")
+    # with more for readings what ran is judged, and nobody works again
+    ran, it.asked = it.calls, with_more(it.asked, ("budget.max_usd=9",), 0.75)
+    _, state = it.resume(folder)
+    assert session(it)["stop_reason"] == "max_iterations" and unpaid(state) == []
+    assert len(session(it)["iterations"]) == 2 and 0.75 < spend_of(folder, state).usd < 9
+    with Run(folder) as run:
+        assert Refinement.of(run.fact(REFINE)).readings_usd == 9, "a later resume needs no flag"
+    assert it.calls == 2 * ran, "the first attempt ran once, and the second now"
+    for before, setting in ((None, "9"), (0.75, "null")):
+        with pytest.raises(SetupError, match=r"budget\.max_usd"):
+            with_more(it.asked, (f"budget.max_usd={setting}",), before)
 
 
 @pytest.mark.parametrize(("later", "found"), [(0.86, 2), (0.94, 1), (0.3, 0)])
@@ -362,7 +379,7 @@ def test_a_race_that_goes_on_later_leaves_what_another_session_put_into_best(tmp
     assert session(it)["best_iter"] == 1
     assert best(it)["report.md"] == b"old", "its mean may still move above what it would replace"
     with Run(folder) as run:
-        refined = Refined(told_of(run, state), it.asked)
+        refined = Refined(told_of(run, state), it.asked, folder)
     assert "until this race has come to its end" in str(refined.document()["best_left"])
     away.gone = False
     it.resume(folder)
