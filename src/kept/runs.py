@@ -90,7 +90,10 @@ async def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Ended:
                 hint="start it again; nothing was spent",
             )
         files = () if started.seed == plan.seed.id else _changed(journal, started.seed, plan.seed)
-        check_drift(started.inputs, inputs_of(plan), folder.name, start_command(plan.facts), files)
+        now = inputs_of(plan)
+        if (former := plan.cases.former_fingerprint()) == started.inputs.get("cases"):
+            now["cases"] = former
+        check_drift(started.inputs, now, folder.name, start_command(plan.facts), files)
         check_budget(past.state, plan.budget, folder.name)
         event = RunResumed(version=__version__, facts=facts_of(plan), t=watch.clock.time())
         return Ended(folder, await _sit(plan, journal, past, event, watch))

@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 import kept
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.model import Message, ModelReply, ModelRequest, ToolCall
 from kept.core.ports import Model, Scope
 from kept.core.proposal import Proposal, ProposerReply
 from kept.core.rollout import Failure
 from kept.errors import RunError
 from kept.models.asking import ask
 from kept.models.cache import CachedModel, CallCache
+from kept.models.client import HttpModel
+from kept.models.config import ModelConfig
 from kept.store.reader import Run
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.cli.tasks import kept as call_kept
@@ -102,6 +104,26 @@ def test_a_key_that_a_reply_quotes_is_taken_out_and_nothing_else_is(which: str):
         reply = asyncio.run(client(which, server).complete(ModelRequest((Message("user", "x"),))))
     assert isinstance(reply, ModelReply)
     assert reply.text == "you sent [secret], on 2023-06-01"
+
+
+def test_a_login_in_an_address_is_in_no_reply_though_there_is_no_key():
+    login = "me:lodestone-9"
+    with ModelServer(lambda seen: echo) as server:
+        url = server.v1.replace("://", f"://{login}@")
+        call = ToolCall("c", "look", json.dumps({"at": url, "as": login}))
+        echo = ModelReply(f"you asked {url} as {login}", tool_calls=(call,))
+        made = HttpModel(ModelConfig(provider="ollama", model="m", base_url=url))
+        reply = asyncio.run(made.complete(ModelRequest((Message("user", "x"),))))
+        assert "authorization" in server.log[0].headers, "it was sent"
+        assert isinstance(reply, ModelReply)
+        assert reply.text == f"you asked {server.v1} as me:[secret]"
+        [heard] = reply.tool_calls
+        assert json.loads(heard.arguments) == {"at": server.v1, "as": "me:[secret]"}
+    with ModelServer([f"{login} wrote to me@here.org"]) as server:
+        made = HttpModel(ModelConfig(provider="ollama", model="m", base_url=server.v1))
+        plain = asyncio.run(made.complete(ModelRequest((Message("user", "x"),))))
+    assert isinstance(plain, ModelReply)
+    assert plain.text == f"{login} wrote to me@here.org", "what is nobody's secret stays"
 
 
 # the name of the second says nothing, and its value is written otherwise inside JSON

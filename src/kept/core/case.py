@@ -9,9 +9,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, cast
+
+from kept.core.canonical import by_kinds, canonical
 
 Split = Literal["train", "holdout", "test"]
 SPLITS: tuple[Split, ...] = ("train", "holdout", "test")
@@ -58,10 +60,20 @@ class Cases:
 
     def fingerprint(self) -> str:
         """A hash of ids, contents and splits."""
+        return self._hashed(case_text)
+
+    def former_fingerprint(self) -> str:
+        """The same as it was before what dataclasses hold was part of it; empty for none."""
+        try:
+            return self._hashed(_kinds_text)
+        except (TypeError, ValueError, RecursionError):
+            return ""
+
+    def _hashed(self, text_of: Callable[[Case], str]) -> str:
         digest = hashlib.sha256()
         for split in SPLITS:
             for case in self.of(split):
-                line = f"{split}\0{case.id}\0{case_text(case)}\0"
+                line = f"{split}\0{case.id}\0{text_of(case)}\0"
                 # half a character, cut out of its emoji, is data like any other
                 digest.update(line.encode("utf-8", "surrogatepass"))
         return digest.hexdigest()[:16]
@@ -100,7 +112,14 @@ def case_text(case: Case) -> str:
     """The content of a case as one canonical string."""
     if isinstance(case.data, str):
         return case.data
-    return _json_of(case.data, _name_of)
+    return canonical(case.data, _name_of)
+
+
+def _kinds_text(case: Case) -> str:
+    """The same where of an object nothing but its kind is told."""
+    if isinstance(case.data, str):
+        return case.data
+    return by_kinds(case.data, _name_of)
 
 
 def own_text(case: Case) -> str:
@@ -111,33 +130,7 @@ def own_text(case: Case) -> str:
     def named(value: object) -> str:
         return f"{_name_of(value)} {case.id}"
 
-    return _json_of(case.data, named)
-
-
-def _json_of(data: object, named: Callable[[object], str]) -> str:
-    """Data as text, in one order of its keys; what is no JSON as it is named."""
-
-    def told(value: object) -> object:
-        if is_dataclass(value) and not isinstance(value, type):
-            return [named(value), *(getattr(value, one.name) for one in fields(value))]
-        return named(value)
-
-    try:
-        return json.dumps(data, sort_keys=True, ensure_ascii=False, default=told)
-    except TypeError:
-        # keys that have no order among them, or are no keys in JSON
-        return json.dumps(_pairs(data), sort_keys=True, ensure_ascii=False, default=told)
-
-
-def _pairs(value: object) -> object:
-    """The same with every mapping as a list of its pairs, by keys of any kind."""
-    if isinstance(value, Mapping):
-        items = cast("Mapping[object, object]", value).items()
-        pairs = [(repr(key), _pairs(one)) for key, one in items]
-        return sorted(pairs, key=lambda pair: pair[0])
-    if isinstance(value, list | tuple):
-        return [_pairs(one) for one in cast("Sequence[object]", value)]
-    return value
+    return canonical(case.data, named)
 
 
 def bare(case: Case, name: str = "id") -> Case:

@@ -22,6 +22,7 @@ from kept.models.providers import PROVIDERS, located
 from kept.models.speech import Habits, Heard, Speech, Taken
 from kept.models.structured import instructed
 from kept.models.trouble import hidden, passing, refused
+from kept.settings import logins
 
 MOST_TOKENS = {"openai": 16_384, "azure_openai": 16_384, "anthropic": 8_192}
 """Of a reply, where nobody says: a call must end, and have a worst case, before it is made."""
@@ -97,7 +98,7 @@ class HttpModel:
         if heard is None:
             raise passing("server", f"`{self.name}` answered with nothing")
         # before anybody keeps it: what a server echoes would be in journals, caches and artifacts
-        return _discreet(heard, secrets_of(headers))
+        return _discreet(heard, (*secrets_of(headers), *logins(self._line.endpoint.url)))
 
     def _filled(self, request: ModelRequest) -> ModelRequest:
         if not self._defaults:
@@ -163,8 +164,9 @@ def _tokens(heard: Heard) -> int:
 
 def _discreet(heard: Heard, secrets: tuple[str, ...]) -> Heard:
     """A reply without what was sent in confidence."""
-    if not secrets:
-        return heard
+    said = (heard.text, heard.refusal, *(call.arguments for call in heard.tool_calls))
+    if not secrets and not any("@" in text for text in said):
+        return heard  # without an `@` there is no login either
     calls = tuple(
         replace(call, arguments=hidden(call.arguments, secrets)) for call in heard.tool_calls
     )
