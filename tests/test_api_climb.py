@@ -24,3 +24,19 @@ def test_one_that_says_the_same_until_it_is_kept_has_its_near_miss_raced(tmp_pat
     # nothing is raced before it is clear that no more will be said
     first = outcomes.index("keep")
     assert codes[0] == "near miss" and codes[1:first].count("duplicate") >= STUCK
+
+
+def test_steps_that_come_too_late_are_warned_of_with_what_helps(tmp_path: Path):
+    def near(candidate: kept.Candidate) -> float:
+        return -abs(len(candidate.text) - 20)
+
+    def climb(width: int | None) -> kept.Result:
+        return kept.optimize(
+            "x", near, proposers=[_longer], budget=12, width=width, home=tmp_path, workers=4
+        )
+
+    together, alone = climb(None), climb(1)
+    assert "`width=1` has each wait" in str(together)
+    assert not alone.warnings and alone.state.closed[0].verdict.outcome == "keep"
+    # so helped, each step adds three letters until there are enough
+    assert len(alone.best.text) == 19 > len(together.best.text)

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from kept.core.objective import unusable
 from kept.core.plan import Plan
 from kept.core.ports import Sink
 from kept.core.state import State
+from kept.core.words import count
 from kept.engine.silence import NOTHING_ANSWERS
 from kept.engine.stopping import no_bounds
 from kept.errors import RunError
@@ -22,6 +23,9 @@ from kept.store.home import Home
 from kept.store.reader import Run
 from kept.store.spent import spend_of
 from kept.store.unmeasured import unmeasured, unmeasured_words
+
+TOO_STALE = 4
+"""A run is warned of if one in so many steps came too late."""
 
 
 def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Result:
@@ -32,7 +36,7 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
 
     with Run(folder) as run:
         best = run.candidate(state.best)
-        warnings = tuple(unmeasured_words(unmeasured(run, state)))
+        warnings = (*unmeasured_words(unmeasured(run, state)), *_twice(plan, state))
     seed_value, best_value = values(state)
     return Result(
         run=folder.name,
@@ -46,6 +50,17 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
         spend=spend_of(folder, state),
         warnings=warnings,
     )
+
+
+def _twice(plan: Plan, state: State) -> Iterator[str]:
+    """That proposers, asked again before their last answer was judged, said the same again."""
+    stale = sum(step.verdict.code == "stale" for step in state.closed)
+    if plan.width > 1 and stale * TOO_STALE >= len(state.closed) > 0:
+        steps = f"{stale} of {count(len(state.closed), 'step')}"
+        yield (
+            f"{steps} changed what an earlier one had changed by then, for {plan.width} are open"
+            " at once: `width=1` has each wait for the one before it"
+        )
 
 
 def run_comparison(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Compared:
