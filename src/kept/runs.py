@@ -150,13 +150,6 @@ async def _sit(
     watch: Watch,
 ) -> State:
     """One sitting: from its first event to its last."""
-    views = (view(journal) for view in plan.views)
-    sinks = (BestFolder(journal.folder, journal, plan.modes), *views, *watch.sinks)
-    journal.append(event)
-    state = advance(past.state, event)
-    for sink in sinks:
-        sink.on_event(event, state)
-    loop = Loop(plan, journal, state, watch.clock, sinks, past.opened)
     running = asyncio.get_running_loop()
 
     def interrupt() -> None:
@@ -164,12 +157,20 @@ async def _sit(
         if watch.on_signal is not None:
             watch.on_signal()
 
-    if watch.on_start is not None:
-        watch.on_start(lambda: _ask(running, interrupt))
+    # before anybody can see that it began; what comes meanwhile is heard once the loop is there
     if watch.signals:
         for number in (signal.SIGINT, signal.SIGTERM):
             running.add_signal_handler(number, interrupt)
     try:
+        views = (view(journal) for view in plan.views)
+        sinks = (BestFolder(journal.folder, journal, plan.modes), *views, *watch.sinks)
+        journal.append(event)
+        state = advance(past.state, event)
+        for sink in sinks:
+            sink.on_event(event, state)
+        loop = Loop(plan, journal, state, watch.clock, sinks, past.opened)
+        if watch.on_start is not None:
+            watch.on_start(lambda: _ask(running, interrupt))
         return await loop.run()
     finally:
         if watch.signals:
