@@ -131,4 +131,4 @@ def test_a_refinement_that_goes_on_is_told_what_it_began_with(project: Project):
     ended = asyncio.run(start(compile_refine(asked).plan, Home(project.folder / ".kept")))
     learn(project.registry, THEIRS)
     # with other prompts it would be refused
-    assert resume_refine(Run(ended.folder), as_json=True, quiet=True) == 0
+    assert resume_refine(Run(ended.folder), (), as_json=True, quiet=True) == 0
