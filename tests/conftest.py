@@ -19,9 +19,12 @@ from hypothesis import HealthCheck, settings
 from kept.models.weights import KNOWN
 from kept.settings import cache_home
 
-# a loaded machine is no finding, and every run looks at the same examples
+# a loaded machine is no finding, and every run looks at the same examples, unless fresh are wanted
 settings.register_profile(
-    "kept", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "kept",
+    deadline=None,
+    derandomize=not os.environ.get("KEPT_FRESH"),  # noqa: TID251 # of the tests, not of Kept
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("kept")
 
@@ -98,7 +101,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Half as many again as there are cores: tests wait for processes and disks half their time."""
-    return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
+    # macOS cannot say which of them are ours
+    ours = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, (ours or 1) * 3 // 2)
 
 
 def pytest_configure(config: pytest.Config) -> None:

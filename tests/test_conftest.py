@@ -1,5 +1,6 @@
 """The closing lines of a session: time per mark, and what was skipped by name."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.conftest import peer
+from tests.conftest import peer, pytest_xdist_auto_num_workers
 
 ROOT = Path(__file__).parent.parent
 
@@ -86,3 +87,11 @@ def test_files_of_long_tests_come_first_and_their_tests_stay_together(tmp_path: 
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
     found = [line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line]
     assert found == [f"tests/test_{name}.py" for name in ("c", "c", "b", "b", "a")]
+
+
+def test_there_are_workers_where_nothing_says_which_cores_are_ours(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert pytest_xdist_auto_num_workers() == 6
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert pytest_xdist_auto_num_workers() == 1

@@ -127,3 +127,15 @@ def test_a_run_that_goes_on_says_how_far_it_is() -> None:
     record = finished(run_agent(kit_of(Play([plan("report.md")])))).record
     told = list(story(replace(record, status="running")))
     assert "running, 5 turns so far" in told
+
+
+def test_a_record_from_before_wishes_were_kept_tells_who_was_sent() -> None:
+    play = Play([plan("report.md"), delegate("w1"), complete()], {"w1": [write(), done("w1")]})
+    record = finished(run_agent(kit_of(play))).record
+    older = tuple(
+        replace(one, decision=one.decision and replace(one.decision, delegations=()))
+        for one in record.iterations
+    )
+    told = list(story(record))
+    assert "turn 2: the manager sends 1 worker" in told
+    assert list(story(replace(record, iterations=older))) == told

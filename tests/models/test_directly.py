@@ -8,8 +8,9 @@ import base64
 import gzip
 import socket
 import threading
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -31,55 +32,76 @@ class Said:
     def __init__(self) -> None:
         self.url = ""
         self.asked: list[tuple[int, bytes]] = []
+        self.told = threading.Event()
+        """Set when the first answer was sent, or what there is of it."""
+        self.closed = threading.Event()
+        """Set when the first connection has ended."""
 
 
 @contextmanager
 def saying(replies: Sequence[bytes]) -> Generator[Said]:
-    """A server that answers with these bytes, one after the other; it closes after half a one."""
-    left, said, number = iter(replies), Said(), 0
+    """A server that answers with these bytes, one after the other.
+
+    It closes after half a one, and sends nothing more where it stops.
+    """
+    left, said = iter(replies), Said()
     open_ones: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+
+    def begin(work: Callable[..., None], *given: object) -> None:
+        threads.append(threading.Thread(target=work, args=given, daemon=True))
+        threads[-1].start()
+
+    def serve(one: socket.socket, n: int) -> None:
+        # who asks may hang up at any time
+        with suppress(OSError), one.makefile("rb") as file:
+            while head := b"".join(takewhile(bool, iter(file.readline, b"\r\n"))):
+                size = next(
+                    int(line.partition(b":")[2])
+                    for line in head.lower().splitlines()
+                    if line.startswith(b"content-length:")
+                )
+                said.asked.append((n, head + file.read(size)))
+                told = next(left)
+                one.sendall(told.removesuffix(b"HALF").removesuffix(b"STOP"))
+                said.told.set()
+                if told.endswith(b"HALF") or b"Connection: close" in told:
+                    break
+        one.close()
+        said.closed.set()
+
     with socket.create_server(("127.0.0.1", 0)) as server:
         said.url = f"http://127.0.0.1:{server.getsockname()[1]}/v1/chat?a=b"
 
-        def serve(one: socket.socket, n: int) -> None:
-            with one, one.makefile("rb") as file:
-                while head := b"".join(iter(file.readline, b"\r\n")):
-                    size = next(
-                        int(line.partition(b":")[2])
-                        for line in head.lower().splitlines()
-                        if line.startswith(b"content-length:")
-                    )
-                    said.asked.append((n, head + file.read(size)))
-                    told = next(left)
-                    one.sendall(told.removesuffix(b"HALF"))
-                    if told.endswith(b"HALF") or b"Connection: close" in told:
-                        return
-
         def accept() -> None:
-            nonlocal number
-            while True:
-                try:
+            with suppress(OSError):
+                while True:
                     one, _ = server.accept()
-                except OSError:
-                    return
-                open_ones.append(one)
-                number += 1
-                threading.Thread(target=serve, args=(one, number), daemon=True).start()
+                    open_ones.append(one)
+                    begin(serve, one, len(open_ones))
 
-        threading.Thread(target=accept, daemon=True).start()
+        begin(accept)
         yield said
         server.shutdown(socket.SHUT_RDWR)
+        threads[0].join()
         for one in open_ones:
-            one.close()
+            with suppress(OSError):  # it is closed already
+                one.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join()
+
+
+def endpoint(said: Said, seconds: float = 60.0) -> Endpoint:
+    headers = {"content-type": "application/json"}
+    return Endpoint("m", said.url, headers, "KEY", seconds, seconds)
 
 
 def ask(said: Said, times: int = 1, **headers: str) -> list[Any]:
     """The answers to so many calls, one after the other; or what was the trouble."""
-    endpoint = Endpoint("m", said.url, {"content-type": "application/json"}, "KEY", 60.0, 60.0)
 
     async def once() -> Any:
         try:
-            return await post(endpoint, headers, b"{}")
+            return await post(endpoint(said), headers, b"{}")
         except Trouble as trouble:
             return trouble.failure.kind
 
@@ -91,6 +113,7 @@ def ask(said: Said, times: int = 1, **headers: str) -> list[Any]:
 
 YES = {"said": "yes"}
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
 UNTIL_CLOSED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
 
 
@@ -106,6 +129,7 @@ UNTIL_CLOSED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection
         pytest.param(reply()[:-4] + b"HALF", "network", 2, id="half"),
         pytest.param(b"Hello, who is there?\r\n\r\nHALF", "network", 2, id="no HTTP"),
         pytest.param(reply(status="500 No"), "server", 2, id="an error"),
+        pytest.param(SWITCHED, "harness", 2, id="another protocol"),
     ],
 )
 def test_a_connection_is_used_again_only_after_a_whole_answer(
@@ -114,6 +138,32 @@ def test_a_connection_is_used_again_only_after_a_whole_answer(
     with saying([told, reply()]) as said:
         assert ask(said, 2) == [heard, YES]
     assert [n for n, _ in said.asked] == [1, connections]
+
+
+@pytest.mark.parametrize("cancelled", [False, True], ids=["too late", "cancelled"])
+def test_a_connection_is_not_used_again_after_an_answer_that_was_given_up(cancelled: bool):
+    async def first(said: Said) -> object:
+        asking = asyncio.ensure_future(post(endpoint(said, 60.0 if cancelled else 0.3), {}, b"{}"))
+        if cancelled:
+            await asyncio.to_thread(said.told.wait, 60)
+            await asyncio.sleep(0.05)
+            asking.cancel()
+        try:
+            return await asking
+        except Trouble as trouble:
+            return trouble.failure.kind
+        except asyncio.CancelledError:
+            return "cancelled"
+
+    async def scenario(said: Said) -> tuple[object, ...]:
+        came = await first(said)
+        closed = await asyncio.to_thread(said.closed.wait, 60)
+        return came, closed, await post(endpoint(said), {}, b"{}")
+
+    with saying([reply()[:-4] + b"STOP", reply()]) as said:
+        came = asyncio.run(scenario(said))
+    assert came == ("cancelled" if cancelled else "timeout", True, YES)
+    assert [n for n, _ in said.asked] == [1, 2]
 
 
 def test_what_is_sent_is_what_was_meant():

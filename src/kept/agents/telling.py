@@ -1,6 +1,7 @@
 """An agent run told as a story: one sentence a line, the same live and afterwards."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf
 
 from kept.agents.budget import REASONS, most
@@ -16,6 +17,7 @@ from kept.agents.record import (
     Phased,
     Rejection,
     Repair,
+    Wish,
 )
 from kept.core.words import count, one_line
 
@@ -152,7 +154,7 @@ def turn_lines(
     yield from garbage_lines(one.number, one.garbage)
     mine = [repair for repair in repairs if repair.iteration == one.number]
     if one.decision is not None:
-        yield from decision_lines(one.number, one.decision)
+        yield from decision_lines(one.number, _wished(one, one.decision, rejections))
     elif not one.garbage and not mine:
         yield no_room_line(one.number)
     for repair, sent in zip(mine, one.delegations, strict=False):
@@ -166,6 +168,17 @@ def turn_lines(
         if repair.fixpoint:
             yield fixpoint_line(repair)
     yield from check_lines(one.checks)
+
+
+def _wished(one: Iteration, decision: Decision, rejections: tuple[Rejection, ...]) -> Decision:
+    """A decision with whom it sends: older records have only who was sent."""
+    if decision.delegations or any(refused.iteration == one.number for refused in rejections):
+        return decision
+    wishes = (
+        Wish(worker_id=sent.worker_id, subtask_id=sent.subtask_id, instructions=sent.instructions)
+        for sent in one.delegations
+    )
+    return replace(decision, delegations=tuple(wishes))
 
 
 def story(record: AgentRun) -> Iterator[str]:

@@ -28,8 +28,8 @@ MOST = 64
 """Addresses, each with its headers, whose requests begin as one before them."""
 TOGETHER = 1 << 16
 """Bytes of a body that are copied behind its head, so that both leave at once."""
-_INFORMING = range(100, 200)
-"""Statuses that another one follows."""
+_INFORMING = frozenset(range(100, 200)) - {101}
+"""Statuses that another one follows; after 101 the server speaks something else."""
 
 
 @dataclass(frozen=True, slots=True)
