@@ -26,7 +26,7 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
     """
     from kept.adopt import Repository, adoption_of
     from kept.cli import output
-    from kept.cli.looking import open_run
+    from kept.cli.looking import nothing_better, open_run
     from kept.cli.names import path_from_here
     from kept.core.plan import COMPARE, EVAL
     from kept.report.changes import best_diff
@@ -44,7 +44,7 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
     adoption = adoption_of(past)
     adoption.check(past.id)
     if not adoption.pending:
-        why = "its best is what is there" if adoption.after else "nothing beat the seed"
+        why = "its best is what is there" if adoption.after else nothing_better(past)
         output.note(f"nothing to adopt: {why}")
         return
     if commit:

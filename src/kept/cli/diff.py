@@ -34,7 +34,7 @@ def diff(run: str, other: str | None, step: int | None, as_json: bool) -> None:
         _two_runs(run, other, as_json)
         return
     from kept.cli import output
-    from kept.cli.looking import closed_step, open_run
+    from kept.cli.looking import closed_step, nothing_better, open_run
     from kept.core.plan import COMPARE, EVAL
     from kept.report.changes import best_diff, step_diff
     from kept.runs import may_keep
@@ -42,6 +42,7 @@ def diff(run: str, other: str | None, step: int | None, as_json: bool) -> None:
     past = open_run(run, may_keep if step is None else None)
     text = best_diff(past) if step is None else step_diff(past, closed_step(past, step))
     compared, measured = bool(past.fact(COMPARE)), bool(past.fact(EVAL))
+    better = nothing_better(past)
     past.close()
     if as_json:
         output.document({"run": past.id, "step": step, "diff": text})
@@ -54,7 +55,7 @@ def diff(run: str, other: str | None, step: int | None, as_json: bool) -> None:
     elif measured:
         output.note("a run that only measures changes nothing; `kept diff RUN RUN` compares two")
     elif step is None:
-        output.note("nothing beat the seed, so there is no difference")
+        output.note(f"{better}, so there is no difference")
     else:
         output.note(f"step {step} changes nothing")
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kept.cli.log import show_log
+from kept.cli.names import command_for
 from kept.core.event import StepClosed
 from kept.errors import SetupError
 from kept.store.home import Home
@@ -23,6 +24,18 @@ def open_run(name: str, of_use: Callable[[Path], bool] | None = None) -> Run:
         hint = "`kept optimize SPEC` makes one; a run elsewhere is named by its folder"
         raise SetupError(f"there is no run in {home.runs}", hint=runs_below() or hint)
     return Run(home.find_run(name, of_use))
+
+
+def nothing_better(run: Run) -> str:
+    """That the best of a run is its seed: for good, or as far as it has come."""
+    if run.status == "finished":
+        return "nothing beat the seed"
+    going = (
+        "it is running"
+        if run.status == "running"
+        else f"`{command_for('resume', run.folder)}` goes on"
+    )
+    return f"nothing has beaten the seed yet ({going})"
 
 
 def iteration_named(name: str) -> RunRow | None:
