@@ -233,7 +233,9 @@ def test_an_exception_in_a_proposer_is_a_crash_with_its_message():
     journal = MemoryJournal()
     state = run(plan_of(FunctionProposer(broken), steps=2), journal)
     assert verdicts(state) == [("crash", "proposer failed")] * 2
-    assert state.closed[0].verdict.reason == "the proposer `broken` failed: KeyError: 'temperature'"
+    reason = state.closed[0].verdict.reason
+    assert reason.startswith("the proposer `broken` failed: KeyError: 'temperature' (")
+    assert "tests/engine/test_propose.py:" in reason, "where it was raised"
     proposed = [event for event in journal.events if isinstance(event, Proposed)]
     assert all(isinstance(event.reply, ProposerFailed) for event in proposed)
 
