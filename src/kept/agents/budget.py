@@ -7,7 +7,6 @@ inside a branch is the sum of what its replies took, which is written down with 
 
 import asyncio
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -52,8 +51,6 @@ def most(limits: Limits, axis: str) -> float:
 
 _LEAST_SECONDS = 60.0
 """Less is no time to go on in."""
-_ROOM = "up to {} more, and {} left"
-_WANTED = re.compile(r"\(up to \$?([\d.]+) more, and ")
 
 
 def _dollars(usd: float) -> str:
@@ -66,10 +63,9 @@ def enough(record: AgentRun, axis: str) -> float:
     What was refused for want of room is asked for again, and is not all that is asked for.
     """
     limit = most(record.limits, axis)
-    used = getattr(record.budget.used, axis) if record.budget else limit
-    words = [one.reason for one in record.rejections if REASONS[axis] in one.reason]
-    wanted = _WANTED.search(words[-1]) if words else None
-    room = 2 * float(wanted[1]) if wanted else 0.0
+    stands = record.budget
+    used = getattr(stands.used, axis) if stands else limit
+    room = 2 * stands.wanted.get(axis, 0.0) if stands else 0.0
     if axis == "wall_seconds":
         room = _LEAST_SECONDS
     return max(2 * limit, used + limit, used + room if room else 0.0)
@@ -95,6 +91,8 @@ class Account:
     began: float = 0.0
     out: str = ""
     """The axis that refused something; empty while none has."""
+    wanted: float = 0.0
+    """What the call could have come to that it refused first."""
     used: Usage = FREE
     tools_used: int = 0
     loops: int = 0
@@ -129,11 +127,17 @@ class Account:
             return self.refused("wall_seconds")
         left = self.tokens - self.used.tokens_in - self.used.tokens_out
         if worst.tokens_in > left:
-            return self.refused("tokens", _ROOM.format(worst.tokens_in, f"{left} are"))
+            self._want(worst.tokens_in)
+            return self.refused("tokens", f"up to {worst.tokens_in} more, and {left} are left")
         if self.usd is not None and self.used.usd + worst.usd > self.usd + _HAIR:
-            money = max(0.0, self.usd - self.used.usd)
-            return self.refused("usd", _ROOM.format(_dollars(worst.usd), f"{_dollars(money)} is"))
+            self._want(worst.usd)
+            money = _dollars(max(0.0, self.usd - self.used.usd))
+            return self.refused("usd", f"up to {_dollars(worst.usd)} more, and {money} is left")
         return None
+
+    def _want(self, room: float) -> None:
+        if not self.out:
+            self.wanted = room
 
     def refused(self, axis: str, why: str = "") -> Failure:
         """That an axis is used up; remembered."""
@@ -205,6 +209,8 @@ class Ledger:
         self.elapsed = elapsed
         """Seconds since the run began."""
         self.depth = depth
+        self.wanted: dict[str, float] = {}
+        """By axis, what the last call could have come to that it had no room for."""
         self.usage = FREE
 
     def open(self, parts: int = 1) -> list[Account]:
@@ -239,6 +245,8 @@ class Ledger:
             self.tool_calls += account.tools_used
             self.loops += account.loops_used
             self.workers += account.workers_used
+            if account.wanted:
+                self.wanted[account.out] = account.wanted
             first = ends.index(min(ends))
             ends[first] += account.seconds
         self.elapsed = max(ends)
@@ -263,7 +271,13 @@ class Ledger:
         least: Phase = "critical" if left[axis] > 0 else "exhausted"
         phases: list[Phase] = [name for over, name in _PHASES if left[axis] > over]
         phase = phases[0] if phases else least
-        return BudgetSnapshot(used=self.spent, remaining=left[axis], scarcest=axis, phase=phase)
+        return BudgetSnapshot(
+            used=self.spent,
+            remaining=left[axis],
+            scarcest=axis,
+            phase=phase,
+            wanted=dict(self.wanted),
+        )
 
     def out(self, *axes: str) -> str:
         """The first of these axes that has nothing left; empty where all have."""

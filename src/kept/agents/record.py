@@ -78,6 +78,8 @@ class BudgetSnapshot:
     scarcest: str
     """The axis that share is of, by its name in `Limits`."""
     phase: Phase
+    wanted: Mapping[str, float] = field(default_factory=dict[str, float])
+    """By axis, what the last call could have come to that there was no room for."""
 
 
 How = Literal["reuse", "synthesize", "generate"]
