@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.agents.refine.alone import refining
+from kept.agents.refine.lock import refining
 from kept.sandbox import abilities
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.agents.play import Play, Say, say

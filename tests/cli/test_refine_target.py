@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kept.agents.refine.alone import refining
+from kept.agents.refine.lock import refining
 from kept.sandbox import abilities
 from kept.testing.server import ModelServer
 from tests.agents.rundir.made import perfect_run, synthetic_run

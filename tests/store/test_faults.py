@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import kept
-from kept.agents.refine.alone import refining
+from kept.agents.refine.lock import refining
 from kept.agents.refine.best import alone
 from kept.core.artifact import Candidate
 from kept.core.rollout import Job

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 from kept.agents.experiments.folders import EXPERIMENTS, target_of
 from kept.agents.experiments.refining import new_task_session
 from kept.agents.experiments.tasks import best_run
-from kept.agents.refine.alone import refining
+from kept.agents.refine.lock import refining
 from kept.agents.refine.session import SESSIONS, free_name, session_name
 from kept.agents.rundir.read import COMPLETION
 from kept.agents.rundir.write import Layout, write_run
