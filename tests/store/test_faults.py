@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import kept
-from kept.agents.refine.lock import refining
 from kept.agents.refine.best import alone
+from kept.agents.refine.lock import refining
 from kept.core.artifact import Candidate
 from kept.core.rollout import Job
 from kept.core.score import Outcome
