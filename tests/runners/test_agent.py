@@ -64,10 +64,12 @@ class TestAgentRunner(RunnerSuite):
     def make_hanging_runner(self) -> Runner:
         return self.make(f"echo $$ > {self.folder}/pid; sleep 100 & wait")
 
-    def still_running(self) -> object:
-        # on a busy machine it may have been cancelled before it had begun
+    def begun(self) -> bool:
         path = self.folder / "pid"
-        return path.exists() and not is_gone(read_pid(path))
+        return path.exists() and bool(path.read_text().strip())
+
+    def still_running(self) -> object:
+        return not is_gone(read_pid(self.folder / "pid"))
 
 
 def test_it_is_told_the_named_fields_of_a_case_and_nothing_else_of_it(

@@ -68,6 +68,10 @@ class TestCommandRunner(RunnerSuite):
     def make_hanging_runner(self) -> Runner:
         return self.make("echo $$ > pid; sleep 100 & wait")
 
+    def begun(self) -> bool:
+        path = self.folder / "pid"
+        return path.exists() and bool(path.read_text().strip())
+
     def still_running(self) -> object:
         return not is_gone(read_pid(self.folder / "pid"))
 

@@ -141,6 +141,7 @@ class JournalSuite:
         assert list(journal.calls("propose/1", "key", ModelReply)) == expected
         assert list(journal.calls("propose/1/branch", "key", ModelReply)) == []
         assert list(journal.calls("propose/1", "unknown", ModelReply)) == []
+        assert [journal.heard(scope) for scope in ("propose/1", "propose")] == [True, False]
 
     def test_what_the_calls_at_hand_used_is_told_by_scope(self) -> None:
         """Those of a branch by themselves."""

@@ -15,7 +15,7 @@ from kept.testing.journal import MemoryJournal
 
 T = TypeVar("T")
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds that a cancelled use gets to be gone."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
