@@ -31,6 +31,9 @@ settings.load_profile("kept")
 LONG = ({"wheel", "model"}, {"slow", "kill", "agents", "browser", "docs"})
 """Marks of tests that take minutes, and of those that take seconds."""
 
+LONGEST, WORTH = 25, 20.0
+"""Files whose time is told at the end, and the seconds from which on that is worth a line."""
+
 
 def longest_first(items: list[pytest.Item]) -> None:
     """Files of long tests before others, so that no worker begins one when all others are done.
@@ -57,6 +60,7 @@ class MarkReport:
         self.stages: list[str] = config.getoption("--stage") or []
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.ran: defaultdict[str, set[str]] = defaultdict(set)
+        self.files: defaultdict[str, float] = defaultdict(float)
         self.skipped: Counter[str] = Counter()
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -73,6 +77,7 @@ class MarkReport:
         label = str(dict(report.user_properties)["marks"])
         self.seconds[label] += report.duration
         self.ran[label].add(report.nodeid)
+        self.files[report.nodeid.partition("::")[0]] += report.duration
         if report.skipped:
             for mark in label.split(" + "):
                 self.skipped[mark] += 1
@@ -87,6 +92,9 @@ class MarkReport:
         for label, seconds in sorted(self.seconds.items(), key=lambda entry: -entry[1]):
             count = len(self.ran[label])
             terminalreporter.write_line(f"{label:<16} {seconds:8.2f} s   {count} tests")
+        for path, seconds in sorted(self.files.items(), key=lambda entry: -entry[1])[:LONGEST]:
+            if seconds >= WORTH:
+                terminalreporter.write_line(f"{path:<48} {seconds:8.2f} s")
         for mark, package in self.missing.items():
             line = f"skipped marks: {mark} (needs {package}), {self.skipped[mark]} tests"
             terminalreporter.write_line(line, yellow=True)
