@@ -1,13 +1,15 @@
 """The keys that replies are journalled by: a run that is gone on with must find them again."""
 
+import asyncio
 import json
 from dataclasses import asdict, replace
 
 import pytest
 
-from kept.core.model import Image, Message, ModelRequest, ToolCall, ToolOffer
-from kept.engine.scope import request_key
+from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolCall, ToolOffer
+from kept.engine.scope import JournalScope, older_key, request_key
 from kept.errors import RunError
+from kept.testing import MemoryJournal
 
 REQUEST = ModelRequest(
     (
@@ -24,7 +26,34 @@ REQUEST = ModelRequest(
 
 
 def test_the_key_of_a_request_is_the_one_that_older_journals_have():
-    assert request_key(REQUEST) == "db95e3092825b0089ff61250"
+    assert older_key(REQUEST) == "db95e3092825b0089ff61250"
+    assert request_key(REQUEST) == "2c5989b6a9ee69da52f82df4"
+
+
+def test_replies_that_an_older_kept_wrote_down_are_heard_before_newer_ones():
+    journal = MemoryJournal()
+    journal.record_call("propose/1", older_key(REQUEST), ModelReply("first"))
+
+    async def asked(*, times: int) -> list[str]:
+        scope = JournalScope(journal, "propose/1")
+        replies = [await scope.call(REQUEST, ModelReply, fresh) for _ in range(times)]
+        return [reply.text for reply in replies if isinstance(reply, ModelReply)]
+
+    async def fresh() -> ModelReply:
+        return ModelReply("second")
+
+    assert asyncio.run(asked(times=2)) == ["first", "second"]
+    assert journal.calls("propose/1", request_key(REQUEST), ModelReply) == [ModelReply("second")]
+    assert asyncio.run(asked(times=2)) == ["first", "second"]
+
+
+@pytest.mark.parametrize("odd", ["\ud800", 2**80, {1: 2}, {None: 3}])
+def test_what_cannot_be_packed_has_a_key_too(odd: object):
+    assert request_key({"what": odd}) == older_key({"what": odd})
+
+
+def test_what_is_no_number_is_not_nothing():
+    assert request_key({"what": float("nan")}) != request_key({"what": None})
 
 
 def test_a_request_has_the_key_of_what_it_holds():

@@ -6,8 +6,8 @@ had is refused, wherever it was taken from.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kept.core.artifact import Candidate
 from kept.core.text import STOP_WORDS, grams, line_of, words_of
@@ -31,6 +31,12 @@ class GoldGuard:
     answers: Mapping[Answer, str]
     """The case of each, by its words."""
     name: str = "gold"
+    _sizes: Sequence[int] = field(init=False, repr=False, compare=False)
+    """How many words answers have; the longest first."""
+
+    def __post_init__(self) -> None:
+        sizes = {len(answer) for answer in self.answers}
+        object.__setattr__(self, "_sizes", sorted(sizes, reverse=True))
 
     def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
         """The first answer that the candidate brings in; not which, for a verdict is shown."""
@@ -47,10 +53,9 @@ class GoldGuard:
 
     def _found(self, text: str) -> list[tuple[Answer, int]]:
         words = words_of(text)
-        sizes = {len(answer) for answer in self.answers}
         return [
             (gram, at)
-            for size in sorted(sizes, reverse=True)
+            for size in self._sizes
             for at, gram in enumerate(grams(words, size))
             if gram in self.answers
         ]

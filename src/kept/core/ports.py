@@ -252,6 +252,10 @@ class Journal(Protocol):
         """Replies recorded in this scope for this request, oldest first."""
         ...
 
+    def heard(self, scope: str) -> bool:
+        """Whether any reply of this scope is at hand."""
+        ...
+
     def paid(self) -> Mapping[str, Usage]:
         """What the calls at hand used, by scope."""
         ...

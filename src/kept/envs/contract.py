@@ -85,6 +85,9 @@ class Episode(Protocol):
         ...
 
 
+_OVER = Turn()
+
+
 @dataclass(slots=True)
 class OneReply:
     """A case that is over with the first thing said."""
@@ -97,7 +100,7 @@ class OneReply:
 
     async def answer(self, said: str) -> Turn | Failure:
         """That was it."""
-        return Turn()
+        return _OVER
 
     async def close(self) -> None:
         """Nothing was opened."""

@@ -16,13 +16,12 @@ from kept.models.entra import Entra
 from kept.models.http import events, post
 from kept.models.line import Line, Question, secrets_of
 from kept.models.messages import Messages
-from kept.models.prices import rates_of
+from kept.models.prices import FREE_OF_CHARGE, rates_of
 from kept.models.pricing import BYTES, REPLY
 from kept.models.providers import PROVIDERS, located
 from kept.models.speech import Habits, Heard, Speech, Taken
 from kept.models.structured import instructed
 from kept.models.trouble import hidden, passing, refused
-from kept.settings import logins
 
 MOST_TOKENS = {"openai": 16_384, "azure_openai": 16_384, "anthropic": 8_192}
 """Of a reply, where nobody says: a call must end, and have a worst case, before it is made."""
@@ -61,6 +60,8 @@ class HttpModel:
 
         A token is a byte at least, so a request has no more of them than its JSON has bytes.
         """
+        if self.rates is FREE_OF_CHARGE:
+            return 0.0
         filled = self._filled(request)
         if self.rates is None or (filled.max_tokens is None and self.rates.output.most):
             return None
@@ -98,7 +99,7 @@ class HttpModel:
         if heard is None:
             raise passing("server", f"`{self.name}` answered with nothing")
         # before anybody keeps it: what a server echoes would be in journals, caches and artifacts
-        return _discreet(heard, (*secrets_of(headers), *logins(self._line.endpoint.url)))
+        return _discreet(heard, (*secrets_of(headers), *self._line.logins))
 
     def _filled(self, request: ModelRequest) -> ModelRequest:
         if not self._defaults:

@@ -66,6 +66,8 @@ class Line:
             config.stall,
             proxy_for(url),
         )
+        self.logins = logins(url)
+        """What must not be shown of the address."""
 
     async def ask(self, question: Question[T]) -> T | Failure:
         """The answer, or why there is none after as many tries as make sense."""
@@ -97,7 +99,7 @@ class Line:
         except BaseException as error:
             limiter.end()
             if isinstance(error, Trouble):
-                error.hide((*secrets_of(headers), *logins(self.endpoint.url)))
+                error.hide((*secrets_of(headers), *self.logins))
                 if error.failure.kind == "rate_limit":
                     # who wants too much patience is given up, and nobody else waits for that
                     patient = error.after is not None and error.after <= MOST_PATIENCE

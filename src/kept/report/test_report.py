@@ -1,4 +1,4 @@
-"""What was measured as a document: the JSON of holodeck's reports, Markdown, and JUnit's XML.
+"""What was measured as a document: the JSON of holodeck's reports, Markdown, or XML by `junit`.
 
 The JSON has the names that holodeck gives them, so that what reads its reports reads ours. What it
 has no name for is beside them: `status`, `repeat`, `errored`, how often a metric could not be
@@ -10,12 +10,11 @@ import platform
 import time
 from collections.abc import Iterator
 from typing import Any, Literal
-from xml.sax.saxutils import escape, quoteattr
 
 from kept.core.exchange import Exchange, ToolUse
 from kept.core.rollout import Usage
 from kept.core.words import count, one_line
-from kept.report.tested import Expected, Measured, Sweep, Tested
+from kept.report.tested import Expected, Measured, Sweep, Tested, called
 
 Format = Literal["json", "markdown", "junit"]
 FORMATS: tuple[Format, ...] = ("json", "markdown", "junit")
@@ -46,7 +45,12 @@ def written(sweep: Sweep, form: Format) -> str:
     """The report as text."""
     if form == "json":
         return json.dumps(document(sweep), indent=2, ensure_ascii=False) + "\n"
-    return "\n".join(_markdown(sweep) if form == "markdown" else _junit(sweep)) + "\n"
+    if form == "markdown":
+        return "\n".join(_markdown(sweep)) + "\n"
+    # at use: what it needs is slow to import
+    from kept.report.junit import junit
+
+    return "\n".join(junit(sweep)) + "\n"
 
 
 def _summary(sweep: Sweep) -> dict[str, Any]:
@@ -221,7 +225,7 @@ def _markdown(sweep: Sweep) -> Iterator[str]:
     for one in sweep.cases:
         scores = (one.metrics.get(name) for name in sweep.means)
         cells = ["" if score is None else f"{score:.4g}" for score in scores]
-        yield "| " + " | ".join([_cell(_called(one)), one.status, *cells, _cell(one.why)]) + " |"
+        yield "| " + " | ".join([_cell(called(one)), one.status, *cells, _cell(one.why)]) + " |"
     for one in sweep.cases:
         if one.status != "passed":
             yield from _failed(one)
@@ -229,7 +233,7 @@ def _markdown(sweep: Sweep) -> Iterator[str]:
 
 def _failed(one: Tested) -> Iterator[str]:
     yield ""
-    yield f"## {_called(one)}: {one.status}"
+    yield f"## {called(one)}: {one.status}"
     for n, exchange in enumerate(one.exchanges):
         yield ""
         yield from _quoted("input", exchange.input)
@@ -251,52 +255,8 @@ def _quoted(name: str, text: str) -> Iterator[str]:
     yield ""
 
 
-def _called(one: Tested) -> str:
-    return one.case if not one.repeat else f"{one.case} #{one.repeat + 1}"
-
-
 def _cell(text: str) -> str:
     return one_line(text, 160).replace("|", "\\|")
-
-
-def _junit(sweep: Sweep) -> Iterator[str]:
-    numbers = _attributes(
-        tests=len(sweep.cases), failures=sweep.count("failed"), errors=sweep.count("errored")
-    )
-    yield '<?xml version="1.0" encoding="UTF-8"?>'
-    yield f"<testsuites {numbers}>"
-    name = quoteattr(_plain(sweep.name))
-    yield f'<testsuite name={name} {numbers} time="{sweep.elapsed:.3f}">'
-    for one in sweep.cases:
-        yield from _testcase(sweep, one)
-    yield "</testsuite>"
-    yield "</testsuites>"
-
-
-def _testcase(sweep: Sweep, one: Tested) -> Iterator[str]:
-    names = f"name={quoteattr(_plain(_called(one)))} classname={quoteattr(_plain(sweep.name))}"
-    yield f'<testcase {names} time="{one.seconds:.3f}">'
-    if one.status != "passed":
-        tag = "failure" if one.status == "failed" else "error"
-        why = quoteattr(_plain(one_line(one.why, 300)))
-        yield f"<{tag} message={why}>{escape(_plain(_story(one)))}</{tag}>"
-    yield "</testcase>"
-
-
-def _story(one: Tested) -> str:
-    lines: list[str] = []
-    for exchange in one.exchanges:
-        lines += [f"> {exchange.input}", f"< {exchange.response}"]
-    return "\n".join([*lines, *one.findings])
-
-
-def _attributes(**numbers: int) -> str:
-    return " ".join(f'{name}="{value}"' for name, value in numbers.items())
-
-
-def _plain(text: str) -> str:
-    """Without what no XML may hold."""
-    return "".join(c for c in text if c in "\t\n" or (ord(c) >= 32 and c not in "\ufffe\uffff"))
 
 
 def exit_code(sweep: Sweep) -> int:

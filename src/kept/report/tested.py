@@ -274,3 +274,8 @@ def _measured(item: TraceItem) -> Measured:
 def _expected(item: TraceItem) -> Expected:
     data = cast("Mapping[str, Any]", item.data)
     return Expected(data["exchange"], data["matched"], data["expected"], data["arguments"])
+
+
+def called(one: Tested) -> str:
+    """What a measurement is known by: its case, and which repeat of it."""
+    return one.case if not one.repeat else f"{one.case} #{one.repeat + 1}"

@@ -175,7 +175,8 @@ class RunJournal:
         if len(raw) > INLINE:
             address = msgspec.Raw(wire.encode(self._pack.put(raw)))
             row = msgspec.structs.replace(row, reply=address, stored=True)
-        self._pack.flush()
+            # else it speaks of nothing in the pack
+            self._pack.flush()
         self._rollouts.write(wire.encode(row) + b"\n")
         return reply if raw is whole else wire.decode(raw, type(reply))
 
@@ -183,6 +184,10 @@ class RunJournal:
         """Replies recorded in this scope for this request, oldest first."""
         rows = self._calls[scope][key] if scope in self._calls else ()
         return [self._reply(row, reply) for row in rows]
+
+    def heard(self, scope: str) -> bool:
+        """Whether any reply of this scope is at hand."""
+        return scope in self._calls
 
     def _reply(self, row: wire.CallLine, reply: type[R]) -> R | Failure:
         raw = self._pack.get(wire.decode(row.reply, str)) if row.stored else row.reply

@@ -125,6 +125,10 @@ class MemoryJournal:
         found = [call.reply for call in self._calls if (call.scope, call.key) == (scope, key)]
         return cast("list[R | Failure]", found)
 
+    def heard(self, scope: str) -> bool:
+        """Whether any reply of this scope is at hand."""
+        return any(call.scope == scope for call in self._calls)
+
     def paid(self) -> Mapping[str, Usage]:
         """What the calls at hand used, by scope."""
         found: dict[str, Usage] = {}

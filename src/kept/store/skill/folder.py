@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from kept.core.artifact import Candidate
 from kept.core.epochs import STEP, epoch_of
 from kept.core.ports import Journal
@@ -119,10 +121,19 @@ class SkillFolder(View):
         self._put(name, text.encode("utf-8", "surrogateescape"))
 
     def _write(self, name: str, data: object) -> None:
-        # surrogates stand for bytes that are not UTF-8, and only escapes can carry them
-        self._put(name, json.dumps(data, indent=2, ensure_ascii=True).encode() + b"\n")
+        self._put(name, _indented(data) + b"\n")
 
     def _put(self, name: str, data: bytes) -> None:
         path = self.folder / name
         if not path.exists() or path.read_bytes() != data:
             write_whole(path, data)
+
+
+def _indented(data: object) -> bytes:
+    # surrogates stand for bytes that are not UTF-8, and only escapes can carry them
+    flat = json.dumps(data, ensure_ascii=True).encode()
+    try:
+        return msgspec.json.format(flat, indent=2)
+    except msgspec.DecodeError:
+        # such a one, which it does not read: `json` does, at a tenth of the speed
+        return json.dumps(data, indent=2, ensure_ascii=True).encode()
