@@ -52,7 +52,7 @@ USELESS, GOOD, HARMFUL = POOL = tuple(
 """The harmful one last, so that who keeps everything ends with it."""
 MARGIN = 0.05
 """A third of what the good one is worth on all reviews there are."""
-SPLIT, FEW = (12, 120, 30), (12, 5, 30)
+SPLIT, FEW = (12, 48, 24), (12, 5, 24)
 """Train, holdout and test: what proves the good one at the usual risk; and for who proves nothing.
 """
 ONE_CYCLE = (
