@@ -95,6 +95,17 @@ def test_two_skills_meet_on_the_same_cases_and_each_case_is_told_by_what_became_
     }
 
 
+def test_guidance_and_notes_of_an_epoch_compare_the_same_cases():
+    """Each drew cases of its own: what was rolled out for the one was no use to the other."""
+    comparison = Comparison(Sight(about), samples=2, run_seed=5)
+    briefs = [replace(two_epochs(name)[0], seed=n) for n, name in enumerate(("a", "b", "c"))]
+    assert len({comparison.pairs(brief) for brief in briefs}) == 1
+    brief = briefs[0]
+    later = [replace(brief.turn, settings={"epoch": n, "step": 0}) for n in range(2, 9)]
+    drawn = {tuple(p.case for p in comparison.pairs(replace(brief, turn=one))) for one in later}
+    assert len(drawn) > 1, "and other ones in other epochs"
+
+
 def test_what_a_judge_says_of_two_skills_holds_no_answer_where_the_config_forbids_it():
     brief, told = two_epochs("slow_update")
     judged = outcome(0.0)._replace(findings=(Finding("expected: gold of b"),))

@@ -91,3 +91,18 @@ def test_a_race_that_rollouts_are_too_few_for_is_warned_of(tmp_path: Path):
     assert told.startswith("1660 rollouts are few for a race of 20 steps")
     assert not warned("budget.max_rollouts=6000") and not warned()
     assert not warned("budget.max_rollouts=1660", "evaluation.gate=selection")
+
+
+def test_reminders_that_nobody_is_asked_for_are_warned_of(tmp_path: Path):
+    """With whole skills the key was read, and did nothing."""
+    path = world.write_config(tmp_path, "http://127.0.0.1:9")
+    teacher = Asked(ScriptedModel(()), ModelConfig(provider="scripted", model="none"))
+
+    def warned(mode: str) -> bool:
+        aware = "optimizer.use_skill_aware_reflection=true"
+        spec = read_skill(path, (f"optimizer.skill_update_mode={mode}", aware))
+        made = plan_of(spec, world.opened(ScriptedModel(())), (), "", teacher)
+        return any("is not asked for reminders" in told for told in made.warnings)
+
+    assert warned("full_rewrite_minibatch")
+    assert not warned("patch") and not warned("rewrite_from_suggestions")

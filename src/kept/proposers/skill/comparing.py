@@ -39,6 +39,7 @@ class Comparison:
 
     sight: Sight
     samples: int = 20
+    run_seed: int = 0
 
     def asks(self, brief: Brief) -> Ask | None:
         """The next rollouts that are needed; None when all are there."""
@@ -48,9 +49,10 @@ class Comparison:
         return next((Ask(id_, pairs, "feedback") for id_ in wanted if id_ not in asked), None)
 
     def pairs(self, brief: Brief) -> tuple[Pair, ...]:
-        """A sample of the train cases, in the draw of this epoch."""
+        """A sample of the train cases, in the draw of this epoch: the same for all who compare."""
         epoch = cast("int", brief.turn.settings["epoch"])
-        drawn = random.Random(brief.seed).sample(brief.train, min(self.samples, len(brief.train)))
+        chance = random.Random(f"{self.run_seed}/{epoch}")
+        drawn = chance.sample(brief.train, min(self.samples, len(brief.train)))
         return tuple(Pair(case.id, epoch - 1) for case in drawn)
 
     def compared(self, brief: Brief) -> list[Compared]:
