@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from kept.core.artifact import Candidate
 from kept.core.edit import Fill, apply_edits
 from kept.core.grow import Log
@@ -14,6 +16,7 @@ from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
 from kept.proposers.skill.analyst import Sight
 from kept.proposers.skill.appendix import Appendix
+from kept.proposers.skill.buffer import step_buffer
 from kept.proposers.skill.comparing import Comparison, past_skill
 from kept.proposers.skill.document import APPENDIX, SLOW_UPDATE, region_text
 from kept.proposers.skill.lapses import Lapses, appendix_text, fresh_notes, notes_in
@@ -182,6 +185,25 @@ def test_a_look_back_sees_all_steps_and_what_it_said_of_the_epoch_before():
     assert (reply.about["meta_summary"], reply.about["over_budget"]) == ("short rules", 1)
     text = shown(model.requests[0])
     assert "It was slow." in text and "Be quick." in text and text.count("## Step ") == 1
+
+
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [
+        ({"gain": -0.05, "screen_gain": 0.2}, "not kept (judged), `hard` -0.0500"),
+        ({"screen_gain": -0.75}, "not kept (judged), `hard` -0.7500 on train cases"),
+        ({"screen_gain": 0.1, "estimate": 1.5}, "not kept (judged), `hard` +0.1000 on train cases"),
+        ({}, "not kept (judged)"),
+    ],
+)
+def test_what_was_refused_is_told_with_what_it_lost(numbers: dict[str, float], told: str):
+    """Of what the race had screened out, which is most of it, nothing was told."""
+    verdict = replace(REFUSED, numbers=numbers)
+    _, step = step_of(1, 1, SKILL, "", verdict, items=[edit("- Be quick.")], digest={"n_fail": 1})
+    brief = replace(make_brief(closed=(step,)), turn=Turn("step", "e1/step", 1, {"epoch": 1}))
+    lines = step_buffer(brief).splitlines()
+    assert lines[0].endswith(f"its edits were {told}")
+    assert lines[1] == "- edit that was not kept: append with `- Be quick.`"
 
 
 def noted(*notes: str) -> list[ClosedStep]:

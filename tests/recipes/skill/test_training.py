@@ -1,8 +1,10 @@
 """Skill training from end to end: a bad skill becomes a better one, on cases nobody has seen."""
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,10 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT_CACHE", str(tmp_path / "cache"))
 
 
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
 def trained(folder: Path, gate: str, put: Gate | None = None) -> tuple[State, str]:
     with ModelServer(world.answer) as server:
         path = world.write_config(folder, server.v1, epochs=3, batch=12, gate=gate)
@@ -45,6 +51,11 @@ def test_a_bad_skill_becomes_a_better_one_under_the_race(tmp_path: Path):
     check_better(best)
     claims = [step for step in state.closed if step.verdict.code == "claim"]
     assert claims and claims[0].verdict.numbers["low"] > 0
+    standing = read(tmp_path / "out" / "runtime_state.json")
+    assert standing["best_origin"] == f"step_{standing['best_step']:04}", "and not where it ended"
+    told = [read(path) for path in (tmp_path / "out").glob("steps/*/trajectory_digest.json")]
+    refused = [one for one in told if one["action"] == "reject"]
+    assert refused and all(one["score_delta"] is not None for one in refused)
 
 
 @pytest.mark.slow
