@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kept.core.artifact import Candidate
-from kept.core.edit import Fill, apply_edits
+from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.edit import Append, Edit, Fill, Replace, apply_edits
 from kept.core.grow import Log
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.proposal import Answer, Ask, Brief, ClosedStep, Note, Proposal, Skip, Turn
@@ -107,6 +107,31 @@ def test_guidance_and_notes_of_an_epoch_compare_the_same_cases():
     later = [replace(brief.turn, settings={"epoch": n, "step": 0}) for n in range(2, 9)]
     drawn = {tuple(p.case for p in comparison.pairs(replace(brief, turn=one))) for one in later}
     assert len(drawn) > 1, "and other ones in other epochs"
+
+
+def compared_skills(edits: tuple[Edit, ...]) -> str:
+    """What is told of two skills of which the one became the other by edits, all of them kept."""
+    old = Candidate({"SKILL.md": SKILL, "references/units.md": "Metres.\n", "x.md": "Else.\n"})
+    rules = Rules({path: Artifact(path) for path in old.texts})
+    applied = apply_edits(old, edits, rules)
+    _, step = step_of(2, 0, SKILL, "", KEPT)
+    step = replace(step, candidate=applied.candidate.id, reports=applied.reports)
+    brief = replace(at_end("slow_update", [step], SKILL), incumbent=applied.candidate, rules=rules)
+    items = Comparison(Sight(about)).items(brief, [])
+    return "\n".join(f"{item.title}\n{item.text}" for item in items)
+
+
+def test_two_skills_that_are_folders_differ_by_their_files_too():
+    """SKILL.md alone was shown, and that twice: as if nothing had changed between two epochs."""
+    told = compared_skills((Append("references/units.md", "Feet too.\n"),))
+    assert "## Its file `references/units.md`\nMetres.\nFeet too." in told
+    assert "## Its file `references/units.md` at the end of the last epoch\nMetres.\n" in told
+    assert told.count("- First rule.") == told.count("Else.") == 1, "what is the same, once"
+    same = compared_skills(())
+    assert "## The skill at the end of the last epoch\nThe same as now" in same
+    other = compared_skills((Replace("SKILL.md", "First", "Last"),))
+    assert "## The skill now\n# Skill\n\n- Last rule." in other
+    assert "## The skill at the end of the last epoch\n# Skill\n\n- First rule." in other
 
 
 def test_what_a_judge_says_of_two_skills_holds_no_answer_where_the_config_forbids_it():

@@ -532,6 +532,19 @@ def test_edits_of_a_skill_folder_name_their_file():
     reply, requests = propose(say, brief, failure_only=True)
     assert isinstance(reply, Proposal) and reply.edits[0].path == "references/units.md"
     assert "Metres." in shown(requests[0]), "the other files are shown, too"
+    mended: list[str] = []
+
+    def twice(request: ModelRequest) -> Any:
+        at = {"file": "references/units.md"}
+        if "patch" not in wants(request):
+            mended.append(shown(request))
+            return {"edits": []}
+        found = {**edit("Yards.", "replace", "Feet."), **at}
+        return analysis(request, {**edit("Feet too.", "append"), **at}, found)
+
+    propose(twice, brief, failure_only=True)
+    assert "## `references/units.md` with the other edits" in mended[0]
+    assert "Metres.\nFeet too." in mended[0], "the file that the edit is for, as it is by now"
     strange = {"op": "append", "target": "", "content": "x", "file": "elsewhere.md"}
     reply, _ = propose(lambda r: analysis(r, strange), brief, failure_only=True)
     assert isinstance(reply, Skip), "a file that is not there is no reply of use"

@@ -230,10 +230,10 @@ def _front(brief: Brief, update: Update, most: int, previous: str, memory: str) 
         yield Item("meta skill", "## Optimizer Meta Skill", memory)
 
 
-def skill_items(brief: Brief) -> Iterator[Item]:
+def skill_items(brief: Brief, title: str = "## Current Skill") -> Iterator[Item]:
     """The skill as it is now, SKILL.md first."""
     texts = brief.incumbent.texts
-    yield Item("skill", "## Current Skill", texts[SKILL], needed=True)
+    yield Item("skill", title, texts[SKILL], needed=True)
     for path in sorted(texts):
         if path != SKILL:
             yield Item("further file", f"## Its file `{path}`", texts[path])

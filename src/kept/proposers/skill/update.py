@@ -69,12 +69,17 @@ async def _repair(
         lines.append(f"   does not apply: {report.fate} {report.detail}".rstrip())
     files = sorted(desk.brief.rules.artifacts)
     properties: Any = PATCH.items_schema(files)["properties"]
+    texts = tried.candidate.texts
+    paths = {tried.reports[n].edit.path for n in failing} & texts.keys()
     said = await desk.ask(
         "repair",
         desk.prompt("repair"),
         [
             *front,
-            Item("skill", "## The skill with the other edits", tried.candidate[SKILL], needed=True),
+            *(
+                Item("skill", f"## `{path}` with the other edits", texts[path], needed=True)
+                for path in sorted(paths)
+            ),
             words("## Edits that do not apply", "\n".join(lines)),
         ],
         Wanted(shape(edits=rows(shape(index=COUNT, **properties)))),
