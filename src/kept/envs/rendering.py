@@ -21,7 +21,8 @@ def _whole(texts: tuple[tuple[str, str], ...]) -> str:
     parts: list[str] = []
     # a folder may be spelt in any order, and is one skill
     for path, text in sorted(texts, key=lambda row: (row[0] != SKILL, row[0])):
-        plain = uncommented(text)
+        # in a template or a script such a comment may be what matters
+        plain = uncommented(text) if path.endswith(".md") else text.strip()
         if plain:
             parts.append(plain if path == SKILL else f"## File: {path}\n\n{plain}")
     return "\n\n".join(parts)

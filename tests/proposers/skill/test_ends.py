@@ -267,6 +267,9 @@ def test_too_many_reminders_are_put_together_and_kept_where_that_fails():
         return lambda _: told
 
     assert reminders(says({"notes": ["All of it."]}))[0] == ["All of it."]
+    few, model = teacher(says("never asked"))
+    reply = ask(Appendix(few, Lapses(threshold=4)), at_end("appendix", noted(*notes), SKILL, 1))
+    assert isinstance(reply, Proposal) and not model.calls, "as many as may be are left alone"
     kept, reply = reminders(says({"notes": notes}))
     assert kept == notes and "no shorter" in str(reply.about["said"])
     kept, reply = reminders(says("prose"))

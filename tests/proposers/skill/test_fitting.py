@@ -162,6 +162,7 @@ def test_a_skill_with_regions_and_files_is_shown_once_and_not_in_every_rollout()
     texts = {
         "SKILL.md": f"{body}\n{APPENDIX.begin}\n- Mind the gap.\n{APPENDIX.end}\n",
         "references/units.md": "Metres, and never feet, unless somebody asks for feet.\n",
+        "assets/form.html": "<form>\n<!-- a field for each of the names -->\n</form>\n",
     }
 
     def say(request: Any) -> Any:
@@ -169,8 +170,8 @@ def test_a_skill_with_regions_and_files_is_shown_once_and_not_in_every_rollout()
 
     _, requests = propose(say, folder_brief(texts), failure_only=True)
     told = shown(requests[0])
-    for text in ("whatever happens.", "Mind the gap.", "and never feet"):
-        assert told.count(text) == texts["SKILL.md"].count(text) + (text == "and never feet")
+    for text in ("whatever happens.", "Mind the gap.", "and never feet", "each of the names"):
+        assert told.count(text) == sum(one.count(text) for one in texts.values()), text
     assert "[the skill that is shown above]" in told and "[the file that is shown above]" in told
 
 

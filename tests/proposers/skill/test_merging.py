@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kept.core.model import ModelReply, ModelRequest
-from kept.core.proposal import Proposal
+from kept.core.proposal import Note, Proposal
 from kept.core.rollout import Failure
 from kept.proposers.skill.aggregate import in_a_row
 from kept.proposers.skill.analyst import rows_of
@@ -94,6 +94,14 @@ def test_mergers_of_a_level_are_asked_together_those_of_both_kinds():
     reply = ask(replace(one, teacher=replace(one.teacher, model=model)), make_brief(rows))
     assert isinstance(reply, Proposal)
     assert flying == {"analysts": 8, "mergers": 7}, "four, then one of each kind, then the last"
+
+
+def test_mergers_and_rankers_are_told_what_the_teacher_remembers():
+    brief = make_brief(max_edits=1, memory=(Note("Short rules help.", "meta_skill"),))
+    _, requests = propose(by_side, brief)
+    asked = [*map(wants, requests)]
+    assert any("selected_indices" in one for one in asked) and any("edits" in one for one in asked)
+    assert all("## Optimizer Meta Skill" in shown(one) for one in requests)
 
 
 def test_batches_of_one_step_are_looked_at_apart():

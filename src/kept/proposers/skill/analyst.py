@@ -191,9 +191,11 @@ def head_of(row: Row, n: int, sight: Sight, front: Sequence[Item]) -> tuple[str,
 def _elided(system: str, front: Sequence[Item]) -> str:
     """What a student was told, without the skill: it is long, and the same in every rollout."""
     for item in front:
-        instead, read = ELIDED.get(item.what, ""), uncommented(item.text)
-        if instead and len(read) > len(instead):
-            system = system.replace(read, instead)
+        instead = ELIDED.get(item.what, "")
+        # of Markdown a student is shown no comments
+        for read in (item.text.strip(), uncommented(item.text)):
+            if instead and len(read) > len(instead):
+                system = system.replace(read, instead)
     return system
 
 
