@@ -10,7 +10,7 @@ import pytest
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.model import ModelRequest
 from kept.core.proposal import Brief, Proposal
-from kept.core.rollout import TraceItem
+from kept.core.rollout import Failure, TraceItem
 from kept.envs.rendering import system_prompt
 from kept.models.window import tokens_of
 from kept.proposers.skill.analyst import Sight, analyst_items, rows_of
@@ -131,6 +131,24 @@ def test_a_request_leaves_room_for_its_reply(
         used = sum(tokens_of(message.text) for message in first.messages)
         assert used + tokens_of(str(first.schema)) + asked <= window
         assert "turns not shown" in shown(first)
+
+
+@pytest.mark.parametrize("traces", [1, 4])
+def test_a_window_that_nobody_knows_of_is_met_by_turns_too(traces: int):
+    """Only whole rollouts were left out: one that was too long by itself was lost."""
+    tokens = 6_000
+
+    def say(request: ModelRequest) -> Any:
+        if sum(tokens_of(message.text) for message in request.messages) > tokens:
+            return Failure("context", "candidate", "too long", tried=True)
+        return by_side(request)
+
+    rows = {f"q{n}": (0.0, said(60)) for n in range(traces)}
+    reply, requests = propose(say, make_brief(rows), failure_only=True)
+    assert isinstance(reply, Proposal), reply
+    patches: Any = reply.about["patches"]
+    assert patches[0]["cut_turns"] > 0 and "turns not shown" in shown(requests[-1])
+    assert len(requests) == (2 if traces == 1 else 4), "all, half, a quarter, an eighth"
 
 
 @pytest.mark.parametrize("update", [SUGGEST, REWRITE], ids=lambda one: one.mode)

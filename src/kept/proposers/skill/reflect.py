@@ -114,6 +114,11 @@ async def _analyse(
         room -= tokens_of(system) + tokens_of(json.dumps(schema))
     pages = analyst_items(group.rows, analysts.sight, front, room)
     said = await desk.ask(_place(group), system, pages.items, wanted)
+    if isinstance(said, Failure) and said.kind == "context":
+        # nobody knew how much it reads: half of it, by whole rollouts, was too much as well
+        room = sum(item.tokens for item in pages.items) // 4
+        pages = analyst_items(group.rows, analysts.sight, front, room)
+        said = await desk.ask(f"{_place(group)}/shorter", system, pages.items, wanted)
     if isinstance(said, Failure):
         return said
     cut: Patch = {"cut_turns": pages.cut} if pages.cut else {}
