@@ -122,6 +122,9 @@ def test_a_skill_folder_is_read_whole_and_markers_are_not():
         skill_text(texts) == "Be brief.\nAlways.\n\n## File: references/names.md\n\nAnn is a name."
     )
     assert system_prompt("Answer.", {"SKILL.md": "<!-- a -->\n"}) == "Answer."
+    page = "<p>\n<!-- name -->\n</p>"
+    told = skill_text({"SKILL.md": "Fill it in.", "assets/form.html": page})
+    assert told.endswith(page), "a comment of a template is a part of it"
 
 
 @dataclass(frozen=True)

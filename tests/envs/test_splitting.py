@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,16 @@ def test_a_generated_split_is_written_where_the_seed_says_and_read_back(tmp_path
     assert again.write(tmp_path / "other") is None
 
 
+def test_a_split_is_written_whole_however_few_of_its_cases_are_looked_at(tmp_path: Path):
+    """What a limit left out was not written, and a later run without one read back the rest."""
+    write(tmp_path / "raw.json", rows(100))
+    some = part(SearchQa(), by_ratio(tmp_path, sel_env_num=3, test_env_num=5))
+    folder = some.write(tmp_path / "out")
+    assert len(some.cases.holdout) == 3
+    again = part(SearchQa(), by_folder(tmp_path, split_dir=str(folder)))
+    assert again.cases == part(SearchQa(), by_ratio(tmp_path)).cases
+
+
 def test_a_split_that_is_there_is_left_alone(tmp_path: Path):
     write(tmp_path / "raw.json", rows(20))
     parted = part(SearchQa(), by_ratio(tmp_path, split_output_dir="made"))
@@ -91,6 +102,10 @@ def test_a_split_that_is_there_is_left_alone(tmp_path: Path):
     assert folder == tmp_path / "made"
     before = {one: one.stat().st_mtime_ns for one in folder.rglob("*")}
     assert parted.write(tmp_path / "out") == folder
+    assert {one: one.stat().st_mtime_ns for one in folder.rglob("*")} == before
+    moved = write(tmp_path / "elsewhere" / "raw.json", rows(20))
+    again = replace(by_ratio(tmp_path, split_output_dir="made"), data_path=str(moved))
+    assert part(SearchQa(), again).write(tmp_path) == folder, "the same data, under another name"
     assert {one: one.stat().st_mtime_ns for one in folder.rglob("*")} == before
 
 

@@ -45,6 +45,7 @@ OURS = "infrastructure"
 ONCE: tuple[FailureKind, str, int] = ("harness", OURS, 1)
 SOON = {"timeout": 0.3, "stall": 0.15}
 OVERFLOW = "This model's maximum context length is 8192 tokens"
+BOTH = "input length and `max_tokens` exceed context limit: 190000 + 16384 > 200000"
 
 TABLE = (
     row("bad key", Fault("status", 401, "Incorrect API key"), ONCE, "KEPT_TEST_KEY"),
@@ -60,6 +61,7 @@ TABLE = (
         "no credit",
     ),
     row("too long", Fault("status", 400, OVERFLOW), ("context", "candidate", 1), "8192"),
+    row("too long with its reply", Fault("status", 400, BOTH), ("context", "candidate", 1), "200"),
     row(
         "filtered",
         Fault("status", 400, "The response was filtered", "content_filter"),

@@ -3,7 +3,15 @@
 Their text stays, and how many there are, and in which order. Pure.
 """
 
+import re
 from dataclasses import dataclass
+
+_COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
+
+
+def uncommented(text: str) -> str:
+    """A text of Markdown as who works by it reads it: without comments, such as markers."""
+    return _COMMENT.sub("", text).strip()
 
 
 @dataclass(frozen=True, slots=True)

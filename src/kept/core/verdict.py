@@ -104,6 +104,11 @@ class Verdict:
         return self.code in IDLE
 
     @property
+    def gain(self) -> float | None:
+        """By how much it is better where that was measured: at least on train cases."""
+        return self.numbers.get("gain", self.numbers.get("screen_gain"))
+
+    @property
     def word(self) -> str:
         """What a person calls the outcome."""
         return word_for(self.outcome, self.code)

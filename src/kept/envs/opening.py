@@ -10,7 +10,7 @@ from kept.envs.opened import Opened
 from kept.envs.probing import PROBE, probed
 from kept.envs.scoring import EnvScorer
 from kept.envs.settings import EnvSettings
-from kept.envs.skills import skill_at
+from kept.envs.skills import Read, skill_at
 from kept.envs.splitting import Parted, part
 from kept.errors import SpecError
 
@@ -41,10 +41,10 @@ def opened(
     fault = fault_in(parted.cases)
     if fault is not None:
         raise SpecError([settings.problem("", fault)])
-    skill = env.skill()
+    skill = Read(env.skill())
     if settings.skill_init:
         skill = skill_at(settings.path(settings.skill_init), settings)
-    if PROBE in skill:
+    if PROBE in skill.texts:
         raise SpecError([settings.problem("skill_init", f"`{PROBE}` is a name of Kept's own")])
     return Opened(
         name=env.name,
@@ -53,12 +53,17 @@ def opened(
         scorer=scorer or env.scorer() or EnvScorer(env),
         about=env.about,
         prompts=env.prompts(),
-        skill=skill,
+        skill=skill.texts,
         probe=probed,
         materialise=parted.write,
         warnings=tuple(_warnings(parted.cases)),
+        unseen=tuple(map(_unseen, skill.left_out)),
         inputs={"cases": parted.cases.fingerprint()},
     )
+
+
+def _unseen(name: str) -> str:
+    return f"`{name}` of the skill is no text: who works by the skill does not see it"
 
 
 def _warnings(cases: Cases) -> list[str]:

@@ -4,13 +4,11 @@ SKILL.md comes first, the other files of a skill folder follow with their paths.
 Markdown are for people and proposers: markers of protected regions are no part of what is learnt.
 """
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from kept.core.protect import uncommented
 from kept.envs.opened import SKILL
-
-_COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 
 
 def skill_text(texts: Mapping[str, str]) -> str:
@@ -23,7 +21,8 @@ def _whole(texts: tuple[tuple[str, str], ...]) -> str:
     parts: list[str] = []
     # a folder may be spelt in any order, and is one skill
     for path, text in sorted(texts, key=lambda row: (row[0] != SKILL, row[0])):
-        plain = _COMMENT.sub("", text).strip()
+        # in a template or a script such a comment may be what matters
+        plain = uncommented(text) if path.endswith(".md") else text.strip()
         if plain:
             parts.append(plain if path == SKILL else f"## File: {path}\n\n{plain}")
     return "\n\n".join(parts)

@@ -7,7 +7,7 @@ read back as a `split_dir`.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,12 +35,15 @@ class Parted:
     """Cases by split, and how they came to be there."""
 
     cases: Cases
+    """Those that a config wants of them."""
     manifest: Mapping[str, Any] | None = None
     """Of a split that was made here; None for one that was read."""
     folder: str = ""
     """The folder that it is written to, below the outputs of a run."""
     fixed: Path | None = None
     """The folder that the config names for it."""
+    whole: Cases | None = None
+    """What is written where that is more: a split is the same however much of it is looked at."""
 
     def write(self, out_root: Path) -> Path | None:
         """Write a generated split, once; the folder that it is in, None where there is none.
@@ -50,13 +53,14 @@ class Parted:
         if self.manifest is None:
             return None
         folder = self.fixed or out_root / GENERATED / self.folder
-        if _written(folder) == self.manifest:
+        if _is_split(_written(folder), self.manifest):
             return folder
         _refuse_other(folder, self.manifest)
+        cases = self.whole or self.cases
         for split in SPLITS:
             part = folder / FOLDERS[split][0]
             part.mkdir(parents=True, exist_ok=True)
-            rows = [{"id": case.id, **_row(case)} for case in self.cases.of(split)]
+            rows = [{"id": case.id, **_row(case)} for case in cases.of(split)]
             _put(part / ITEMS, rows)
         # last: with it, all of it is there
         _put(folder / MANIFEST, self.manifest)
@@ -79,7 +83,7 @@ def part(env: Environment, settings: EnvSettings) -> Parted:
         cases.holdout[: settings.sel_env_num or None],
         cases.test[: settings.test_env_num or None],
     )
-    return Parted(limited, parted.manifest, parted.folder, parted.fixed)
+    return replace(parted, cases=limited, whole=cases)
 
 
 def _is_folder(settings: EnvSettings) -> bool:
@@ -208,6 +212,14 @@ def _written(folder: Path) -> object:
 
 def _refuse_other(folder: Path, manifest: Mapping[str, Any]) -> None:
     there = _written(folder)
-    if there is not None and there != manifest:
+    if there is not None and not _is_split(there, manifest):
         hint = "name another folder, or remove that one"
         raise SetupError(f"{folder} holds a split of other data, or by another ratio", hint=hint)
+
+
+def _is_split(there: object, manifest: Mapping[str, Any]) -> bool:
+    """Whether a manifest is of this split, wherever its data lay then."""
+    if not isinstance(there, dict):
+        return False
+    known = cast("dict[str, object]", there)
+    return {**known, "data_path": ""} == {**manifest, "data_path": ""}

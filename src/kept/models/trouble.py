@@ -32,7 +32,7 @@ SHORTEST = 8
 MARK = "[secret]"
 
 _OVERFLOW = re.compile(
-    r"context[ _-]?(length|window|size)|maximum context|prompt is too long|input is too long|"
+    r"context[ _-]?(length|window|size|limit)|maximum context|prompt is too long|input is too long|"
     r"too many (input )?tokens|exceeds? the (available )?context|request_too_large",
     re.IGNORECASE,
 )

@@ -37,6 +37,9 @@ SkillPrompt = Literal[
     "merge_failure",
     "merge_success",
     "merge_final",
+    "merge_failure_full_rewrite",
+    "merge_success_full_rewrite",
+    "merge_final_full_rewrite",
     "ranking",
     "repair",
     "rewrite_skill",
@@ -70,6 +73,19 @@ METRICS: tuple[Name, ...] = get_args(MetricPrompt)
 
 SKILLS: tuple[Name, ...] = get_args(SkillPrompt)
 """Prompts of the optimizer that trains a skill; environments and people may have others."""
+
+_BY_MODE = ("analyst_error", "analyst_success", "merge_failure", "merge_success", "merge_final")
+
+SKILL_FILES: tuple[str, ...] = tuple(
+    dict.fromkeys(
+        (
+            *SKILLS,
+            *(f"{name}{mode}" for name in _BY_MODE for mode in ("_rewrite", "_full_rewrite")),
+            "ranking_rewrite",
+        )
+    )
+)
+"""What those others may be called: also for a way of updating that Kept has none for."""
 
 RUN: tuple[RunPrompt, ...] = get_args(RunPrompt)
 """Prompts of `kept agent run`."""
@@ -108,6 +124,9 @@ ABOUT: Mapping[Name, str] = {
     "merge_failure": "puts together what analysts of failures propose",
     "merge_success": "puts together what analysts of successes propose",
     "merge_final": "puts both together, failures first",
+    "merge_failure_full_rewrite": "makes one skill of those of analysts of failures",
+    "merge_success_full_rewrite": "makes one skill of those of analysts of successes",
+    "merge_final_full_rewrite": "makes one skill of both, failures first",
     "ranking": "chooses as many changes as a step may keep",
     "repair": "mends edits that do not apply",
     "rewrite_skill": "writes a skill anew by suggestions",

@@ -27,6 +27,8 @@ SKILL = "# Skill\n\n- First rule.\n- Second rule.\n"
 RULES = Rules({"SKILL.md": Artifact("SKILL.md", REGIONS)})
 OWN = {name: prompt(name) for name in SKILLS}
 
+OF_TEACHER = ("rounds", "prompts", "window", "at_once", "request", "rewriting")
+
 Say = Callable[[ModelRequest], Any]
 
 
@@ -123,7 +125,7 @@ def teacher(say: Say, **more: Any) -> tuple[Teacher, ScriptedModel]:
 
 
 def proposer(say: Say, **more: Any) -> StepProposer:
-    of_teacher = {k: more.pop(k) for k in ("rounds", "prompts", "room", "at_once") if k in more}
+    of_teacher = {k: more.pop(k) for k in OF_TEACHER if k in more}
     of_analysts: dict[str, Any] = {"size": 8}
     of_analysts |= {k: more.pop(k) for k in ("failure_only", "lapses", "size") if k in more}
     sight = more.pop("sight", Sight(about))
@@ -161,3 +163,28 @@ def analysis(request: ModelRequest, *edits: dict[str, str], **more: Any) -> dict
         row = {"failure_type": "slip", "count": 1, "description": "it slipped"}
         seen = {"failure_summary": [row]}
     return {**seen, "patch": {"reasoning": "because", "edits": list(edits)}, **more}
+
+
+def by_side(request: ModelRequest) -> Any:
+    """Each analyst appends a rule; a merger keeps both."""
+    if "patch" in wants(request):
+        side = "failure" if "failure_summary" in wants(request) else "success"
+        return analysis(request, edit(f"- From {side}."))
+    if "selected_indices" in wants(request):
+        return {"reasoning": "both", "selected_indices": [1, 0]}
+    rows = [{"from": [n], **edit(f"- Merged {n}.")} for n in (0, 1)]
+    return {"reasoning": "together", "edits": rows}
+
+
+def suggesting(request: ModelRequest) -> Any:
+    row = {"type": "add_rule", "title": "t", "motivation": "m", "instruction": "i"}
+    made = analysis(request)
+    suggestions = [{**row, "priority_hint": "low"}]
+    return {**made, "patch": {"reasoning": "because", "revise_suggestions": suggestions}}
+
+
+def rewriting(request: ModelRequest, merged: list[dict[str, Any]]) -> Any:
+    if "patch" not in wants(request):
+        return {"reasoning": "together", "skill_candidates": merged}
+    row: dict[str, Any] = {"title": "t", "change_summary": [], "new_skill": "# New\n"}
+    return {**analysis(request), "patch": {"reasoning": "because", "skill_candidates": [row]}}

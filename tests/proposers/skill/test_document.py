@@ -61,6 +61,22 @@ def test_no_edit_reaches_into_a_protected_region(edit: dict[str, str]):
     assert text == WHOLE and fates == ["protected"]
 
 
+def test_a_skill_with_line_endings_of_windows_keeps_them_and_is_edited_like_any_other():
+    """A target of two lines was in none of them, and what came in had endings of its own."""
+    text, fates = made(
+        WHOLE.replace("\n", "\r\n"),
+        item("append", content="- Last.\n- Of all."),
+        item("insert_after", "First", "- Between."),
+        item("replace", "- Between.\n- Second rule.", "- Other.\n- Third."),
+    )
+    assert fates == ["applied"] * 3
+    assert "\n" not in text.replace("\r\n", "")
+    plain = "# Skill\n\n- First rule.\n- Other.\n- Third.\n\n- Last.\n- Of all.\n\n"
+    assert text.replace("\r\n", "\n") == f"{plain}{REGION}\n"
+    anew = rewritten(text, "# New\n\nOne.\n")
+    assert anew == f"# New\n\nOne.\n\n{REGION}\n".replace("\n", "\r\n")
+
+
 def test_a_model_cannot_open_or_close_a_region():
     text, _ = made(WHOLE, item("append", content=f"x {APPENDIX.begin} y {SLOW_UPDATE.end}"))
     assert text.count(APPENDIX.begin) == 0 and text.count(SLOW_UPDATE.end) == 1
@@ -91,6 +107,13 @@ def test_whoever_writes_the_skill_anew_keeps_its_regions():
         text = rewritten(WHOLE, new)
         assert text == f"# New\n\n{REGION}\n"
     assert rewritten(BODY, other) == "# New\n"
+
+
+def test_a_marker_that_opens_a_region_and_never_closes_it_takes_no_rules_along():
+    """All behind it was left out, and nobody was told."""
+    new = f"# New\n\n- One.\n{APPENDIX.begin}\n- Two.\n"
+    assert rewritten(BODY, new) == "# New\n\n- One.\n\n- Two.\n"
+    assert rewritten(WHOLE, new) == f"# New\n\n- One.\n\n- Two.\n\n{REGION}\n"
 
 
 def test_whoever_writes_the_skill_anew_keeps_its_head():

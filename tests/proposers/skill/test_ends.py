@@ -4,8 +4,10 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from kept.core.artifact import Candidate
-from kept.core.edit import Fill, apply_edits
+import pytest
+
+from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.edit import Append, Edit, Fill, Replace, apply_edits
 from kept.core.grow import Log
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.proposal import Answer, Ask, Brief, ClosedStep, Note, Proposal, Skip, Turn
@@ -14,6 +16,7 @@ from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
 from kept.proposers.skill.analyst import Sight
 from kept.proposers.skill.appendix import Appendix
+from kept.proposers.skill.buffer import step_buffer
 from kept.proposers.skill.comparing import Comparison, past_skill
 from kept.proposers.skill.document import APPENDIX, SLOW_UPDATE, region_text
 from kept.proposers.skill.lapses import Lapses, appendix_text, fresh_notes, notes_in
@@ -95,6 +98,42 @@ def test_two_skills_meet_on_the_same_cases_and_each_case_is_told_by_what_became_
     }
 
 
+def test_guidance_and_notes_of_an_epoch_compare_the_same_cases():
+    """Each drew cases of its own: what was rolled out for the one was no use to the other."""
+    comparison = Comparison(Sight(about), samples=2, run_seed=5)
+    briefs = [replace(two_epochs(name)[0], seed=n) for n, name in enumerate(("a", "b", "c"))]
+    assert len({comparison.pairs(brief) for brief in briefs}) == 1
+    brief = briefs[0]
+    later = [replace(brief.turn, settings={"epoch": n, "step": 0}) for n in range(2, 9)]
+    drawn = {tuple(p.case for p in comparison.pairs(replace(brief, turn=one))) for one in later}
+    assert len(drawn) > 1, "and other ones in other epochs"
+
+
+def compared_skills(edits: tuple[Edit, ...]) -> str:
+    """What is told of two skills of which the one became the other by edits, all of them kept."""
+    old = Candidate({"SKILL.md": SKILL, "references/units.md": "Metres.\n", "x.md": "Else.\n"})
+    rules = Rules({path: Artifact(path) for path in old.texts})
+    applied = apply_edits(old, edits, rules)
+    _, step = step_of(2, 0, SKILL, "", KEPT)
+    step = replace(step, candidate=applied.candidate.id, reports=applied.reports)
+    brief = replace(at_end("slow_update", [step], SKILL), incumbent=applied.candidate, rules=rules)
+    items = Comparison(Sight(about)).items(brief, [])
+    return "\n".join(f"{item.title}\n{item.text}" for item in items)
+
+
+def test_two_skills_that_are_folders_differ_by_their_files_too():
+    """SKILL.md alone was shown, and that twice: as if nothing had changed between two epochs."""
+    told = compared_skills((Append("references/units.md", "Feet too.\n"),))
+    assert "## Its file `references/units.md`\nMetres.\nFeet too." in told
+    assert "## Its file `references/units.md` at the end of the last epoch\nMetres.\n" in told
+    assert told.count("- First rule.") == told.count("Else.") == 1, "what is the same, once"
+    same = compared_skills(())
+    assert "## The skill at the end of the last epoch\nThe same as now" in same
+    other = compared_skills((Replace("SKILL.md", "First", "Last"),))
+    assert "## The skill now\n# Skill\n\n- Last rule." in other
+    assert "## The skill at the end of the last epoch\n# Skill\n\n- First rule." in other
+
+
 def test_what_a_judge_says_of_two_skills_holds_no_answer_where_the_config_forbids_it():
     brief, told = two_epochs("slow_update")
     judged = outcome(0.0)._replace(findings=(Finding("expected: gold of b"),))
@@ -173,6 +212,25 @@ def test_a_look_back_sees_all_steps_and_what_it_said_of_the_epoch_before():
     assert "It was slow." in text and "Be quick." in text and text.count("## Step ") == 1
 
 
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [
+        ({"gain": -0.05, "screen_gain": 0.2}, "not kept (judged), `hard` -0.0500"),
+        ({"screen_gain": -0.75}, "not kept (judged), `hard` -0.7500 on train cases"),
+        ({"screen_gain": 0.1, "estimate": 1.5}, "not kept (judged), `hard` +0.1000 on train cases"),
+        ({}, "not kept (judged)"),
+    ],
+)
+def test_what_was_refused_is_told_with_what_it_lost(numbers: dict[str, float], told: str):
+    """Of what the race had screened out, which is most of it, nothing was told."""
+    verdict = replace(REFUSED, numbers=numbers)
+    _, step = step_of(1, 1, SKILL, "", verdict, items=[edit("- Be quick.")], digest={"n_fail": 1})
+    brief = replace(make_brief(closed=(step,)), turn=Turn("step", "e1/step", 1, {"epoch": 1}))
+    lines = step_buffer(brief).splitlines()
+    assert lines[0].endswith(f"its edits were {told}")
+    assert lines[1] == "- edit that was not kept: append with `- Be quick.`"
+
+
 def noted(*notes: str) -> list[ClosedStep]:
     return [step_of(1, 0, SKILL, "", REFUSED, notes=list(notes))[1]]
 
@@ -209,6 +267,9 @@ def test_too_many_reminders_are_put_together_and_kept_where_that_fails():
         return lambda _: told
 
     assert reminders(says({"notes": ["All of it."]}))[0] == ["All of it."]
+    few, model = teacher(says("never asked"))
+    reply = ask(Appendix(few, Lapses(threshold=4)), at_end("appendix", noted(*notes), SKILL, 1))
+    assert isinstance(reply, Proposal) and not model.calls, "as many as may be are left alone"
     kept, reply = reminders(says({"notes": notes}))
     assert kept == notes and "no shorter" in str(reply.about["said"])
     kept, reply = reminders(says("prose"))

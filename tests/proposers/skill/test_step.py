@@ -16,7 +16,6 @@ from kept.core.rollout import Failure, TraceItem, Usage
 from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
 from kept.envs.probing import probed, probing_of
-from kept.proposers.skill.aggregate import in_a_row
 from kept.proposers.skill.analyst import Sight
 from kept.proposers.skill.deep import Deep
 from kept.proposers.skill.document import REGIONS
@@ -32,25 +31,17 @@ from tests.proposers.skill.scenes import (
     SKILL,
     about,
     analysis,
+    by_side,
     chat,
     edit,
     make_brief,
     propose,
     proposer,
+    rewriting,
     shown,
+    suggesting,
     wants,
 )
-
-
-def by_side(request: ModelRequest) -> Any:
-    """Each analyst appends a rule; a merger keeps both."""
-    if "patch" in wants(request):
-        side = "failure" if "failure_summary" in wants(request) else "success"
-        return analysis(request, edit(f"- From {side}."))
-    if "selected_indices" in wants(request):
-        return {"reasoning": "both", "selected_indices": [1, 0]}
-    rows = [{"from": [n], **edit(f"- Merged {n}.")} for n in (0, 1)]
-    return {"reasoning": "together", "edits": rows}
 
 
 def test_the_brief_of_an_analyst_reads_so():
@@ -101,6 +92,9 @@ def test_minibatches_are_cut_the_same_way_each_time_and_asked_together():
 def test_failure_only_asks_no_analyst_of_successes():
     _, requests = propose(by_side, failure_only=True)
     assert not any("success_patterns" in wants(one) for one in requests)
+    solved = make_brief({"c": ROWS["c"]})
+    reply, none = propose(by_side, solved, failure_only=True)
+    assert isinstance(reply, Skip) and (reply.why, none) == ("every case is solved", [])
 
 
 def test_the_expected_answer_is_shown_only_where_the_config_allows_it():
@@ -117,17 +111,6 @@ def test_what_an_agent_did_is_told_only_where_the_config_allows_it():
     assert not any("never shown" in shown(one) for one in told)
     _, hidden = propose(by_side, sight=Sight(about, agent_traces=False))
     assert not any("listed, then counted" in shown(one) for one in hidden)
-
-
-def test_a_trace_is_fitted_by_whole_turns_and_what_was_cut_is_said():
-    turns = tuple(TraceItem("assistant", f"turn {n} " + "x" * 600) for n in range(40))
-    rows = {"a": (0.0, (TraceItem("user", "go"), *turns))}
-    reply, requests = propose(by_side, make_brief(rows), room=6000)
-    text = shown(next(one for one in requests if "failure_summary" in wants(one)))
-    assert "turn 0 " in text and "turn 39 " in text, "the beginning and the end are there"
-    assert re.search(r"\[\d+ turns not shown, for want of room\]", text)
-    assert all(line.endswith("x" * 600) for line in text.splitlines() if "] turn " in line)
-    assert isinstance(reply, Proposal) and "turns of traces" in reply.unseen
 
 
 def test_whose_an_edit_is_and_what_stands_behind_it_is_carried_by_code():
@@ -180,16 +163,6 @@ def test_where_a_merger_says_nothing_of_use_all_stand_in_a_row_and_that_is_told(
     assert [one["content"] for one in items] == ["- From failure.", "- From success."]
     said: Any = reply.about["said"]
     assert any("put in a row" in one for one in said)
-
-
-def test_equal_items_in_a_row_are_one_with_what_stands_behind_both():
-    rows = [
-        {**edit("- x."), "support_count": 2, "source_type": "success", "merge_level": 0},
-        {**edit("- y."), "support_count": 1, "source_type": "failure", "merge_level": 0},
-        {**edit("- x."), "support_count": 3, "source_type": "success", "merge_level": 0},
-    ]
-    found = in_a_row(rows)
-    assert [(one["content"], one["support_count"]) for one in found] == [("- y.", 1), ("- x.", 5)]
 
 
 @pytest.mark.parametrize("bad", [[], [7], [0, 0], [0, 1]])
@@ -351,27 +324,13 @@ def test_what_a_step_went_on_without_is_not_asked_for_after_a_kill(gone: str):
     assert not second.teacher.model.requests, "all that it needs is known"
 
 
-def suggesting(request: ModelRequest) -> Any:
-    row = {"type": "add_rule", "title": "t", "motivation": "m", "instruction": "i"}
-    made = analysis(request)
-    suggestions = [{**row, "priority_hint": "low"}]
-    return {**made, "patch": {"reasoning": "because", "revise_suggestions": suggestions}}
-
-
-def rewriting(request: ModelRequest, merged: list[dict[str, Any]]) -> Any:
-    if "patch" not in wants(request):
-        return {"reasoning": "together", "skill_candidates": merged}
-    row: dict[str, Any] = {"title": "t", "change_summary": [], "new_skill": "# New\n"}
-    return {**analysis(request), "patch": {"reasoning": "because", "skill_candidates": [row]}}
-
-
 def test_a_merge_of_whole_skills_that_is_empty_is_asked_again_and_then_told():
     reply, requests = propose(lambda r: rewriting(r, []), update=REWRITE, rounds=2)
     merges = [one for one in requests if "skill_candidates" in wants(one)]
     assert len(merges) == 2, "an empty list is no reply of use"
     assert isinstance(reply, Proposal)
     said: Any = reply.about["said"]
-    assert any("put in a row" in one for one in said)
+    assert any("the first stands for all" in one for one in said)
 
 
 def test_a_merged_skill_without_a_text_is_no_reply_of_use():
@@ -472,6 +431,22 @@ def test_a_probe_is_put_to_the_rollout_and_the_step_that_the_teacher_names(
     assert len([one for one in probing.before if one.role != "system"]) == before
 
 
+def test_where_no_rollout_is_of_the_kind_that_is_probed_the_step_goes_on_without():
+    deep = Deep(probed, Sight(about), failures=4, successes=0)
+    reply, requests = propose(by_side, make_brief({"c": ROWS["c"]}), deep=deep)
+    assert isinstance(reply, Proposal)
+    assert not any("probe_instruction" in wants(one) for one in requests)
+    told: Any = reply.about["probe"]
+    assert "no rollout" in told["error"]
+
+
+def test_rollouts_of_both_kinds_that_are_probed_are_not_called_failed():
+    told = {"reasoning": "to see", "probe_instruction": "Why?"}
+    told |= {"probe_target_id": "", "probe_after_step": 0}
+    _, requests = propose(lambda _: told, deep=Deep(probed, Sight(about)))
+    assert "## Trajectories (4 total)\n\n4 cases, 2 of which solved." in shown(requests[0])
+
+
 def test_a_wrong_key_is_a_failure_of_the_step():
     broken = Failure("harness", "infrastructure", "no key", tried=True)
     assert propose(lambda _: broken)[0] == broken
@@ -520,10 +495,18 @@ def test_more_edits_than_the_budget_are_counted_and_not_taken():
 def test_each_pattern_is_told_with_the_cases_of_its_own_minibatch():
     """The original paired patterns and cases by the order in which they came."""
     rows = {f"q{n}": (0.0, ROWS["a"][1]) for n in range(2)}
-    reply, _ = propose(by_side, make_brief(rows), size=1)
+
+    def say(request: ModelRequest) -> Any:
+        said = by_side(request)
+        for one in said.get("failure_summary", ()):
+            one["count"] = 50
+        return said
+
+    reply, _ = propose(say, make_brief(rows), size=1)
     assert isinstance(reply, Proposal)
     digest: Any = reply.about["digest"]
     patches: Any = reply.about["patches"]
+    assert {one["count"] for one in digest["failure_patterns"]} == {1}
     found = [one["task_ids"] for one in digest["failure_patterns"]]
     assert found == [patch["cases"] for patch in patches] and found[0] != found[1]
 
@@ -549,6 +532,19 @@ def test_edits_of_a_skill_folder_name_their_file():
     reply, requests = propose(say, brief, failure_only=True)
     assert isinstance(reply, Proposal) and reply.edits[0].path == "references/units.md"
     assert "Metres." in shown(requests[0]), "the other files are shown, too"
+    mended: list[str] = []
+
+    def twice(request: ModelRequest) -> Any:
+        at = {"file": "references/units.md"}
+        if "patch" not in wants(request):
+            mended.append(shown(request))
+            return {"edits": []}
+        found = {**edit("Yards.", "replace", "Feet."), **at}
+        return analysis(request, {**edit("Feet too.", "append"), **at}, found)
+
+    propose(twice, brief, failure_only=True)
+    assert "## `references/units.md` with the other edits" in mended[0]
+    assert "Metres.\nFeet too." in mended[0], "the file that the edit is for, as it is by now"
     strange = {"op": "append", "target": "", "content": "x", "file": "elsewhere.md"}
     reply, _ = propose(lambda r: analysis(r, strange), brief, failure_only=True)
     assert isinstance(reply, Skip), "a file that is not there is no reply of use"

@@ -53,7 +53,9 @@ def test_an_epoch_ends_with_all_that_the_config_asks_for(tmp_path: Path):
     assert len(notes) == 1 and isinstance(notes[0], Note)
     slow = next(step for step in state.closed if step.turn.proposer == "slow_update")
     assert slow.proposal is not None and slow.proposal.about["pairs"]
-    assert slow.verdict.outcome in ("keep", "discard"), "it went through the gate"
+    gated = [one for one in state.closed if one.turn.phase.startswith("e2/") and one.proposal]
+    assert {"appendix", "slow_update", "meta_reflect"} <= {one.turn.proposer for one in gated}
+    assert all(one.verdict.outcome in ("keep", "discard") for one in gated), "by the gate"
     probes = [one for one in server.log if "PROBE: Say which rule" in one.lines[0].text]
     assert probes, "a few rollouts were done again with the question"
     assert (out / "meta_skill/epoch_02/meta_skill.md").read_text() == notes[0].text
@@ -86,6 +88,8 @@ def test_flushed_notes_are_taken_at_once_and_measured_with_what_comes_next(tmp_p
     assert "<!-- APPENDIX_START -->" in (out / "appendix/epoch_01/candidate_skill.md").read_text()
     later = [step for step in state.closed if step.turn.phase == "e1/step"][1]
     assert later.incumbent == first[0].candidate, "what comes next begins with them"
+    scores = [row["current_score"] for row in read(out / "history.json")]
+    assert scores[1] is not None, "and they are measured with it"
 
 
 @pytest.mark.slow
@@ -93,6 +97,7 @@ def test_without_skill_aware_reflection_no_request_differs_by_a_byte(tmp_path: P
     _, _, plain = run(tmp_path / "a")
     _, _, off = run(tmp_path / "b", "optimizer.use_skill_aware_reflection=false")
     assert [one.body for one in off.log] and bodies(plain) == bodies(off)
+    assert not any("appendix" in one.lower() or "lapse" in one for one in bodies(off))
     _, _, on = run(tmp_path / "c", "optimizer.use_skill_aware_reflection=true")
     assert bodies(on) != bodies(plain)
 

@@ -61,6 +61,7 @@ HEAD = "---\nname: dates\ndescription: How dates are written.\n---\n"
         ("Body.\n", "no frontmatter that can be read: it does not begin with one"),
         (f"A rule first.\n{HEAD}Body.\n", "it does not begin with one"),
         ("---\nname: dates\n---\nBody.\n", "has lost `description`"),
+        ("---\nname: dates\ndescription:\n---\nBody.\n", "has nothing in `description`"),
         ("---\nname: times\ndescription: x\n---\nBody.\n", "has another `name`"),
         ("---\nname: [dates\n---\nBody.\n", "no frontmatter that can be read: line"),
         ("---\n- dates\n---\nBody.\n", "it is no mapping"),

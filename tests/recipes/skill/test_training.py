@@ -1,8 +1,10 @@
 """Skill training from end to end: a bad skill becomes a better one, on cases nobody has seen."""
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,10 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT_CACHE", str(tmp_path / "cache"))
 
 
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
 def trained(folder: Path, gate: str, put: Gate | None = None) -> tuple[State, str]:
     with ModelServer(world.answer) as server:
         path = world.write_config(folder, server.v1, epochs=3, batch=12, gate=gate)
@@ -45,6 +51,11 @@ def test_a_bad_skill_becomes_a_better_one_under_the_race(tmp_path: Path):
     check_better(best)
     claims = [step for step in state.closed if step.verdict.code == "claim"]
     assert claims and claims[0].verdict.numbers["low"] > 0
+    standing = read(tmp_path / "out" / "runtime_state.json")
+    assert standing["best_origin"] == f"step_{standing['best_step']:04}", "and not where it ended"
+    told = [read(path) for path in (tmp_path / "out").glob("steps/*/trajectory_digest.json")]
+    refused = [one for one in told if one["action"] == "reject"]
+    assert refused and all(one["score_delta"] is not None for one in refused)
 
 
 @pytest.mark.slow
@@ -91,3 +102,18 @@ def test_a_race_that_rollouts_are_too_few_for_is_warned_of(tmp_path: Path):
     assert told.startswith("1660 rollouts are few for a race of 20 steps")
     assert not warned("budget.max_rollouts=6000") and not warned()
     assert not warned("budget.max_rollouts=1660", "evaluation.gate=selection")
+
+
+def test_reminders_that_nobody_is_asked_for_are_warned_of(tmp_path: Path):
+    """With whole skills the key was read, and did nothing."""
+    path = world.write_config(tmp_path, "http://127.0.0.1:9")
+    teacher = Asked(ScriptedModel(()), ModelConfig(provider="scripted", model="none"))
+
+    def warned(mode: str) -> bool:
+        aware = "optimizer.use_skill_aware_reflection=true"
+        spec = read_skill(path, (f"optimizer.skill_update_mode={mode}", aware))
+        made = plan_of(spec, world.opened(ScriptedModel(())), (), "", teacher)
+        return any("is not asked for reminders" in told for told in made.warnings)
+
+    assert warned("full_rewrite_minibatch")
+    assert not warned("patch") and not warned("rewrite_from_suggestions")

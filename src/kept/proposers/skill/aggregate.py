@@ -1,8 +1,9 @@
 """Aggregate: many patches become one, group by group and level by level, failures first.
 
-A merger says which of the numbered items each of its own comes from. From that, code adds up how
-many cases stand behind it and whether failures do; the model's word is not asked for either. What
-no merged item comes from is named. Where a merger says nothing of use, items are put in a row.
+A merger says which of the numbered items each of its own comes from. From that, code counts the
+cases that stand behind it, each once, and whether failures do; the model's word is not asked for
+either. What no merged item comes from is named. Where a merger says nothing of use, items are put
+in a row.
 """
 
 import asyncio
@@ -14,17 +15,13 @@ from typing import Any, cast
 from kept.core.rollout import Failure
 from kept.proposers.fitting import Item
 from kept.proposers.skill.modes import COUNT, TEXT, Source, Update, rows, shape, without_text
-from kept.proposers.skill.reflect import REWRITE_TOKENS
-from kept.proposers.skill.teacher import (
-    MAX_TOKENS,
-    Desk,
-    Wanted,
-    is_broken,
-    words,
-    words_of,
-)
+from kept.proposers.skill.reflect import Patch
+from kept.proposers.skill.teacher import Desk, Wanted, is_broken, rewriting, words, words_of
 
-OWN = ("support_count", "source_type", "merge_level")
+BEHIND = "minibatches"
+"""The key for the minibatches that an item comes from, which models are not shown."""
+
+OWN = ("support_count", "source_type", "merge_level", BEHIND)
 """What code writes into an item."""
 
 FINAL = 99
@@ -57,6 +54,8 @@ class _Merger:
     desk: Desk
     update: Update
     front: Sequence[Item]
+    cases: Mapping[str, Sequence[str]]
+    """Of each minibatch, by its name."""
     merged: Merged
 
     async def levels(self, source: Source, patches: Sequence[Items], size: int) -> Items | Failure:
@@ -87,39 +86,53 @@ class _Merger:
             f"merge/{where}",
             self.desk.prompt(f"merge_{where.partition('/')[0]}", update.suffix),
             [*self.front, words(f"## The {len(flat)} {update.label} to merge", numbered(flat))],
-            Wanted(
-                shape(reasoning=TEXT, **{update.key: rows(item, 0 if update.capped else 1)}),
-                None if update.capped else lambda data: without_text(data[update.key]),
-                max_tokens=MAX_TOKENS if update.capped else REWRITE_TOKENS,
-            ),
+            self._wanted(item),
         )
         if isinstance(said, Failure):
             if is_broken(said):
                 return said
             await self.desk.do_without(f"merge/{where}", said)
-            why = f"merge {where}: put in a row, as the merger failed ({words_of(said)})"
+            done = "put in a row" if update.capped else "the first stands for all"
+            why = f"merge {where}: {done}, as the merger failed ({words_of(said)})"
             self.merged.said.append(why)
-            return in_a_row(flat) if update.capped else flat[:1]
+            return in_a_row(flat, self.cases) if update.capped else flat[:1]
         self.merged.reasons[where] = said.data["reasoning"]
         made = said.data[update.key][: None if update.capped else 1]
         used = {n for one in made for n in one["from"] if n < len(flat)}
         if lost := [n for n in range(len(flat)) if n not in used]:
             left_out = f"left out {', '.join(map(str, lost))} of {len(flat)}"
             self.merged.said.append(f"merge {where}: {left_out}")
-        return [_supported(one, flat, level) for one in made]
+        return [self._supported(one, flat, level) for one in made]
+
+    def _wanted(self, item: Mapping[str, object]) -> Wanted:
+        key = self.update.key
+        if self.update.capped:
+            return Wanted(shape(reasoning=TEXT, **{key: rows(item)}))
+        schema = shape(reasoning=TEXT, **{key: rows(item, 1)})
+        return rewriting(self.desk, schema, lambda data: without_text(data[key]))
+
+    def _supported(self, made: Mapping[str, Any], flat: Items, level: int) -> dict[str, Any]:
+        """An item with what stands behind it, from those that it says it comes from."""
+        places = cast("list[int]", made["from"])
+        sources = [flat[n] for n in dict.fromkeys(places) if n < len(flat)]
+        failing = any(one["source_type"] == "failure" for one in sources)
+        return {
+            **{key: value for key, value in made.items() if key != "from"},
+            # nothing that was seen stands behind one that comes from nowhere
+            **backing(sources, self.cases),
+            "source_type": "failure" if failing else "success",
+            "merge_level": level,
+        }
 
 
 async def aggregate(
-    desk: Desk,
-    update: Update,
-    groups: Mapping[Source, Sequence[Items]],
-    front: Sequence[Item],
-    size: int,
+    desk: Desk, update: Update, patches: Sequence[Patch], front: Sequence[Item], size: int
 ) -> Merged | Failure:
     """One list of items from all patches of both kinds."""
-    merger = _Merger(desk, update, front, Merged())
-    failing = merger.levels("failure", groups.get("failure", ()), size)
-    passing = merger.levels("success", groups.get("success", ()), size)
+    cases = {patch["name"]: patch["cases"] for patch in patches}
+    merger = _Merger(desk, update, front, cases, Merged())
+    failing = merger.levels("failure", items_of(patches, "failure", update), size)
+    passing = merger.levels("success", items_of(patches, "success", update), size)
     found = await asyncio.gather(failing, passing)
     for one in found:
         if isinstance(one, Failure):
@@ -133,32 +146,40 @@ async def aggregate(
     return merger.merged
 
 
-def _supported(made: Mapping[str, Any], flat: Items, level: int) -> dict[str, Any]:
-    """An item with what stands behind it, from those that it says it comes from."""
-    places = cast("list[int]", made["from"])
-    sources = [flat[n] for n in dict.fromkeys(places) if n < len(flat)]
-    failing = any(one["source_type"] == "failure" for one in sources)
-    return {
-        **{key: value for key, value in made.items() if key != "from"},
-        # nothing that was seen stands behind one that comes from nowhere
-        "support_count": sum(one["support_count"] for one in sources),
-        "source_type": "failure" if failing else "success",
-        "merge_level": level,
-    }
+def items_of(patches: Sequence[Patch], source: Source, update: Update) -> list[Items]:
+    """The items of each patch of a kind that has any, with what stands behind each by code."""
+    found: list[Items] = []
+    for patch in patches:
+        if patch["source_type"] != source or "error" in patch:
+            continue
+        own: dict[str, Any] = {"support_count": patch["batch_size"], "source_type": source}
+        own |= {"merge_level": 0, BEHIND: [patch["name"]]}
+        if items := [{**item, **own} for item in patch["patch"][update.key]]:
+            found.append(items)
+    return found
 
 
-def in_a_row(items: Items) -> Items:
+def backing(sources: Items, cases: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The minibatches behind items, and how many cases those have, whoever else saw them too."""
+    names = list(dict.fromkeys(name for one in sources for name in one[BEHIND]))
+    return {"support_count": len({case for name in names for case in cases[name]}), BEHIND: names}
+
+
+def in_a_row(items: Items, cases: Mapping[str, Sequence[str]]) -> Items:
     """All of them, failures first; equal ones once, with what stands behind both."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Items] = {}
     for item in sorted(items, key=lambda one: one["source_type"] != "failure"):
         key = json.dumps({k: v for k, v in item.items() if k not in OWN}, sort_keys=True)
-        if key in found:
-            found[key]["support_count"] += item["support_count"]
-        else:
-            found[key] = dict(item)
-    return list(found.values())
+        found.setdefault(key, []).append(item)
+    return [{**equal[0], **backing(equal, cases)} for equal in found.values()]
+
+
+def shown(item: Mapping[str, Any]) -> str:
+    """An item as a model is shown it."""
+    told = {key: value for key, value in item.items() if key != BEHIND}
+    return json.dumps(told, ensure_ascii=False)
 
 
 def numbered(items: Items) -> str:
-    """Items as a model is shown them."""
-    return "\n".join(f"{n}: {json.dumps(item, ensure_ascii=False)}" for n, item in enumerate(items))
+    """Items as a model is shown them, each with its place."""
+    return "\n".join(f"{n}: {shown(item)}" for n, item in enumerate(items))

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from kept.core.case import Case
 from kept.core.proposal import Brief
+from kept.core.protect import uncommented
 from kept.core.rollout import Pair, Purpose, TraceItem
 from kept.core.score import Outcome
 from kept.core.words import count
@@ -17,12 +18,16 @@ from kept.models.window import tokens_of
 from kept.proposers.fitting import TAGS, Item
 from kept.proposers.skill import traces
 from kept.proposers.skill.document import SKILL
-from kept.proposers.skill.modes import Source, Update
+from kept.proposers.skill.modes import Update
 
 LEAST_ROOM = 400
 """Tokens of a trace that are shown, however many there are beside it."""
 
-ELIDED = "[the skill that is shown above]"
+ELIDED = {
+    "skill": "[the skill that is shown above]",
+    "further file": "[the file that is shown above]",
+}
+"""What stands in a student's prompt for what an analyst has read already."""
 
 
 class About(Protocol):
@@ -115,17 +120,15 @@ class Pages(NamedTuple):
 
 
 def analyst_items(
-    rows: Sequence[Row], source: Source, sight: Sight, front: Sequence[Item], room: int | None
+    rows: Sequence[Row], sight: Sight, front: Sequence[Item], room: int | None
 ) -> Pages:
     """The front matter, then each rollout; `room` is what all of it may take."""
-    named = {"failure": "Failed", "success": "Successful"}[source]
     heads = [head_of(row, n, sight, front) for n, row in enumerate(rows, 1)]
     turns = [traces.turns_of(row.trace, sight.hidden(row.case, row.trace)) for row in rows]
-    each = _share(room, front, heads, len(rows))
-    items, cut = [*front], 0
-    total = f"## {named} Trajectories ({len(rows)} total)"
-    items.append(Item("aim", total, _counted(rows), material=False, needed=True))
-    for row, (title, head), mine in zip(rows, heads, turns, strict=True):
+    items = [*front, _total(rows)]
+    rooms = _rooms(room, items, heads, [*map(traces.size_of, turns)])
+    cut = 0
+    for row, (title, head), mine, each in zip(rows, heads, turns, rooms, strict=True):
         shown = traces.fitted(mine, each)
         cut += shown.cut
         text = f"{head}\n\n{shown.text}".strip()
@@ -133,37 +136,48 @@ def analyst_items(
     return Pages(items, cut)
 
 
-def _counted(rows: Sequence[Row]) -> str:
+def _total(rows: Sequence[Row]) -> Item:
+    """How many there are; those that are looked at again are of both kinds."""
     solved = sum(not row.failed for row in rows)
-    share = "none" if not solved else "all" if solved == len(rows) else str(solved)
-    return f"{count(len(rows), 'case')}, {share} of which solved."
+    kind, share = "", str(solved)
+    if not solved:
+        kind, share = "Failed ", "none"
+    elif solved == len(rows):
+        kind, share = "Successful ", "all"
+    title = f"## {kind}Trajectories ({len(rows)} total)"
+    text = f"{count(len(rows), 'case')}, {share} of which solved."
+    return Item("aim", title, text, material=False, needed=True)
 
 
-def _share(
-    room: int | None, front: Sequence[Item], heads: Sequence[tuple[str, str]], parts: int
-) -> int | None:
-    """Tokens that the turns of each rollout may take."""
+def _rooms(
+    room: int | None,
+    before: Sequence[Item],
+    heads: Sequence[tuple[str, str]],
+    wanted: Sequence[int],
+) -> list[int | None]:
+    """Tokens that the turns of each rollout may take: who needs less leaves more to the others."""
     if room is None:
-        return None
-    used = sum(item.tokens for item in front)
-    used += sum(tokens_of(title) + tokens_of(head) + TAGS for title, head in heads)
-    return max(LEAST_ROOM, (room - used) // max(1, parts))
+        return [None] * len(wanted)
+    left = room - sum(item.tokens for item in before)
+    left -= sum(tokens_of(title) + tokens_of(f"{head}\n\n") + TAGS for title, head in heads)
+    found: dict[int, int | None] = {}
+    for at in sorted(range(len(wanted)), key=lambda at: wanted[at]):
+        share = max(LEAST_ROOM, left // (len(wanted) - len(found)))
+        found[at] = min(wanted[at], share)
+        left -= min(wanted[at], share)
+    return [found[at] for at in range(len(wanted))]
 
 
 def head_of(row: Row, n: int, sight: Sight, front: Sequence[Item]) -> tuple[str, str]:
     """Title and front matter of one rollout."""
     about, trace = sight.about(row.case), row.trace
-    skill = next((item.text for item in front if item.what == "skill"), "")
     lines = [f"Task: {about.task}", f"Task type: {about.type}" if about.type else ""]
     if reason := fail_reason(row, sight):
         lines.append(f"Failure reason: {reason}")
     lines.append(f"Steps: {traces.length_of(trace)}")
-    system = traces.system_prompt(trace)
-    if skill:
-        system = system.replace(skill.strip(), ELIDED)
     parts = [
         ("Hidden Reference", about.reference if sight.gold else ""),
-        ("Target System Prompt", system),
+        ("Target System Prompt", _elided(traces.system_prompt(trace), front)),
         ("Target User Prompt", traces.user_prompt(trace)),
         ("Trace Summary", traces.summary_of(trace) if sight.agent_traces else ""),
         ("Trace Steps", traces.steps_of(trace) if sight.agent_traces else ""),
@@ -172,6 +186,17 @@ def head_of(row: Row, n: int, sight: Sight, front: Sequence[Item]) -> tuple[str,
     told = [f"#### {title}\n{text.strip()}" for title, text in parts if text.strip()]
     head = "\n".join(filter(None, lines))
     return f"### Trajectory {n} (id={row.case.id})", "\n\n".join([head, *told])
+
+
+def _elided(system: str, front: Sequence[Item]) -> str:
+    """What a student was told, without the skill: it is long, and the same in every rollout."""
+    for item in front:
+        instead = ELIDED.get(item.what, "")
+        # of Markdown a student is shown no comments
+        for read in (item.text.strip(), uncommented(item.text)):
+            if instead and len(read) > len(instead):
+                system = system.replace(read, instead)
+    return system
 
 
 def fail_reason(row: Row, sight: Sight) -> str:
@@ -207,10 +232,10 @@ def _front(brief: Brief, update: Update, most: int, previous: str, memory: str) 
         yield Item("meta skill", "## Optimizer Meta Skill", memory)
 
 
-def skill_items(brief: Brief) -> Iterator[Item]:
+def skill_items(brief: Brief, title: str = "## Current Skill") -> Iterator[Item]:
     """The skill as it is now, SKILL.md first."""
     texts = brief.incumbent.texts
-    yield Item("skill", "## Current Skill", texts[SKILL], needed=True)
+    yield Item("skill", title, texts[SKILL], needed=True)
     for path in sorted(texts):
         if path != SKILL:
             yield Item("further file", f"## Its file `{path}`", texts[path])

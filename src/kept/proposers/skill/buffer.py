@@ -57,10 +57,12 @@ def outcome_of(step: ClosedStep, objective: Objective) -> str:
     """What became of a step, with its score before and after where it was measured."""
     if step.proposal is None:
         return f"nothing was proposed: {step.verdict.reason}"
-    gain = step.verdict.numbers.get("gain", step.verdict.numbers.get("estimate"))
+    gain = step.verdict.gain
     score = ""
     if gain is not None:
-        score = f", `{objective.metric}` {gain:+.4f}"
+        # one that is screened out has come no further
+        where = "" if "gain" in step.verdict.numbers else " on train cases"
+        score = f", `{objective.metric}` {gain:+.4f}{where}"
     verb = "kept" if step.verdict.outcome == "keep" else f"not kept ({step.verdict.code})"
     return f"its edits were {verb}{score}"
 

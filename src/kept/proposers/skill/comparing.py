@@ -5,19 +5,20 @@ sample that is the same whenever it is drawn.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.edit import invert
+from kept.core.edit import changed_paths, invert
 from kept.core.epochs import epoch_of
 from kept.core.proposal import Ask, Brief
 from kept.core.rollout import Pair
 from kept.proposers.fitting import Item
-from kept.proposers.skill.analyst import Sight, fail_reason, rows_of
+from kept.proposers.skill.analyst import Sight, fail_reason, rows_of, skill_items
 from kept.proposers.skill.document import SKILL
+from kept.proposers.skill.teacher import words
 
 Change = Literal["improved", "regressed", "persistent_fail", "stable_success"]
 
@@ -39,6 +40,7 @@ class Comparison:
 
     sight: Sight
     samples: int = 20
+    run_seed: int = 0
 
     def asks(self, brief: Brief) -> Ask | None:
         """The next rollouts that are needed; None when all are there."""
@@ -48,9 +50,10 @@ class Comparison:
         return next((Ask(id_, pairs, "feedback") for id_ in wanted if id_ not in asked), None)
 
     def pairs(self, brief: Brief) -> tuple[Pair, ...]:
-        """A sample of the train cases, in the draw of this epoch."""
+        """A sample of the train cases, in the draw of this epoch: the same for all who compare."""
         epoch = cast("int", brief.turn.settings["epoch"])
-        drawn = random.Random(brief.seed).sample(brief.train, min(self.samples, len(brief.train)))
+        chance = random.Random(f"{self.run_seed}/{epoch}")
+        drawn = chance.sample(brief.train, min(self.samples, len(brief.train)))
         return tuple(Pair(case.id, epoch - 1) for case in drawn)
 
     def compared(self, brief: Brief) -> list[Compared]:
@@ -70,11 +73,7 @@ class Comparison:
 
     def items(self, brief: Brief, rows: Sequence[Compared]) -> list[Item]:
         """Both skills, and what they came to, the most telling first."""
-        past = past_skill(brief)
-        items = [
-            Item("skill", "## The skill now", brief.incumbent[SKILL], needed=True),
-            Item("past skill", "## The skill at the end of the last epoch", past[SKILL]),
-        ]
+        items = [*_skills(brief)]
         order: tuple[Change, ...] = ("regressed", "persistent_fail", "improved", "stable_success")
         for change in order:
             mine = [self._line(row) for row in rows if row.change == change]
@@ -87,6 +86,19 @@ class Comparison:
         task = " ".join(self.sight.about(row.case).task.split())
         why = f"; {row.why}" if row.why else ""
         return f"- {row.case.id}: {task[:300]}{why}"
+
+
+def _skills(brief: Brief) -> Iterator[Item]:
+    """The skill now with all its files, and of the one before what was another."""
+    now, past = brief.incumbent, past_skill(brief)
+    yield from skill_items(brief, "## The skill now")
+    then = "at the end of the last epoch"
+    changed = changed_paths(past, now)
+    if not changed:
+        yield words(f"## The skill {then}", "The same as now: nothing was kept since.")
+    for path in sorted(changed, key=lambda path: path != SKILL):
+        what = "The skill" if path == SKILL else f"Its file `{path}`"
+        yield Item("past skill", f"## {what} {then}", past.texts.get(path, ""))
 
 
 def change_of(failed_before: bool, failed_now: bool) -> Change:

@@ -4,6 +4,7 @@ The teacher writes the question. It may name one rollout, and the step of it tha
 go on from; the environment knows how. What comes of it is for analysts alone, and is never judged.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,11 +55,14 @@ class Deep:
     ) -> tuple[Ask, dict[str, Any]] | dict[str, Any] | Failure:
         """The rollouts that the teacher wants to see again; or in words why there are none."""
         mine = self.chosen(rows)
+        if not mine:
+            return {"error": "no rollout of a kind that is looked at again"}
         system = desk.prompt("deep_probe")
-        room = desk.teacher.room
-        room = None if room is None else room - tokens_of(system)
-        pages = analyst_items(mine, "failure", self.sight, front, room)
-        said = await desk.ask("probe", system, pages.items, Wanted(PROBE))
+        wanted = Wanted(PROBE)
+        room = desk.teacher.room(wanted)
+        room = None if room is None else room - tokens_of(system) - tokens_of(json.dumps(PROBE))
+        pages = analyst_items(mine, self.sight, front, room)
+        said = await desk.ask("probe", system, pages.items, wanted)
         if isinstance(said, Failure):
             if is_broken(said):
                 return said
@@ -67,15 +71,15 @@ class Deep:
         told = dict(said.data)
         if not told["probe_instruction"].strip():
             return {**told, "error": "the teacher asks nothing"}
-        wanted = [row for row in mine if row.case.id == told["probe_target_id"]]
-        ids = {row.case.id for row in wanted or mine}
+        named = [row for row in mine if row.case.id == told["probe_target_id"]]
+        ids = {row.case.id for row in named or mine}
         again = tuple(pair for pair in pairs if pair.case in ids)
-        made = self._candidate(desk.brief, told, wanted)
+        made = self._candidate(desk.brief, told, named)
         return Ask(made.id, again, "probe", made), told
 
-    def _candidate(self, brief: Brief, told: Mapping[str, Any], wanted: Sequence[Row]) -> Candidate:
+    def _candidate(self, brief: Brief, told: Mapping[str, Any], named: Sequence[Row]) -> Candidate:
         texts, instruction = brief.incumbent.texts, told["probe_instruction"]
         step = told["probe_after_step"]
-        if not wanted or not step:
+        if not named or not step:
             return Candidate(dict(self.probe(texts, instruction)))
-        return Candidate(dict(self.probe(texts, instruction, wanted[0].trace, step)))
+        return Candidate(dict(self.probe(texts, instruction, named[0].trace, step)))

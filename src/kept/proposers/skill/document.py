@@ -38,6 +38,9 @@ OPS = ("append", "insert_after", "replace", "delete")
 FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 """The head of a skill, by which agents find it; what stands in it is the group."""
 
+NEXT = "\n\n"
+"""Between paragraphs."""
+
 Item = Mapping[str, Any]
 """One edit, suggestion or whole skill, as a model wrote it and with what code adds to it."""
 
@@ -56,11 +59,12 @@ def without_markers(text: str) -> str:
 
 
 def body_of(text: str) -> str:
-    """A skill without its regions."""
+    """A skill without its regions; what is behind a marker that no other closes is no region."""
     for region in REGIONS:
         for stretch in region.stretches(text):
-            text = text.replace(stretch, "")
-    return text.strip()
+            if stretch.endswith(region.end):
+                text = text.replace(stretch, "")
+    return without_markers(text).strip()
 
 
 def rewritten(old: str, new: str) -> str:
@@ -68,21 +72,28 @@ def rewritten(old: str, new: str) -> str:
 
     The head of the old one, too, where the writer left it out.
     """
-    body = without_markers(body_of(new)).strip()
+    body = _as_in(old, body_of(new))
+    gap = _as_in(old, NEXT)
     if (head := FRONT.match(old)) is not None and FRONT.match(body) is None:
-        body = f"{head[0].rstrip()}\n\n{body}"
+        body = f"{head[0].rstrip()}{gap}{body}"
     regions = [stretch for region in REGIONS for stretch in region.stretches(old)]
     # in the order in which they stand
     regions.sort(key=old.index)
-    return "\n\n".join([body, *regions]) + "\n"
+    return gap.join([body, *regions]) + _as_in(old, "\n")
+
+
+def _as_in(text: str, said: str) -> str:
+    """What a model wrote, with the line endings of a text; models know but one kind."""
+    plain = said.replace("\r\n", "\n")
+    return plain.replace("\n", "\r\n") if "\r\n" in text else plain
 
 
 def edit_of(item: Item, text: str) -> Edit:
     """The edit that a model meant, for the text that it is to be made in."""
     path = str(item.get("file") or SKILL)
-    op, target = item["op"], str(item.get("target") or "")
-    content = without_markers(str(item.get("content") or "")).strip("\n")
-    match op:
+    target = _as_in(text, str(item.get("target") or ""))
+    content = _as_in(text, without_markers(str(item.get("content") or "")).strip("\r\n"))
+    match item["op"]:
         case "replace":
             return Replace(path, target, content)
         case "delete":
@@ -95,11 +106,12 @@ def edit_of(item: Item, text: str) -> Edit:
 
 def _inserted(path: str, target: str, content: str, text: str) -> Edit:
     """Behind the line that holds the target: a rule is put between lines, not into one."""
+    ending = _as_in(text, "\n")
     if not target or text.count(target) != 1:
-        return InsertAfter(path, target, f"\n{content}")  # which is reported, and nothing changes
+        return InsertAfter(path, target, ending + content)  # which is reported, and changes nothing
     at = text.find(target)
-    end = text.find("\n", at + len(target.rstrip("\n")))
-    return InsertAfter(path, text[at : len(text) if end < 0 else end], f"\n{content}")
+    end = text.find(ending, at + len(target.rstrip("\r\n")))
+    return InsertAfter(path, text[at : len(text) if end < 0 else end], ending + content)
 
 
 def _appended(path: str, content: str, text: str) -> Edit:
@@ -109,7 +121,7 @@ def _appended(path: str, content: str, text: str) -> Edit:
         return Append(path, f"{content}\n")
     first = min(places)
     marker = next(region.begin for region in REGIONS if text.startswith(region.begin, first))
-    return Replace(path, marker, f"{content}\n\n{marker}")
+    return Replace(path, marker, f"{content}{_as_in(text, NEXT)}{marker}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class Lapses:
 
     sources: Sources = "both"
     threshold: int = 0
-    """Reminders from which on they are put together; 0 for never."""
+    """Reminders that may stand there before they are put together; 0 for any number."""
 
     def asks(self, source: Source) -> bool:
         """Whether analysts of this kind are asked for reminders."""

@@ -6,6 +6,7 @@ and how many cases stand behind it is written down by code.
 """
 
 import asyncio
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +18,7 @@ from kept.proposers.fitting import Item
 from kept.proposers.skill.analyst import Row, Sight, analyst_items
 from kept.proposers.skill.lapses import Lapses
 from kept.proposers.skill.modes import SOURCES, Source, Update, analyst_schema, without_text
-from kept.proposers.skill.teacher import Desk, Said, Wanted, is_broken, words_of
-
-REWRITE_TOKENS = 64_000
-"""Of a reply that holds a whole skill."""
+from kept.proposers.skill.teacher import Desk, Said, Wanted, is_broken, rewriting, words_of
 
 _PROMPTS: dict[Source, str] = {"failure": "analyst_error", "success": "analyst_success"}
 _SHORT: dict[Source, str] = {"failure": "fail", "success": "succ"}
@@ -108,20 +106,19 @@ async def _analyse(
         system = f"{system}\n\n{desk.prompt(f'lapses_{group.source}')}"
     files = sorted(desk.brief.rules.artifacts)
     schema = analyst_schema(update, group.source, files, notes=notes)
-    room = desk.teacher.room
+    wanted = Wanted(schema)
+    if not update.capped:
+        wanted = rewriting(desk, schema, lambda data: without_text(data["patch"][update.key]))
+    room = desk.teacher.room(wanted)
     if room is not None:
-        room -= tokens_of(system) + tokens_of(str(schema))
-    pages = analyst_items(group.rows, group.source, analysts.sight, front, room)
-    said = await desk.ask(
-        _place(group),
-        system,
-        pages.items,
-        Wanted(schema)
-        if update.capped
-        else Wanted(
-            schema, lambda data: without_text(data["patch"][update.key]), None, REWRITE_TOKENS
-        ),
-    )
+        room -= tokens_of(system) + tokens_of(json.dumps(schema))
+    pages = analyst_items(group.rows, analysts.sight, front, room)
+    said = await desk.ask(_place(group), system, pages.items, wanted)
+    if isinstance(said, Failure) and said.kind == "context":
+        # nobody knew how much it reads: half of it, by whole rollouts, was too much as well
+        room = sum(item.tokens for item in pages.items) // 4
+        pages = analyst_items(group.rows, analysts.sight, front, room)
+        said = await desk.ask(f"{_place(group)}/shorter", system, pages.items, wanted)
     if isinstance(said, Failure):
         return said
     cut: Patch = {"cut_turns": pages.cut} if pages.cut else {}
@@ -146,27 +143,13 @@ def _read(said: Said, update: Update, most: int, *, notes: bool) -> Patch:
     return found
 
 
-def items_of(patches: Sequence[Patch], source: Source, update: Update) -> list[list[Patch]]:
-    """The items of each patch of a kind that has any, with what stands behind each by code."""
-    found: list[list[Patch]] = []
-    for patch in patches:
-        if patch["source_type"] != source or "error" in patch:
-            continue
-        items = [
-            {**item, "support_count": patch["batch_size"], "source_type": source, "merge_level": 0}
-            for item in patch["patch"][update.key]
-        ]
-        if items:
-            found.append(items)
-    return found
-
-
 def digest(patches: Sequence[Patch], rows: Sequence[Row], missing: int) -> dict[str, Any]:
     """What a step saw, for later ones: each pattern with the cases that its analyst was shown."""
     patterns = [
         {
             "pattern": f"{one['failure_type']}: {one['description']}",
-            "count": one["count"],
+            # a model may say more than it was shown
+            "count": min(one["count"], len(patch["cases"])),
             "task_ids": patch["cases"],
         }
         for patch in patches

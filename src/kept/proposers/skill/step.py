@@ -5,7 +5,7 @@ the memory of the epoch from the closed steps, and replies that arrived are serv
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 from kept.core.case import Case
@@ -16,22 +16,16 @@ from kept.core.rollout import Failure, Pair
 from kept.core.words import count
 from kept.proposers.fitting import Item
 from kept.proposers.outages import outage_of
-from kept.proposers.skill.aggregate import Merged, aggregate
+from kept.proposers.skill.aggregate import Merged, aggregate, items_of
 from kept.proposers.skill.analyst import Row, front_items, rows_of, skill_items
 from kept.proposers.skill.buffer import memory_of, step_buffer
 from kept.proposers.skill.deep import Deep
 from kept.proposers.skill.lapses import noted
-from kept.proposers.skill.modes import SOURCES, Source
-from kept.proposers.skill.reflect import Analysts, Patch, digest, items_of, minibatches, reflect
+from kept.proposers.skill.modes import SOURCES
+from kept.proposers.skill.reflect import Analysts, Patch, digest, minibatches, reflect
 from kept.proposers.skill.select import Selected, select
 from kept.proposers.skill.teacher import Desk, Teacher
-from kept.proposers.skill.update import (
-    Rewriting,
-    Updated,
-    update_by_edits,
-    update_by_rewrite,
-    whole,
-)
+from kept.proposers.skill.update import Updated, update_by_edits, update_by_rewrite, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +40,6 @@ class StepProposer:
     max_edits: int = 8
     """What analysts are told, whatever the step may keep in the end."""
     merge_size: int = 8
-    rewriting: Rewriting = field(default_factory=Rewriting)
     deep: Deep | None = None
     """Where a few rollouts are done again with a question in them."""
     name: str = "step"
@@ -126,14 +119,12 @@ class StepProposer:
         if patches and len(lost) == len(patches):
             about[USELESS] = "teacher"
             return Skip(f"no analyst gave an answer of use: {lost[0]}", about=about)
-        by_source: dict[Source, list[list[Patch]]] = {
-            source: items_of(patches, source, update) for source in SOURCES
-        }
-        if not any(by_source.values()):
-            return Skip("the analysts propose no change", about=about)
+        if not any(items_of(patches, source, update) for source in SOURCES):
+            why = "the analysts propose no change" if patches else "every case is solved"
+            return Skip(why, about=about)
         # mergers and rankers need no budget of analysts and no memory of single steps
         context = [*skill_items(brief), *(_memory(memory))]
-        merged = await aggregate(desk, update, by_source, context, self.merge_size)
+        merged = await aggregate(desk, update, patches, context, self.merge_size)
         if isinstance(merged, Failure):
             return merged
         return await self._updated(desk, merged, context, about)
@@ -157,7 +148,7 @@ class StepProposer:
         if update.mode == "patch":
             made = await update_by_edits(desk, chosen.items, context)
         elif update.capped:
-            made = await update_by_rewrite(desk, chosen.items, context, self.rewriting)
+            made = await update_by_rewrite(desk, chosen.items, context)
         else:
             made = whole(desk, chosen.items, chosen.items[0])
         if isinstance(made, Failure):

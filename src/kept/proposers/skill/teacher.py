@@ -17,6 +17,9 @@ from kept.proposers.fitting import Item
 MAX_TOKENS = 16_384
 """Of a reply, unless the one that asks says otherwise."""
 
+REWRITE_TOKENS = 64_000
+"""Of a reply that holds a whole skill."""
+
 _NOT_GONE = Failure("harness", "infrastructure", "nobody went on without it")
 
 
@@ -35,6 +38,14 @@ class Prompts:
         raise LookupError(f"no prompt is called `{name}`")
 
 
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """How the teacher is asked for a whole skill."""
+
+    effort: Effort | None = None
+    max_tokens: int = REWRITE_TOKENS
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teacher:
     """Who is asked."""
@@ -43,12 +54,22 @@ class Teacher:
     request: ModelRequest
     """What every request has in common; it has no messages."""
     prompts: Prompts
-    room: int | None = None
-    """Tokens that a request may have; None where that is not known."""
+    window: int | None = None
+    """Tokens that a request and its reply may have together; None where that is not known."""
+    rewriting: Rewriting = Rewriting()
     rounds: int = 3
     """Times that one thing is asked at most: what comes after the first is a repair."""
     at_once: int = 16
     """Calls in flight together."""
+
+    def reply(self, wanted: "Wanted") -> int:
+        """Tokens that a reply may have; half of the window at most."""
+        most = self.request.max_tokens or wanted.max_tokens
+        return most if self.window is None else min(most, self.window // 2)
+
+    def room(self, wanted: "Wanted") -> int | None:
+        """Tokens that a request may have so that its reply fits too; None where nobody knows."""
+        return None if self.window is None else self.window - self.reply(wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +116,10 @@ class Desk:
             # another for each step, or the same batch would bring the same reply
             seed=self.brief.seed >> 17,
             effort=wanted.effort or self.teacher.request.effort,
-            max_tokens=self.teacher.request.max_tokens or wanted.max_tokens,
+            max_tokens=self.teacher.reply(wanted),
         )
         teacher = self.teacher
-        asked = Asked(teacher.model, told, teacher.room, teacher.rounds, wanted.check)
+        asked = Asked(teacher.model, told, teacher.room(wanted), teacher.rounds, wanted.check)
         async with self._free:
             heard = await ask_fitted(asked, items, self.scope.branch(where))
         if isinstance(heard, Failure):
@@ -127,6 +148,12 @@ class Desk:
     def prompt(self, name: str, suffix: str = "") -> str:
         """What the teacher is told for a purpose."""
         return self.teacher.prompts.find(name, suffix)
+
+
+def rewriting(desk: Desk, schema: Mapping[str, object], check: Check) -> Wanted:
+    """A reply that holds a whole skill."""
+    how = desk.teacher.rewriting
+    return Wanted(schema, check, how.effort, how.max_tokens)
 
 
 def is_broken(failure: Failure) -> bool:

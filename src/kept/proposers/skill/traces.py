@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from kept.core.rollout import TraceItem
-from kept.core.words import count
-from kept.models.window import tokens_of
+from kept.core.words import count, one_line, shortened
+from kept.models.window import BYTES, tokens_of
 
 VERIFICATION, SESSION, STEP = "verification", "session", "step"
 
@@ -21,13 +21,19 @@ SILENT = ("system", SESSION, "expected")
 
 HIDDEN = "[the expected answer]"
 
+SAID = 60
+"""Characters for the words that a turn was shortened."""
+
+STEP_LINE = 160
+"""Characters of a step in a list of steps, which names them; its turn has all of it."""
+
 
 class Shown(NamedTuple):
     """Turns of a trace."""
 
     text: str
     cut: int = 0
-    """Turns that there was no room for."""
+    """Turns that there was no room for, or not for all of it."""
 
 
 def system_prompt(trace: Sequence[TraceItem]) -> str:
@@ -49,7 +55,8 @@ def summary_of(trace: Sequence[TraceItem]) -> str:
 def steps_of(trace: Sequence[TraceItem]) -> str:
     """The numbered steps of an agent CLI, by which a probe names the one that it goes on from."""
     numbered = [item for item in trace if item.role == "tool" and "step" in item.data]
-    return "\n".join(f"{item.data['step']}. {_call(item.data)}" for item in numbered)
+    lines = [f"{item.data['step']}. {one_line(_call(item.data), STEP_LINE)}" for item in numbered]
+    return "\n".join(lines)
 
 
 def length_of(trace: Sequence[TraceItem]) -> int:
@@ -89,24 +96,41 @@ def turns_of(trace: Sequence[TraceItem], hidden: Sequence[str] = ()) -> list[str
     return found
 
 
+def size_of(turns: Sequence[str]) -> int:
+    """Tokens that turns take, each on lines of its own."""
+    return sum(tokens_of(f"{turn}\n") for turn in turns)
+
+
 def fitted(turns: Sequence[str], room: int | None) -> Shown:
     """As many turns as there is room for: those in the middle go first, the last goes last."""
-    if room is None or sum(map(tokens_of, turns)) <= room or len(turns) < 2:
+    if room is None or size_of(turns) <= room:
         return Shown("\n".join(turns))
-    head, tail, used = list[str](), list[str](), 0
-    waiting = list(turns)
-    while waiting:
-        # the end, where it failed, has the first say, and the beginning the next
-        from_end = len(tail) <= len(head)
-        one = waiting[-1] if from_end else waiting[0]
-        used += tokens_of(one)
-        if used > room and (head or tail):
-            break
-        (tail if from_end else head).append(waiting.pop(-1 if from_end else 0))
-    if not waiting:
-        return Shown("\n".join(turns))
-    gone = f"[{count(len(waiting), 'turn')} not shown, for want of room]"
-    return Shown("\n".join([*head, gone, *tail[::-1]]), len(waiting))
+    left = room - size_of([_gone(len(turns))])
+    waiting, head, tail, cut = list(turns), list[str](), list[str](), 0
+    # the end, where it failed, has the first say, and the beginning the next
+    if size_of(waiting[-1:]) > left:
+        tail.append(_shortened(waiting.pop(), left // 2 if waiting else left))
+        left, cut = left - size_of(tail), 1
+    ends = {-1: tail, 0: head}
+    while waiting and ends:
+        at = -1 if -1 in ends and (0 not in ends or len(tail) <= len(head)) else 0
+        if size_of([waiting[at]]) > left:
+            del ends[at]
+            continue
+        left -= size_of([waiting[at]])
+        ends[at].append(waiting.pop(at))
+    gone = [_gone(len(waiting))] if waiting else []
+    return Shown("\n".join([*head, *gone, *tail[::-1]]), len(waiting) + cut)
+
+
+def _gone(turns: int) -> str:
+    return f"[{count(turns, 'turn')} not shown, for want of room]"
+
+
+def _shortened(turn: str, room: int) -> str:
+    """The beginning and the end of a turn that is longer than all the room there is."""
+    share = room * BYTES / len(turn.encode("utf-8", "surrogatepass"))
+    return shortened(turn, max(2, int(len(turn) * share) - SAID))
 
 
 def _lines(item: TraceItem, hidden: Sequence[str]) -> Iterator[str]:

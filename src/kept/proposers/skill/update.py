@@ -4,31 +4,20 @@ An edit that does not apply is shown to the teacher once more, with the reason. 
 written anew, its protected regions are put back by code.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kept.core.edit import Edit, Write
-from kept.core.model import Effort
 from kept.core.rollout import Failure
 from kept.core.words import count
 from kept.proposers.fitting import Item
-from kept.proposers.skill.aggregate import Items
+from kept.proposers.skill.aggregate import Items, shown
 from kept.proposers.skill.document import SKILL, Tried, rewritten, try_edits
 from kept.proposers.skill.modes import COUNT, PATCH, TEXT, rows, shape, without_text
-from kept.proposers.skill.reflect import REWRITE_TOKENS
-from kept.proposers.skill.teacher import Desk, Wanted, is_broken, words, words_of
+from kept.proposers.skill.teacher import Desk, Wanted, is_broken, rewriting, words, words_of
 
 REWRITTEN = shape(reasoning=TEXT, change_summary=rows(TEXT), new_skill=TEXT)
-
-
-@dataclass(frozen=True, slots=True)
-class Rewriting:
-    """How the teacher is asked for a whole skill."""
-
-    effort: Effort | None = None
-    max_tokens: int = REWRITE_TOKENS
 
 
 @dataclass(slots=True)
@@ -76,16 +65,21 @@ async def _repair(
     lines: list[str] = []
     for n in failing:
         report = tried.reports[n]
-        lines.append(f"{n}: {json.dumps(items[n], ensure_ascii=False)}")
+        lines.append(f"{n}: {shown(items[n])}")
         lines.append(f"   does not apply: {report.fate} {report.detail}".rstrip())
     files = sorted(desk.brief.rules.artifacts)
     properties: Any = PATCH.items_schema(files)["properties"]
+    texts = tried.candidate.texts
+    paths = {tried.reports[n].edit.path for n in failing} & texts.keys()
     said = await desk.ask(
         "repair",
         desk.prompt("repair"),
         [
             *front,
-            Item("skill", "## The skill with the other edits", tried.candidate[SKILL], needed=True),
+            *(
+                Item("skill", f"## `{path}` with the other edits", texts[path], needed=True)
+                for path in sorted(paths)
+            ),
             words("## Edits that do not apply", "\n".join(lines)),
         ],
         Wanted(shape(edits=rows(shape(index=COUNT, **properties)))),
@@ -100,16 +94,14 @@ async def _repair(
     return found
 
 
-async def update_by_rewrite(
-    desk: Desk, items: Items, front: Sequence[Item], how: Rewriting
-) -> Updated | Failure:
+async def update_by_rewrite(desk: Desk, items: Items, front: Sequence[Item]) -> Updated | Failure:
     """The whole skill, written anew by suggestions."""
-    told = "\n".join(f"- {json.dumps(item, ensure_ascii=False)}" for item in items)
+    told = "\n".join(f"- {shown(item)}" for item in items)
     said = await desk.ask(
         "rewrite",
         desk.prompt("rewrite_skill"),
         [*front, words("## What should change", told)],
-        Wanted(REWRITTEN, lambda data: without_text([data]), how.effort, how.max_tokens),
+        rewriting(desk, REWRITTEN, lambda data: without_text([data])),
     )
     if isinstance(said, Failure):
         if is_broken(said) or said.outage:

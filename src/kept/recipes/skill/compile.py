@@ -129,7 +129,7 @@ def plan_of(
         materialise=opened.materialise,
     )
     plan = replace(plan, views=(partial(SkillFolder, trained),))
-    warnings = (*opened.warnings, *_warnings(spec, plan, asked.config))
+    warnings = (*opened.warnings, *opened.unseen, *_warnings(spec, plan, asked.config))
     return Compiled(plan, tuple(dict.fromkeys(warnings)))
 
 
@@ -281,6 +281,12 @@ def _warnings(spec: SkillSpec, plan: Plan, teacher: ModelConfig) -> Iterator[str
         why = default_gate(plan).why or "the run began with it"
         yield f"`selection` decides, which keeps noise more often: {why}"
     yield from _few_rollouts(spec, plan)
+    optimizer = spec.optimizer
+    if optimizer.use_skill_aware_reflection and not UPDATES[optimizer.skill_update_mode].capped:
+        yield (
+            "`use_skill_aware_reflection` does nothing here: who writes a whole skill with "
+            f"`{optimizer.skill_update_mode}` is not asked for reminders"
+        )
     batch = spec.train.batch_size * spec.train.accumulation
     if batch > len(plan.cases.train):
         yield f"a batch would have {batch} cases, and there are {len(plan.cases.train)} to train on"

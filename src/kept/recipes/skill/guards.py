@@ -15,6 +15,8 @@ from kept.spec.yaml import YamlFault, read_yaml
 _KEPT = ("name",)
 """Keys that a skill is found by."""
 
+EMPTY = (None, "")
+
 
 def guards_of(opened: Opened) -> tuple[Guard, ...]:
     """Frontmatter that can be read, no gold answers, no text of cases."""
@@ -44,9 +46,11 @@ class Frontmatter:
         after = _head(candidate.texts.get(SKILL, ""))
         if isinstance(after, str):
             return f"{SKILL} has no frontmatter that can be read: {after}"
-        for key in before:
+        for key, value in before.items():
             if key not in after:
                 return f"the frontmatter of {SKILL} has lost `{key}`"
+            if value not in EMPTY and after[key] in EMPTY:
+                return f"the frontmatter of {SKILL} has nothing in `{key}`"
         for key in _KEPT:
             if before.get(key) != after.get(key):
                 return f"the frontmatter of {SKILL} has another `{key}`"

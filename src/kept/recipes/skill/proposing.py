@@ -1,6 +1,6 @@
 """The proposers of skill training, made from a config."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from kept.core.model import ModelRequest
@@ -8,8 +8,8 @@ from kept.core.ports import Model, Proposer
 from kept.envs.opened import Opened
 from kept.errors import Problem, SpecError
 from kept.models.config import ModelConfig
-from kept.models.window import room_of
-from kept.prompts import SKILLS, prompt
+from kept.models.window import window_of
+from kept.prompts import SKILL_FILES, SKILLS, prompt
 from kept.proposers.skill.analyst import Sight
 from kept.proposers.skill.appendix import Appendix
 from kept.proposers.skill.comparing import Comparison
@@ -19,8 +19,7 @@ from kept.proposers.skill.modes import UPDATES
 from kept.proposers.skill.reflect import Analysts
 from kept.proposers.skill.slow import MetaReflect, MetaSkill, SlowUpdate
 from kept.proposers.skill.step import StepProposer
-from kept.proposers.skill.teacher import Prompts, Teacher
-from kept.proposers.skill.update import Rewriting
+from kept.proposers.skill.teacher import Prompts, Rewriting, Teacher
 from kept.spec.skill.config import effort_of
 from kept.spec.skill.read import SkillSpec
 
@@ -30,11 +29,15 @@ def teacher_of(
 ) -> Teacher:
     """Who is asked: with prompts of the user before the environment's, and those before ours."""
     own = {name: prompt(name) for name in SKILLS}
+    _refuse_strange(spec.where("name"), "env.name", prompts)
     return Teacher(
         model=model,
         request=ModelRequest((), max_tokens=config.max_tokens),
         prompts=Prompts((read_prompts(spec), dict(prompts), own)),
-        room=room_of(config),
+        window=window_of(config),
+        rewriting=Rewriting(
+            effort_of(spec.run.rewrite_reasoning_effort), spec.run.rewrite_max_completion_tokens
+        ),
         rounds=spec.gradient.max_analyst_rounds,
         at_once=spec.gradient.analyst_workers,
     )
@@ -44,18 +47,21 @@ def read_prompts(spec: SkillSpec) -> dict[str, str]:
     """The user's own prompts, by name; a `SpecError` for a file that stands for none."""
     if not spec.prompts:
         return {}
-    found: dict[str, str] = {}
+    paths = sorted((spec.folder / spec.prompts).glob("*.md"))
+    _refuse_strange(spec.source.where(("prompts",)), "prompts", [path.stem for path in paths])
+    return {path.stem: path.read_text(encoding="utf-8") for path in paths}
+
+
+def _refuse_strange(where: str, key: str, names: Iterable[str]) -> None:
+    """Raise where a prompt has a name that nobody asks for: it would be left unread in silence."""
     problems: list[Problem] = []
-    for path in sorted((spec.folder / spec.prompts).glob("*.md")):
-        if path.stem not in SKILLS:
-            near = get_close_matches(path.stem, SKILLS, n=1)
-            hint = f"did you mean `{near[0]}.md`?" if near else "`kept prompts list` has them all"
-            where = spec.source.where(("prompts",))
-            problems.append(Problem(where, "prompts", f"`{path.name}` is no prompt", hint))
-        found[path.stem] = path.read_text(encoding="utf-8")
+    for name in names:
+        if name not in SKILL_FILES:
+            near = get_close_matches(name, SKILL_FILES, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else "`kept prompts list` has them all"
+            problems.append(Problem(where, key, f"`{name}` is no prompt of skill training", hint))
     if problems:
         raise SpecError(problems)
-    return found
 
 
 def proposers_of(spec: SkillSpec, opened: Opened, teacher: Teacher) -> tuple[Proposer, ...]:
@@ -74,7 +80,7 @@ def _proposers(spec: SkillSpec, opened: Opened, teacher: Teacher) -> Iterator[Pr
     if gradient.use_deep_reflect:
         numbers = (gradient.deep_reflect_failures, gradient.deep_reflect_successes)
         deep = Deep(opened.probe, sight, *numbers)
-    comparison = Comparison(sight, optimizer.slow_update_samples)
+    comparison = Comparison(sight, optimizer.slow_update_samples, spec.train.seed)
     if optimizer.use_slow_update:
         yield SlowUpdate(teacher, comparison)
     if optimizer.use_meta_skill:
@@ -97,8 +103,5 @@ def _proposers(spec: SkillSpec, opened: Opened, teacher: Teacher) -> Iterator[Pr
         run_seed=spec.train.seed,
         max_edits=optimizer.learning_rate,
         merge_size=gradient.merge_batch_size,
-        rewriting=Rewriting(
-            effort_of(spec.run.rewrite_reasoning_effort), spec.run.rewrite_max_completion_tokens
-        ),
         deep=deep,
     )

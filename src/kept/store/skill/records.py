@@ -56,12 +56,14 @@ class Standing:
                 current_origin=origin,
             )
         if closed.verdict.best and made is not None:
+            # the step that made it: what it is proven by may come much later
+            version = now.current_version if made == now.current else now.steps
             now = replace(
                 now,
                 best=made,
-                best_version=now.current_version if made == now.current else now.steps,
+                best_version=version,
                 best_score=now.current_score if made == now.current else scores.get(made),
-                best_step=now.steps,
+                best_step=version,
                 best_origin=now.current_origin if made == now.current else origin,
             )
         return now

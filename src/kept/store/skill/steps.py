@@ -59,7 +59,7 @@ def _digest(step: StepRecords, about: Mapping[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {"action": action_of(step), **about.get("digest", {})}
     if verdict.outcome != "keep" and "items" in about:
         told["rejected_edits"] = about["items"]
-        told["score_delta"] = verdict.numbers.get("gain", verdict.numbers.get("estimate"))
+        told["score_delta"] = verdict.gain
     if about.get("said"):
         told["said"] = about["said"]
     return told

@@ -23,6 +23,7 @@ from kept.envs.finding import missing
 from kept.envs.opened import HARD, SKILL, SOFT, VERIFICATION
 from kept.envs.scoring import EnvScorer
 from kept.models.scripted import Line, ScriptedModel
+from kept.prompts import SKILL_FILES
 from kept.testing.journal import MemoryJournal
 
 T = TypeVar("T")
@@ -67,6 +68,8 @@ class EnvironmentSuite:
         assert env.name, "it has a name"
         assert SKILL in env.skill(), f"it has a skill to begin with, {SKILL}"
         assert env.turns() >= 1, "a student says something at least once"
+        strange = sorted({*env.prompts()} - {*SKILL_FILES})
+        assert not strange, f"nobody asks for its prompts {', '.join(strange)}"
 
     def test_it_reads_the_same_cases_each_time(self) -> None:
         """With ids of their own, a place each, and content that JSON can hold."""
