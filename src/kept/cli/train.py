@@ -51,11 +51,12 @@ def train(
     from kept.cli.sitting import How, start_run
     from kept.recipes.skill.compile import compile_skill
     from kept.spec.skill.inherit import find_config
-    from kept.spec.skill.names import overrides_of
+    from kept.spec.skill.names import flags_of
     from kept.store.home import Home
 
     name, words = config_of(name, words)
-    made = compile_skill(find_config(name), overrides_of(words))
+    given = flags_of(words)
+    made = compile_skill(find_config(name), given.found, problems=given.problems)
     plan = told_warnings(made)
     if dry_run:
         click.echo(outline_text(plan))

@@ -14,15 +14,7 @@ from typing import Any, cast
 from kept.core.rollout import Failure
 from kept.proposers.fitting import Item
 from kept.proposers.skill.modes import COUNT, TEXT, Source, Update, rows, shape, without_text
-from kept.proposers.skill.reflect import REWRITE_TOKENS
-from kept.proposers.skill.teacher import (
-    MAX_TOKENS,
-    Desk,
-    Wanted,
-    is_broken,
-    words,
-    words_of,
-)
+from kept.proposers.skill.teacher import Desk, Wanted, is_broken, words, words_of
 
 OWN = ("support_count", "source_type", "merge_level")
 """What code writes into an item."""
@@ -87,10 +79,11 @@ class _Merger:
             f"merge/{where}",
             self.desk.prompt(f"merge_{where.partition('/')[0]}", update.suffix),
             [*self.front, words(f"## The {len(flat)} {update.label} to merge", numbered(flat))],
-            Wanted(
-                shape(reasoning=TEXT, **{update.key: rows(item, 0 if update.capped else 1)}),
-                None if update.capped else lambda data: without_text(data[update.key]),
-                max_tokens=MAX_TOKENS if update.capped else REWRITE_TOKENS,
+            Wanted(shape(reasoning=TEXT, **{update.key: rows(item)}))
+            if update.capped
+            else self.desk.whole_skill(
+                shape(reasoning=TEXT, **{update.key: rows(item, 1)}),
+                lambda data: without_text(data[update.key]),
             ),
         )
         if isinstance(said, Failure):

@@ -39,6 +39,8 @@ class Comparison:
 
     sight: Sight
     samples: int = 20
+    seed: int = 0
+    """Of the run: all that an epoch ends with look at the same cases, which are run once."""
 
     def asks(self, brief: Brief) -> Ask | None:
         """The next rollouts that are needed; None when all are there."""
@@ -50,7 +52,8 @@ class Comparison:
     def pairs(self, brief: Brief) -> tuple[Pair, ...]:
         """A sample of the train cases, in the draw of this epoch."""
         epoch = cast("int", brief.turn.settings["epoch"])
-        drawn = random.Random(brief.seed).sample(brief.train, min(self.samples, len(brief.train)))
+        size = min(self.samples, len(brief.train))
+        drawn = random.Random(f"{self.seed}/{epoch}").sample(brief.train, size)
         return tuple(Pair(case.id, epoch - 1) for case in drawn)
 
     def compared(self, brief: Brief) -> list[Compared]:

@@ -54,6 +54,8 @@ class Deep:
     ) -> tuple[Ask, dict[str, Any]] | dict[str, Any] | Failure:
         """The rollouts that the teacher wants to see again; or in words why there are none."""
         mine = self.chosen(rows)
+        if not mine:
+            return {"error": "there is no rollout to be done again"}
         system = desk.prompt("deep_probe")
         room = desk.teacher.room
         room = None if room is None else room - tokens_of(system)

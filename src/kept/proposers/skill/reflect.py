@@ -19,9 +19,6 @@ from kept.proposers.skill.lapses import Lapses
 from kept.proposers.skill.modes import SOURCES, Source, Update, analyst_schema, without_text
 from kept.proposers.skill.teacher import Desk, Said, Wanted, is_broken, words_of
 
-REWRITE_TOKENS = 64_000
-"""Of a reply that holds a whole skill."""
-
 _PROMPTS: dict[Source, str] = {"failure": "analyst_error", "success": "analyst_success"}
 _SHORT: dict[Source, str] = {"failure": "fail", "success": "succ"}
 
@@ -118,9 +115,7 @@ async def _analyse(
         pages.items,
         Wanted(schema)
         if update.capped
-        else Wanted(
-            schema, lambda data: without_text(data["patch"][update.key]), None, REWRITE_TOKENS
-        ),
+        else desk.whole_skill(schema, lambda data: without_text(data["patch"][update.key])),
     )
     if isinstance(said, Failure):
         return said

@@ -5,7 +5,7 @@ the memory of the epoch from the closed steps, and replies that arrived are serv
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 from kept.core.case import Case
@@ -25,13 +25,7 @@ from kept.proposers.skill.modes import SOURCES, Source
 from kept.proposers.skill.reflect import Analysts, Patch, digest, items_of, minibatches, reflect
 from kept.proposers.skill.select import Selected, select
 from kept.proposers.skill.teacher import Desk, Teacher
-from kept.proposers.skill.update import (
-    Rewriting,
-    Updated,
-    update_by_edits,
-    update_by_rewrite,
-    whole,
-)
+from kept.proposers.skill.update import Updated, update_by_edits, update_by_rewrite, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +40,6 @@ class StepProposer:
     max_edits: int = 8
     """What analysts are told, whatever the step may keep in the end."""
     merge_size: int = 8
-    rewriting: Rewriting = field(default_factory=Rewriting)
     deep: Deep | None = None
     """Where a few rollouts are done again with a question in them."""
     name: str = "step"
@@ -157,7 +150,7 @@ class StepProposer:
         if update.mode == "patch":
             made = await update_by_edits(desk, chosen.items, context)
         elif update.capped:
-            made = await update_by_rewrite(desk, chosen.items, context, self.rewriting)
+            made = await update_by_rewrite(desk, chosen.items, context)
         else:
             made = whole(desk, chosen.items, chosen.items[0])
         if isinstance(made, Failure):
@@ -180,7 +173,7 @@ class StepProposer:
                 "soft": sum(row.soft for row in rows) / n,
                 "n": len(rows),
             },
-            "accumulation": self.accumulation,
+            "batches": len(self._pairs(brief)),
             "failing": [row.case.id for row in rows if row.failed],
             "patches": list(patches),
             "digest": digest(patches, rows, len(pairs) - len(rows)),

@@ -17,6 +17,9 @@ from kept.proposers.fitting import Item
 MAX_TOKENS = 16_384
 """Of a reply, unless the one that asks says otherwise."""
 
+REWRITE_TOKENS = 64_000
+"""Of a reply that holds a whole skill, unless the config says otherwise."""
+
 _NOT_GONE = Failure("harness", "infrastructure", "nobody went on without it")
 
 
@@ -35,6 +38,14 @@ class Prompts:
         raise LookupError(f"no prompt is called `{name}`")
 
 
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """How it is asked for a whole skill."""
+
+    effort: Effort | None = None
+    max_tokens: int = REWRITE_TOKENS
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teacher:
     """Who is asked."""
@@ -49,6 +60,7 @@ class Teacher:
     """Times that one thing is asked at most: what comes after the first is a repair."""
     at_once: int = 16
     """Calls in flight together."""
+    rewriting: Rewriting = field(default_factory=Rewriting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +135,11 @@ class Desk:
         # a scope of its own, or the second look would not be at the first line
         found = await self.scope.branch(where).call({"without": where}, ModelReply, told, 0.0)
         return found if isinstance(found, Failure) else failure
+
+    def whole_skill(self, schema: Mapping[str, object], check: Check) -> Wanted:
+        """What a reply must be that holds a whole skill."""
+        how = self.teacher.rewriting
+        return Wanted(schema, check, how.effort, how.max_tokens)
 
     def prompt(self, name: str, suffix: str = "") -> str:
         """What the teacher is told for a purpose."""

@@ -10,25 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kept.core.edit import Edit, Write
-from kept.core.model import Effort
 from kept.core.rollout import Failure
 from kept.core.words import count
 from kept.proposers.fitting import Item
 from kept.proposers.skill.aggregate import Items
 from kept.proposers.skill.document import SKILL, Tried, rewritten, try_edits
 from kept.proposers.skill.modes import COUNT, PATCH, TEXT, rows, shape, without_text
-from kept.proposers.skill.reflect import REWRITE_TOKENS
 from kept.proposers.skill.teacher import Desk, Wanted, is_broken, words, words_of
 
 REWRITTEN = shape(reasoning=TEXT, change_summary=rows(TEXT), new_skill=TEXT)
-
-
-@dataclass(frozen=True, slots=True)
-class Rewriting:
-    """How the teacher is asked for a whole skill."""
-
-    effort: Effort | None = None
-    max_tokens: int = REWRITE_TOKENS
 
 
 @dataclass(slots=True)
@@ -100,16 +90,14 @@ async def _repair(
     return found
 
 
-async def update_by_rewrite(
-    desk: Desk, items: Items, front: Sequence[Item], how: Rewriting
-) -> Updated | Failure:
+async def update_by_rewrite(desk: Desk, items: Items, front: Sequence[Item]) -> Updated | Failure:
     """The whole skill, written anew by suggestions."""
     told = "\n".join(f"- {json.dumps(item, ensure_ascii=False)}" for item in items)
     said = await desk.ask(
         "rewrite",
         desk.prompt("rewrite_skill"),
         [*front, words("## What should change", told)],
-        Wanted(REWRITTEN, lambda data: without_text([data]), how.effort, how.max_tokens),
+        desk.whole_skill(REWRITTEN, lambda data: without_text([data])),
     )
     if isinstance(said, Failure):
         if is_broken(said) or said.outage:

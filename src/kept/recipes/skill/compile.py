@@ -17,7 +17,7 @@ from kept.core.ports import Gate, Model, Scorer
 from kept.core.protect import Protected
 from kept.core.words import count
 from kept.envs.opened import SKILL, Opened
-from kept.errors import SetupError
+from kept.errors import Problem, SetupError
 from kept.gates import Selection
 from kept.gates.race import PRESETS, Race
 from kept.gates.usual import raced, screened
@@ -25,15 +25,14 @@ from kept.models.config import ModelConfig
 from kept.models.roles import connect_role, is_free, is_priced, unbounded
 from kept.proposers.measured import MEASURED
 from kept.proposers.skill.document import REGIONS
-from kept.proposers.skill.modes import UPDATES
 from kept.recipes import Compiled
 from kept.recipes.hashing import hash_of
 from kept.recipes.racing import default_gate, with_race
 from kept.recipes.skill.guards import guards_of
-from kept.recipes.skill.proposing import proposers_of, teacher_of
+from kept.recipes.skill.proposing import proposers_of, read_prompts, teacher_of
 from kept.scorers.mixed import MIXED, Mixed
 from kept.spec.load import said
-from kept.spec.skill.read import SkillSpec, read_skill
+from kept.spec.skill.read import SkillSpec, look_at_skill
 from kept.store.skill.folder import SkillFolder, Trained
 
 FLOORS = (-0.2, 0.0, 0.05, 0.1)
@@ -61,13 +60,31 @@ class Asked:
 
 
 def compile_skill(
-    path: Path, overrides: Sequence[str] = (), began: str = "", *, folder: Path | None = None
+    path: Path,
+    overrides: Sequence[str] = (),
+    began: str = "",
+    *,
+    folder: Path | None = None,
+    problems: Sequence[Problem] = (),
 ) -> Compiled:
-    """The plan of a config; raises `SpecError` with all that is wrong with it."""
-    from kept.recipes.skill.opening import open_skill
+    """The plan of a config; raises `SpecError` with all that is wrong with it.
 
-    spec = read_skill(path, overrides, folder)
-    return plan_of(spec, open_skill(spec), overrides, began)
+    `problems` are those of the command line that the overrides come from.
+    """
+    from kept.recipes.skill.opening import has_problems, heard, open_skill
+
+    spec = look_at_skill(path, overrides, folder)
+    spec.source.problems += problems
+    opened = open_skill(spec)
+    asked = None
+    if not has_problems(spec, "model"):
+        asked = heard(spec, lambda: _teacher(spec), ("model",))
+    if asked is not None:
+        heard(spec, lambda: _check_money(spec, asked.config), ("budget", "max_usd"))
+    heard(spec, lambda: read_prompts(spec), ("prompts",))
+    spec.source.check()
+    assert opened is not None and asked is not None, "what keeps them is reported"
+    return plan_of(spec, opened, overrides, began, asked)
 
 
 def plan_of(
@@ -122,10 +139,8 @@ def plan_of(
     trained = Trained(
         place=_place(spec, opened),
         named=bool(spec.env.out_root),
-        config=spec.told(),
+        config={**spec.told(), "prompts": spec.prompts},
         metric=spec.evaluation.gate_metric,
-        accumulation=spec.train.accumulation,
-        key=UPDATES[spec.optimizer.skill_update_mode].key,
         materialise=opened.materialise,
     )
     plan = replace(plan, views=(partial(SkillFolder, trained),))

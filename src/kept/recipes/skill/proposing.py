@@ -19,8 +19,7 @@ from kept.proposers.skill.modes import UPDATES
 from kept.proposers.skill.reflect import Analysts
 from kept.proposers.skill.slow import MetaReflect, MetaSkill, SlowUpdate
 from kept.proposers.skill.step import StepProposer
-from kept.proposers.skill.teacher import Prompts, Teacher
-from kept.proposers.skill.update import Rewriting
+from kept.proposers.skill.teacher import Prompts, Rewriting, Teacher
 from kept.spec.skill.config import effort_of
 from kept.spec.skill.read import SkillSpec
 
@@ -30,6 +29,7 @@ def teacher_of(
 ) -> Teacher:
     """Who is asked: with prompts of the user before the environment's, and those before ours."""
     own = {name: prompt(name) for name in SKILLS}
+    effort = effort_of(spec.run.rewrite_reasoning_effort)
     return Teacher(
         model=model,
         request=ModelRequest((), max_tokens=config.max_tokens),
@@ -37,6 +37,7 @@ def teacher_of(
         room=room_of(config),
         rounds=spec.gradient.max_analyst_rounds,
         at_once=spec.gradient.analyst_workers,
+        rewriting=Rewriting(effort, spec.run.rewrite_max_completion_tokens),
     )
 
 
@@ -74,7 +75,7 @@ def _proposers(spec: SkillSpec, opened: Opened, teacher: Teacher) -> Iterator[Pr
     if gradient.use_deep_reflect:
         numbers = (gradient.deep_reflect_failures, gradient.deep_reflect_successes)
         deep = Deep(opened.probe, sight, *numbers)
-    comparison = Comparison(sight, optimizer.slow_update_samples)
+    comparison = Comparison(sight, optimizer.slow_update_samples, spec.train.seed)
     if optimizer.use_slow_update:
         yield SlowUpdate(teacher, comparison)
     if optimizer.use_meta_skill:
@@ -97,8 +98,5 @@ def _proposers(spec: SkillSpec, opened: Opened, teacher: Teacher) -> Iterator[Pr
         run_seed=spec.train.seed,
         max_edits=optimizer.learning_rate,
         merge_size=gradient.merge_batch_size,
-        rewriting=Rewriting(
-            effort_of(spec.run.rewrite_reasoning_effort), spec.run.rewrite_max_completion_tokens
-        ),
         deep=deep,
     )
