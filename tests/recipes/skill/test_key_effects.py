@@ -22,7 +22,7 @@ from kept.core.ports import Gate, Scope
 from kept.core.rollout import FREE, Failure, Job, Rollout, TraceItem, Usage
 from kept.core.score import Score
 from kept.core.state import State
-from kept.errors import SetupError
+from kept.errors import SetupError, SpecError
 from kept.models.config import ModelConfig
 from kept.recipes.skill.compile import Asked, plan_of
 from kept.runs import start
@@ -494,6 +494,22 @@ def test_every_key_of_a_config_is_seen_to_do_something():
     for named in set(ELSEWHERE.values()):
         file, _, name = named.partition("::")
         assert f"def {name}(" in (ROOT / file).read_text(), named
+
+
+def test_prompts_of_a_folder_come_before_those_of_the_environment(tmp_path: Path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "analyst_error.md").write_text("MINE\n")
+    theirs = {"analyst_error": "THEIRS", "analyst_success": "THEIRS"}
+    done = ran(tmp_path, f"prompts={mine}", prompts=theirs)
+    told = {
+        (seen.lines[0].text, "failure_summary" in world.properties(seen)) for seen in done.analysts
+    }
+    assert told == {("MINE", True), ("THEIRS", False)}
+    assert done.file("config.json")["prompts"] == str(mine)
+    (mine / "analyst_eror.md").write_text("?")
+    with pytest.raises(SpecError, match=r"`analyst_eror.md` is no prompt .*`analyst_error.md`"):
+        ran(tmp_path / "other", f"prompts={mine}")
 
 
 def test_money_that_cannot_be_counted_is_no_limit(tmp_path: Path):
