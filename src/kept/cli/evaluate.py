@@ -134,6 +134,8 @@ def _skill_asked(words: tuple[str, ...], config: str | None) -> tuple[Path, tupl
     if not words or words[0].startswith("-"):
         return None
     path = Path(words[0])
+    if path.parts[:1] == ("configs",) and not path.exists():
+        return find_config(path), words[1:]
     if path.is_file() and path.suffix in (".yaml", ".yml") and is_skill_spec(path):
         return path, words[1:]
     return None

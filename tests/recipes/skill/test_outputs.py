@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from kept.core.artifact import Candidate
+from kept.report.case import case_rollouts, some_cases
 from kept.spec.skill.config import SECTIONS
+from kept.store.reader import Run
 from kept.testing import AcceptAll
 from tests.recipes.skill import world
 from tests.recipes.skill.test_key_effects import AWARE, ENDS, Ran, ran
@@ -139,3 +141,13 @@ def test_the_best_of_a_skill_that_is_a_folder_is_a_folder(tmp_path: Path):
     done = ran(tmp_path, "train.num_epochs=1", skill=skill)
     for name, text in skill.items():
         assert (done.out / "best_skill" / name).read_text() == text
+
+
+def test_a_rollout_is_told_of_the_step_that_made_its_skill(done: Ran):
+    """It was told of the step that had asked for it: of what lost, an earlier skill's failures."""
+    (folder,) = done.out.parent.glob("home/runs/*")
+    with Run(folder) as run:
+        rows = [row for case in some_cases(run, 99) for row in case_rollouts(run, case)]
+        made = {f"step {one.step}": one.candidate for one in run.state.closed}
+        made["seed"] = run.state.seed
+    assert rows and all(made[row.side] == row.job.candidate_id for row in rows)

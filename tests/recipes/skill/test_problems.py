@@ -104,3 +104,12 @@ def test_a_way_to_the_data_that_is_not_taken_is_told(flags: list[str], told: str
     called = train(SOUND, *flags)
     assert called.code == 0, called.stderr
     assert ("is not read" in called.stderr) == bool(told) and told in called.stderr
+
+
+def test_a_config_that_comes_with_kept_may_be_measured_by_its_name_alone():
+    """As it may be trained."""
+    called = kept("eval", "configs/gsm8k/default.yaml")
+    assert called.code == 2
+    assert "there is no" in called.stderr and "data/gsm8k.jsonl" in called.stderr
+    called = kept("eval", "configs/gsm/default.yaml")
+    assert called.code == 2 and "Kept has configs of alfworld, bbh, gsm8k" in called.stderr
