@@ -61,6 +61,14 @@ def test_the_config_is_flat_and_has_every_key(done: Ran):
     assert "127.0.0.1" not in json.dumps(told), "no address"
 
 
+def test_the_config_says_which_gate_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Where it names none, and the cases are too few for the usual one."""
+    bare = world.CONFIG.replace("evaluation: {{gate: {gate}}}\n", "")
+    monkeypatch.setattr(world, "CONFIG", bare)
+    done = ran(tmp_path, "train.num_epochs=1", cases=world.cases_of((8, 4, 4)))
+    assert done.file("config.json")["gate"] == "selection"
+
+
 def test_every_record_of_the_history_has_what_the_source_has(done: Ran):
     rows = done.file("history.json")
     assert [row["step"] for row in rows] == [1, 2, 3, 4]

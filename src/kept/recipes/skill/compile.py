@@ -139,7 +139,7 @@ def plan_of(
     trained = Trained(
         place=_place(spec, opened),
         named=bool(spec.env.out_root),
-        config={**spec.told(), "prompts": spec.prompts},
+        config=_told(spec, gate),
         metric=spec.evaluation.gate_metric,
         materialise=opened.materialise,
     )
@@ -263,6 +263,13 @@ def _deciding(spec: SkillSpec) -> dict[str, object]:
     del told["budget"]
     told["env"] = {k: v for k, v in told["env"].items() if k not in ("out_root", "workers")}
     return told
+
+
+def _told(spec: SkillSpec, gate: Gate) -> dict[str, object]:
+    """The config for its readers: with the gate that decides, where it names none."""
+    told = spec.told()
+    evaluation = {**told["evaluation"], "gate": gate.name}
+    return {**told, "evaluation": evaluation, "prompts": spec.prompts}
 
 
 def _place(spec: SkillSpec, opened: Opened) -> Path:
