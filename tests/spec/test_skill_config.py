@@ -267,6 +267,12 @@ def test_a_config_is_looked_for_here_first(tmp_path: Path, monkeypatch: pytest.M
         find_config("configs/nowhere/default.yaml")
 
 
+def test_the_config_of_alfworld_has_its_own_splits():
+    """It had no data at all: games come in splits, and are shared out by nobody."""
+    env = read_words("configs/alfworld/default.yaml").env
+    assert (env.split_mode, env.split_dir) == ("split_dir", "~/.cache/alfworld/json_2.1.1")
+
+
 def test_no_flat_name_means_two_keys():
     targets = [target for name, target in FLAT.items() if name == target.partition(".")[2]]
     assert len(targets) == len(set(targets))
