@@ -13,7 +13,7 @@ from kept.envs.contract import Environment, Episode, Graded, Item, OneReply, Pos
 from kept.envs.jsonl import Jsonl
 from kept.envs.opened import About
 from kept.testing import EnvironmentSuite
-from tests.envs import test_jsonl
+from tests.envs.test_jsonl import DATA
 from tests.testing.test_suites import failing_tests
 
 LONG = "the capital that was expected here, as everybody knows: "
@@ -105,12 +105,18 @@ BROKEN = [
 
 
 def suite_of(env: Environment) -> EnvironmentSuite:
-    class Of(test_jsonl.TestJsonl):
+    class Of(EnvironmentSuite):
         def make_env(self):
             return env
 
+        def data(self):
+            return DATA
+
         def solving(self, case: Case):
             return [f"<answer>{Sound().about(case).reference}</answer>"]
+
+        def failing(self, case: Case):
+            return ["<answer>Atlantis</answer>"]
 
     return Of()
 

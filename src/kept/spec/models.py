@@ -121,8 +121,8 @@ class ModelSpec(Model):
         said = self.model_dump(exclude={"timeout_seconds", "stall_seconds", "price"})
         price = None if self.price is None else Price(**self.price.model_dump())
         timeout, stall = self.timeout_seconds, self.stall_seconds
-        more = {"timeout": timeout, "stall": stall, "price": price, "auth": self.auth}
-        return ModelConfig(**said, **more, folder=folder)
+        asked: dict[str, Any] = {**said, "auth": self.auth, "timeout": timeout, "stall": stall}
+        return ModelConfig(**asked, price=price, folder=folder)
 
 
 RoleSpec = Annotated[ModelSpec, BeforeValidator(model_block)]

@@ -115,16 +115,15 @@ def _is_of_use(said: Mapping[str, str], mapped: Mapped, also: Mapping[str, Seque
 
 def _with_shared(one: object, shared: Mapping[str, Mapping[str, str]]) -> object:
     """A model in our names with what was said of all; what it says itself stays so."""
-    block: dict[str, Any] | None = None
     if isinstance(one, str) and "/" in one:
         provider, _, model = one.partition("/")
-        block = {"provider": provider, "model": model}
+        block: dict[str, Any] = {"provider": provider, "model": model}
     elif isinstance(one, dict):
         block = cast("dict[str, Any]", one)
-    if block is None:
+    else:
         return one
     more = {**shared["any"], **shared.get(str(block.get("provider")), {})}
-    return {**more, **block} if more else one
+    return {**more, **block} if more else cast("object", one)
 
 
 def _of_both(backend: str | None, role: SeedRole) -> str | None:

@@ -60,11 +60,13 @@ def test_hard_is_that_all_metrics_pass_and_soft_their_mean(place: Path):
 def test_a_judge_and_a_function_of_yours_measure_a_skill_as_they_do_an_agent(place: Path):
     """The teacher judges where a metric names nobody."""
     (place / "graders.py").write_text("def short(ctx):\n    return len(ctx.agent_response) < 9\n")
+    judge = {"when": "", "text": json.dumps({"reason": "it reads well", "grade": 5})}
+    (place / "judge.jsonl").write_text(json.dumps(judge))
     called = measured(place, "[{metric: coherence, scale: 5}, {grader: 'graders:short'}]")
     assert called.code == 0, called.stderr
     means = called.json["summary"]["average_scores"]
-    assert means["coherence"] == 1
-    assert means["short"] == pytest.approx(4 / 5), "`number 22` has nine letters; one says nothing"
+    assert means["coherence"] == pytest.approx(5 / 6), "one says nothing"
+    assert means["short"] == pytest.approx(4 / 6), "and `number 22` has nine letters"
     (row,) = (one for one in called.json["results"] if one["test_name"] == "q2")
     assert not row["passed"]
 

@@ -69,7 +69,7 @@ def said(seen: Seen) -> str:
     """As the world has it; of two edits of an analyst, one applies nowhere until it is mended."""
     if seen.model == "student":
         return world.answer(seen)
-    if world.properties(seen).keys() == {"edits"}:
+    if [*world.properties(seen)] == ["edits"]:
         lost = re.findall(r"^(\d+): \{", seen.text, re.MULTILINE)
         mended = [{"index": int(n), **world.edit(f"mended {n}")} for n in lost]
         return json.dumps({"edits": mended})
