@@ -547,3 +547,15 @@ def test_a_key_does_what_its_row_says(
     monkeypatch.chdir(tmp_path)
     with_it, value, check = EFFECTS[key]
     assert check(before(with_it), ran(tmp_path, *with_it, f"{key}={value}"))
+    assert not check(before(with_it), before(with_it)), "it would be seen if nothing changed"
+
+
+def test_whole_skills_of_analysts_are_asked_for_as_the_config_says(tmp_path: Path):
+    """They were asked for with 64,000 tokens, whatever it said."""
+    more = ("model.rewrite_max_completion_tokens=1000", "model.rewrite_reasoning_effort=low")
+    mode = "optimizer.skill_update_mode=full_rewrite_minibatch"
+    done = ran(tmp_path, mode, *more, "gradient.minibatch_size=1", "train.num_epochs=1")
+    asked = [*done.analysts, *done.asked("skill_candidates")]
+    assert done.analysts and done.asked("skill_candidates")
+    assert {one.body["max_tokens"] for one in asked} == {1000}
+    assert {one.body["reasoning_effort"] for one in asked} == {"low"}
