@@ -106,6 +106,31 @@ def test_a_way_to_the_data_that_is_not_taken_is_told(flags: list[str], told: str
     assert ("is not read" in called.stderr) == bool(told) and told in called.stderr
 
 
+ROWS: dict[str, dict[str, object]] = {
+    "bbh": {"input": "{n}?", "target": "number {n}"},
+    "gsm8k": {"question": "{n}?", "answer": "#### {n}"},
+    "ifeval": {
+        "prompt": "{n}?",
+        "instruction_id_list": ["punctuation:no_comma"],
+        "kwargs": [{}],
+    },
+    "jsonl": {"question": "{n}?", "answer": "number {n}"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_config_that_comes_with_kept_needs_nothing_but_its_data(here: Path, name: str):
+    (here / "data").mkdir()
+    rows = [json.dumps(ROWS[name]).replace("{n}", str(n)) for n in range(100)]
+    (here / "data" / f"{name}.jsonl").write_text("\n".join(rows))
+    model = "scripted/replies.jsonl"
+    set_to = ("--cfg-options", f"model.optimizer={model}", f"model.target={model}")
+    called = kept("train", f"configs/{name}/default.yaml", "--dry-run", *set_to)
+    assert called.code == 0, called.stderr
+    assert f"environment  {name}\n" in called.stdout
+    assert "20 train, 10 holdout, 70 test" in called.stdout and "race, by `hard`" in called.stdout
+
+
 def test_a_config_that_comes_with_kept_may_be_measured_by_its_name_alone():
     """As it may be trained."""
     called = kept("eval", "configs/gsm8k/default.yaml")
