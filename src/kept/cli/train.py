@@ -108,7 +108,8 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
     splits = ((name, len(plan.cases.of(name))) for name in SPLITS)
     steps = f"{count(schedule.epochs, 'epoch')} of {count(schedule.steps, 'step')}"
     batch = schedule.batch * schedule.accumulation
-    first = schedule.total * min(batch, schedule.cases)
+    batch = min(batch, schedule.cases)
+    first = schedule.total * batch
     return [
         ("environment", str(plan.facts["id"])),
         ("cases", ", ".join(f"{size} {name}" for name, size in splits)),

@@ -1,6 +1,7 @@
 """The files of a training: what the method's source promises of each is in it."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.report.case import case_rollouts, some_cases
 from kept.spec.skill.config import SECTIONS
+from kept.store.journal import RunJournal
 from kept.store.reader import Run
+from kept.store.skill import folder as views
 from kept.testing import AcceptAll
 from tests.recipes.skill import world
 from tests.recipes.skill.test_key_effects import AWARE, ENDS, Ran, ran
@@ -159,3 +162,21 @@ def test_a_rollout_is_told_of_the_step_that_made_its_skill(done: Ran):
         made = {f"step {one.step}": one.candidate for one in run.state.closed}
         made["seed"] = run.state.seed
     assert rows and all(made[row.side] == row.job.candidate_id for row in rows)
+
+
+def test_a_resume_writes_no_worse_skill_over_the_best_for_a_moment(
+    done: Ran, monkeypatch: pytest.MonkeyPatch
+):
+    """It began with the seed, and came to the best step by step: a kill there left another."""
+    written: list[str] = []
+
+    def put(path: Path, data: bytes) -> None:
+        written.append(path.name)
+
+    monkeypatch.setattr(views, "write_whole", put)
+    trained = views.Trained(place=done.out, named=True, config={}, metric="hard")
+    (place,) = done.out.parent.glob("home/runs/*")
+    with closing(RunJournal(place)) as journal:
+        view = views.SkillFolder(trained, journal)
+        view.on_event(next(iter(journal.events)), done.state)
+    assert done.state.keeps and written == ["config.json"], "which is another's here"

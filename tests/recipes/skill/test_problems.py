@@ -86,6 +86,28 @@ def test_what_follows_from_another_mistake_is_not_told(here: Path):
     assert len(called.stderr.splitlines()) == 2 and "missing" not in called.stderr
 
 
+def test_a_way_to_the_data_that_is_not_taken_is_told_beside_the_one_that_fails(here: Path):
+    called = kept("train", "configs/searchqa/default.yaml", "--data_path", "data.json")
+    assert called.code == 2
+    assert "env.split_dir: there is no folder" in called.stderr
+    told = (
+        "env.data_path: is not read: `split_mode` is `split_dir` (hint: set `split_mode` as well)"
+    )
+    assert told in called.stderr and ".." not in called.stderr, "as short as a path can be"
+
+
+def test_keys_of_both_models_that_are_not_set_are_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    called = train(SOUND.replace("scripted/replies.jsonl", "openai/m", 1))
+    assert (
+        called.stderr
+        == "error: bad.yaml:1 model: cannot ask `openai/m`: OPENAI_API_KEY is not set\n"
+    )
+    both = SOUND.replace("scripted/replies.jsonl", "openai/m", 1)
+    called = train(both.replace("scripted/replies.jsonl", "openai/n"))
+    assert [line.split("`")[1] for line in called.stderr.splitlines()] == ["openai/n", "openai/m"]
+
+
 def test_measuring_tells_all_at_once_too(here: Path):
     Path("bad.yaml").write_text(BAD)
     called = kept("eval", "bad.yaml", "--batchsize", "3")
@@ -103,6 +125,7 @@ def test_measuring_tells_all_at_once_too(here: Path):
 def test_a_way_to_the_data_that_is_not_taken_is_told(flags: list[str], told: str):
     called = train(SOUND, *flags)
     assert called.code == 0, called.stderr
+    assert "4 rollouts each" in called.stdout, "as many as there are, and not as a batch may have"
     assert ("is not read" in called.stderr) == bool(told) and told in called.stderr
 
 

@@ -75,10 +75,9 @@ def compile_skill(
 
     spec = look_at_skill(path, overrides, folder)
     spec.source.problems += problems
+    sound = not has_problems(spec, "model")
     opened = open_skill(spec)
-    asked = None
-    if not has_problems(spec, "model"):
-        asked = heard(spec, lambda: _teacher(spec), ("model",))
+    asked = heard(spec, lambda: _teacher(spec), ("model",)) if sound else None
     if asked is not None:
         heard(spec, lambda: _check_money(spec, asked.config), ("budget", "max_usd"))
     heard(spec, lambda: read_prompts(spec), ("prompts",))

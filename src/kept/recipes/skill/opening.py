@@ -47,10 +47,14 @@ def open_skill(spec: SkillSpec) -> Opened | None:
         _look_alone(spec, settings, known=env is not None)
         return None
     by_split = heard(spec, lambda: parted(env, settings), ("env",))
+    if by_split is None:
+        for key, told in _unread(spec):
+            spec.source.report(("env", key), told, "set `split_mode` as well")
     if by_split is None or student is None:
         return None
     made = opened(env, settings, by_split, lambda _: student, scorer)
-    return replace(made, warnings=(*made.warnings, *_unread(spec)))
+    unread = (f"`env.{key}` {told}" for key, told in _unread(spec))
+    return replace(made, warnings=(*made.warnings, *unread))
 
 
 def heard(spec: SkillSpec, find: Callable[[], T], loc: Loc) -> T | None:
@@ -133,10 +137,10 @@ def _look_alone(spec: SkillSpec, settings: EnvSettings, *, known: bool) -> None:
         heard(spec, lambda: skill_at(there, settings), ("env", "skill_init"))
 
 
-def _unread(spec: SkillSpec) -> Iterator[str]:
-    """Keys of the other way of splitting that somebody set after the way itself."""
+def _unread(spec: SkillSpec) -> Iterator[tuple[str, str]]:
+    """Keys of the other way of splitting that somebody set after the way itself, and why not."""
     mode = spec.env.split_mode
     for key in (key for other, keys in _OF_MODE.items() if other != mode for key in keys):
         later = spec.source.layer(("env", key)) > spec.source.layer(("env", "split_mode"))
         if getattr(spec.env, key) and later:
-            yield f"`env.{key}` is not read: `split_mode` is `{mode}`"
+            yield key, f"is not read: `split_mode` is `{mode}`"

@@ -6,6 +6,7 @@ Every value keeps the line of the file that it comes from.
 
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from os.path import normpath
 from pathlib import Path
 from typing import Any, cast
 
@@ -99,7 +100,7 @@ def read_layers(path: Path, overrides: Sequence[str] = ()) -> Layered:
         first = chain[0]
         if not isinstance(base, str):
             raise SpecError([Problem(first.where((BASE,)), BASE, "not the name of a file")])
-        under = first.folder / base
+        under = Path(normpath(first.folder / base))
         if not under.is_file():
             raise SpecError([Problem(first.where((BASE,)), BASE, f"there is no {base}")])
         if len(chain) > MOST or any(under.samefile(one.path) for one in chain):
