@@ -47,6 +47,7 @@ def test_what_is_no_spec_is_refused_with_what_it_is_not(name: str, words: str, t
         ("task.yaml", "artifacts: {include: [a.md]}", "a task"),
         ("agent.yaml", "name: a\nmodel: m\ninstructions: {inline: x}\n", "an agent config"),
         ("skill.yaml", "train: {num_epochs: 2}", "a skill config"),
+        ("skill.yaml", "model: {}\nenv: {name: searchqa}", "a skill config"),
         ("suite.yaml", "tasks: []", "a suite of agent tasks"),
         ("other.yaml", "prompts: [a]", None),
     ],

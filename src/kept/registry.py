@@ -36,7 +36,9 @@ _NOT_OF_SUITES = ("_base_", "gradient", "train", "evaluation", "prompts", "instr
 def is_skill(keys: Mapping[str, object]) -> bool:
     """Whether a spec is a skill config, by its keys."""
     is_other = any(key in keys for key in _TASK_KEYS) or is_suite(keys)
-    return not is_other and any(key in keys for key in _SKILL_KEYS)
+    env = keys.get("env")
+    named = isinstance(env, dict) and "name" in env
+    return not is_other and (named or any(key in keys for key in _SKILL_KEYS))
 
 
 def is_suite(keys: Mapping[str, object]) -> bool:

@@ -85,6 +85,19 @@ def test_the_json_has_every_name_that_readers_of_holodeck_look_for(here: Path):
     assert one["turns"][0]["tools_matched"] is True
 
 
+def test_a_report_of_a_kind_that_nobody_writes_is_refused_before_anything_is_run(here: Path):
+    """`-o out.pdf` was a file of JSON."""
+    with ModelServer(answer) as server:
+        for verb in (("eval",), ("test", "run")):
+            write_agent(here, server.v1, 3)
+            called = kept(*verb, "agent.yaml", "-o", "out.pdf")
+            assert called.code == 2 and "of the kind `.pdf`" in called.stderr
+            assert "ends in one of .json, .md, .xml" in called.stderr
+        assert not server.log and not (here / "out.pdf").exists()
+        called = kept("eval", "agent.yaml", "-o", "out.txt", "--format", "markdown")
+    assert (here / "out.txt").read_text().startswith("#"), called.stderr
+
+
 @pytest.mark.parametrize("name", ["report.json", "report.md", "report.xml"])
 def test_a_report_is_written_by_the_name_of_its_file(here: Path, name: str):
     with ModelServer(answer) as server:

@@ -117,7 +117,8 @@ def test_a_training_that_began_with_no_file_of_yours_says_that_it_changes_none(
 
 
 def test_the_files_of_a_run_are_few_and_hold_no_secret(here: Path, server: ModelServer):
-    assert kept(*words(here, server)).code == 0
+    called = kept(*words(here, server))
+    assert called.code == 0 and "\noutputs    out\n" in called.stdout, "where they are"
     out = here / "out"
     history = read(out / "history.json")
     assert [row["step"] for row in history] == list(range(1, len(history) + 1))

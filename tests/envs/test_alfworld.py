@@ -13,7 +13,7 @@ from kept.core.score import Score
 from kept.engine.scope import JournalScope
 from kept.envs.alfworld import AlfWorld
 from kept.envs.chatting import ChatRunner
-from kept.envs.opening import open_env
+from kept.envs.opening import parted
 from kept.envs.scoring import EnvScorer
 from kept.envs.settings import EnvSettings
 from kept.errors import SetupError, SpecError
@@ -80,7 +80,7 @@ def test_its_own_splits_are_a_split_dir(tmp_path: Path):
     settings = EnvSettings(name="alfworld", split_mode="split_dir", split_dir=str(tmp_path))
     if AlfWorld().needs():
         with pytest.raises(SpecError, match=r"pip install 'kept\[alfworld\]'"):
-            open_env(settings, lambda env: ChatRunner(env, ScriptedModel([])))
+            parted(AlfWorld(), settings)
     from kept.envs.splitting import part
 
     cases = part(AlfWorld(), settings).cases

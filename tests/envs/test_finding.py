@@ -80,6 +80,12 @@ def test_what_is_no_environment_is_refused(tmp_path: Path, name: str, message: s
     assert str(error.value).startswith(f"config.yaml:3 env.name: {message}")
 
 
+def test_the_guide_makes_an_environment_in_forty_lines():
+    page = (Path(__file__).parents[2] / "docs/guide/environments.md").read_text()
+    block = page.partition("<!-- file: roman.py -->\n```python\n")[2].partition("```")[0]
+    assert 20 < len(block.splitlines()) <= 40
+
+
 def test_all_options_that_are_wrong_are_said_at_once():
     options = {"max_turn": 2, "max_turns": "many", "colour": "red"}
     with pytest.raises(SpecError) as error:
@@ -89,7 +95,8 @@ def test_all_options_that_are_wrong_are_said_at_once():
         "(hint: did you mean `max_turns`?)",
         "a.yaml:max_turns env.max_turns: input should be a valid integer, "
         "unable to parse string as an integer",
-        "a.yaml:colour env.colour: the environment `searchqa` has no such option",
+        "a.yaml:colour env.colour: the environment `searchqa` has no such option "
+        "(hint: its options: `max_turns`, `max_context_chars`)",
     ]
 
 

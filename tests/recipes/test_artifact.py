@@ -156,8 +156,8 @@ def test_copies_of_cases_across_splits_are_a_warning(tmp_path: Path):
     row = '{{"id": {}, "q": "where is my parcel, it was sent a week ago"}}\n'
     (tmp_path / "cases.jsonl").write_text("".join(row.format(n) for n in range(4)))
     compiled = compile_task(write_task(tmp_path, TASK + "cases: {file: cases.jsonl}\n"))
-    assert compiled.warnings
-    assert all(warning.endswith("are the same") for warning in compiled.warnings)
+    (told,) = compiled.warnings
+    assert "pairs of cases are the same across splits: " in told
 
 
 @pytest.mark.parametrize(

@@ -54,14 +54,19 @@ def test_copies_across_splits_are_warned_of_although_their_ids_differ():
         holdout=(Case("c", {"id": "c", "q": said}), Case("d", {"id": "d", "q": f"{said} today"})),
     )
     assert overlap_warnings(cases) == (
-        "case `a` (train) and case `c` (holdout) are the same",
-        "case `a` (train) and case `d` (holdout) are 92% alike",
+        "2 pairs of cases are the same, or nearly, across splits: `a` (train) and `c` (holdout); "
+        "`a` (train) and `d` (holdout), 92% alike",
     )
+    one = Cases(cases.train, cases.holdout[:1])
+    assert overlap_warnings(one) == ("case `a` (train) and case `c` (holdout) are the same",)
+    assert overlap_warnings(Cases(cases.train[1:], cases.holdout)) == ()
 
 
 def test_of_many_copies_the_first_are_named_and_the_rest_counted():
     train = tuple(Case(f"t{n}", f"the same words of case number {n}") for n in range(15))
     holdout = tuple(Case(f"h{n}", f"the same words of case number {n}") for n in range(15))
-    told = overlap_warnings(Cases(train, holdout))
-    assert len(told) == 11
-    assert told[-1].endswith("more pairs of cases are alike across splits")
+    (told,) = overlap_warnings(Cases(train, holdout))
+    assert told == (
+        "15 pairs of cases are the same across splits: `t0` (train) and `h0` (holdout); "
+        "`t1` (train) and `h1` (holdout); `t2` (train) and `h2` (holdout); and 12 more"
+    )

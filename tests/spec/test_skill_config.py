@@ -145,10 +145,57 @@ def test_a_model_in_our_words_takes_the_place_of_an_inherited_one(tmp_path: Path
     assert spec.student is not None and spec.student.name == "azure_openai/gpt-5.4"
 
 
+@pytest.mark.parametrize(
+    ("words", "teacher", "student", "agent"),
+    [
+        ("--backend codex", "openai/gpt-5.4", None, "codex_exec"),
+        ("--backend claude", "anthropic/gpt-5.4", "anthropic/gpt-5.4", None),
+        ("--backend azure_openai", "azure_openai/gpt-5.4", "azure_openai/gpt-5.4", None),
+        (
+            "--backend codex --student_backend claude_chat",
+            *("openai/gpt-5.4", "anthropic/gpt-5.4", None),
+        ),
+    ],
+)
+def test_a_backend_that_is_laid_over_a_config_is_the_backend(
+    words: str, teacher: str, student: str | None, agent: str | None
+):
+    """In the original, and here, the backends that the config inherits made it mean nothing."""
+    spec = read_words(f"configs/searchqa/default.yaml {words}")
+    assert spec.teacher is not None and spec.teacher.name == teacher
+    assert (spec.student and spec.student.name, spec.agent) == (student, agent)
+
+
+OURS = "model: {optimizer: openai/o, target: {provider: openai_compatible, model: t, tries: 2}}\n"
+
+
+def test_flags_of_the_source_are_no_less_for_a_config_in_our_words(tmp_path: Path):
+    """They were read, and passed over without a word."""
+    path = config(tmp_path, OURS)
+    (told,) = problems(path, *overrides_of(["--student_model", "x"]))
+    assert "`target` is the same role" in told and "call it `target`" in told
+    (told,) = problems(path, *overrides_of(["--backend", "claude"]))
+    assert "no model is named that it could be of" in told
+    spec = read_skill(path, overrides_of(["--student_backend", "codex_exec"]))
+    assert spec.agent == "codex_exec"
+    spec = read_skill(path, overrides_of(["--reasoning_effort", "high"]))
+    assert [one and one.effort for one in (spec.teacher, spec.student)] == ["high", "high"]
+    spec = read_skill(path, ["model.target.model=u"])
+    assert spec.student is not None and (spec.student.model, spec.student.tries) == ("u", 2)
+
+
+def test_a_later_file_beats_an_earlier_one_in_whoevers_words(tmp_path: Path):
+    config(tmp_path, f"{OURS}", "base.yaml")
+    later = config(tmp_path, "_base_: base.yaml\nmodel: {teacher: gpt-5}\n")
+    assert "`optimizer` is the same role" in problems(later)[0], "and not passed over"
+
+
 def test_an_agent_cli_is_handed_back_by_name(tmp_path: Path):
     words = ["--student_backend", "codex_exec", "--student_model", "m"]
     spec = read_skill(config(tmp_path, SNAPSHOT), overrides_of(words))
     assert (spec.agent, spec.student, spec.student_model) == ("codex_exec", None, "m")
+    other = read_skill(config(tmp_path, SNAPSHOT), overrides_of([*words[:3], "n"]))
+    assert spec.told() != other.told(), "another model is another run"
     old = read_skill(config(tmp_path, SNAPSHOT), ["model.student_backend=", "model.backend=codex"])
     assert old.agent == "codex_exec"
 
@@ -218,6 +265,12 @@ def test_a_config_is_looked_for_here_first(tmp_path: Path, monkeypatch: pytest.M
     assert find_config("configs/searchqa/default.yaml").samefile(own)
     with pytest.raises(SetupError, match="there is no"):
         find_config("configs/nowhere/default.yaml")
+
+
+def test_the_config_of_alfworld_has_its_own_splits():
+    """It had no data at all: games come in splits, and are shared out by nobody."""
+    env = read_words("configs/alfworld/default.yaml").env
+    assert (env.split_mode, env.split_dir) == ("split_dir", "~/.cache/alfworld/json_2.1.1")
 
 
 def test_no_flat_name_means_two_keys():

@@ -1,6 +1,6 @@
 """`kept eval SPEC`, and the options that it shares with `kept test run`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 FORMS = click.Choice(("json", "markdown", "junit"))
+
+BY_SUFFIX: "Mapping[str, Format]" = {
+    "": "json",
+    ".json": "json",
+    ".md": "markdown",
+    ".xml": "junit",
+}
+"""Which kind of report a file is to hold, by its name."""
 
 
 def sweep_options(function: F) -> F:
@@ -126,6 +134,8 @@ def _skill_asked(words: tuple[str, ...], config: str | None) -> tuple[Path, tupl
     if not words or words[0].startswith("-"):
         return None
     path = Path(words[0])
+    if path.parts[:1] == ("configs",) and not path.exists():
+        return find_config(path), words[1:]
     if path.is_file() and path.suffix in (".yaml", ".yml") and is_skill_spec(path):
         return path, words[1:]
     return None
@@ -149,12 +159,14 @@ def measure_skill(
     from kept.cli.compiling import told_warnings
     from kept.cli.sitting import start_run
     from kept.recipes.skill.measuring import compile_measure
-    from kept.spec.skill.names import overrides_of
+    from kept.spec.skill.names import flags_of
     from kept.store.home import Home
 
-    overrides = [*overrides_of(words), *given.settings]
+    flags = flags_of(words)
+    overrides = [*flags.found, *given.settings]
     overrides += [f"env.skill_init={skill}"] if skill else []
-    made = compile_measure(path, given.wanted(split), overrides, workers=given.workers)
+    wanted, problems = given.wanted(split), flags.problems
+    made = compile_measure(path, wanted, overrides, workers=given.workers, problems=problems)
     return start_run(told_warnings(made), Home.find(Path.cwd()), given.how())
 
 
@@ -174,6 +186,17 @@ class Options:
     workers: int | None
     as_json: bool
     quiet: bool
+
+    def __post_init__(self) -> None:
+        """Refuse a file of a kind that nobody can write, before anything is run."""
+        from kept.errors import SetupError
+
+        if self.write is None or self.form or self.write.suffix.lower() in BY_SUFFIX:
+            return
+        known = ", ".join(filter(None, BY_SUFFIX))
+        message = f"cannot write a report of the kind `{self.write.suffix}` to {self.write}"
+        hint = f"a report ends in one of {known}; --format says which kind, whatever its name"
+        raise SetupError(message, hint=hint)
 
     def wanted(self, split: str = "") -> "Wanted":
         """Which cases, and how often."""

@@ -1,10 +1,11 @@
 """What came of measuring, for a person at a terminal: who failed and why, then the sums."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from kept.cli import output
+from kept.cli.evaluate import BY_SUFFIX
 from kept.cli.names import command_for, path_from_here
 from kept.cli.output import pairs
 from kept.core.words import count, one_line
@@ -17,7 +18,6 @@ MAX_CASES = 40
 """Cases that are listed; `kept show RUN` has all of them."""
 
 COLOURS: dict[Status, str] = {"passed": "green", "failed": "red", "errored": "yellow"}
-_FORMS: Mapping[str, Format] = {".md": "markdown", ".xml": "junit"}
 MAX_COLUMNS = 4
 """Metrics that have a column of their own."""
 
@@ -147,7 +147,7 @@ def tell_evaluated(
     assert sweep is not None, "a run that measured was started"
     if write is not None:
         write.parent.mkdir(parents=True, exist_ok=True)
-        write.write_text(written(sweep, form or _form_of(write)), encoding="utf-8")
+        write.write_text(written(sweep, form or BY_SUFFIX[write.suffix.lower()]), encoding="utf-8")
         output.note(f"{path_from_here(write)} holds the report")
     if as_json or (form == "json" and write is None):
         output.document({"ok": exit_code(sweep) == 0, "folder": str(folder), **document(sweep)})
@@ -156,8 +156,3 @@ def tell_evaluated(
     else:
         output.answer(evaluated_text(sweep, folder, every=every))
     return exit_code(sweep)
-
-
-def _form_of(path: Path) -> Format:
-    """By the name of the file."""
-    return _FORMS.get(path.suffix, "json")

@@ -269,7 +269,9 @@ def _said(item: TraceItem) -> Iterator[tuple[str, str]]:
 
 def _items(said: Iterable[tuple[str, str]]) -> Iterator[str]:
     """What happened, each thing with whose doing it is on its first line."""
-    for role, text in said:
+    rows = list(said)
+    # a column that holds the longest, or its line would begin elsewhere than all others
+    width = max([10, *(len(role) + 1 for role, _ in rows)])
+    for role, text in rows:
         for n, line in enumerate(output.visible(text).splitlines()):
-            name = "" if n else role if len(role) < 10 else f"{role} "
-            yield f"  {name:<10}{line}".rstrip()
+            yield f"  {'' if n else role:<{width}}{line}".rstrip()

@@ -12,6 +12,7 @@ from kept.cli.options import gain_option, json_option, quiet_option
 if TYPE_CHECKING:
     from kept.core.plan import Plan
     from kept.recipes import Compiled
+    from kept.store.reader import Run
 
 
 @click.command(
@@ -51,11 +52,12 @@ def train(
     from kept.cli.sitting import How, start_run
     from kept.recipes.skill.compile import compile_skill
     from kept.spec.skill.inherit import find_config
-    from kept.spec.skill.names import overrides_of
+    from kept.spec.skill.names import flags_of
     from kept.store.home import Home
 
     name, words = config_of(name, words)
-    made = compile_skill(find_config(name), overrides_of(words))
+    given = flags_of(words)
+    made = compile_skill(find_config(name), given.found, problems=given.problems)
     plan = told_warnings(made)
     if dry_run:
         click.echo(outline_text(plan))
@@ -106,7 +108,8 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
     splits = ((name, len(plan.cases.of(name))) for name in SPLITS)
     steps = f"{count(schedule.epochs, 'epoch')} of {count(schedule.steps, 'step')}"
     batch = schedule.batch * schedule.accumulation
-    first = schedule.total * min(batch, schedule.cases)
+    batch = min(batch, schedule.cases)
+    first = schedule.total * batch
     return [
         ("environment", str(plan.facts["id"])),
         ("cases", ", ".join(f"{size} {name}" for name, size in splits)),
@@ -117,6 +120,12 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
         ("gate", f"{plan.gate.name}, by `{plan.objective.metric}`"),
         ("outputs", str(plan.facts["results"])),
     ]
+
+
+def outputs_of(run: "Run") -> Path:
+    """The folder of the files that a training leaves behind, besides its journal."""
+    place = run.path_of("results") or Path()
+    return place if run.fact("named") else place / run.id
 
 
 def check_place(plan: "Plan") -> None:

@@ -19,8 +19,8 @@ Split = Literal["train", "holdout", "test"]
 SPLITS: tuple[Split, ...] = ("train", "holdout", "test")
 
 
-MAX_WARNINGS = 10
-"""Copies among the cases that are warned of one by one."""
+NAMED = 3
+"""Copies among the cases that a warning names; the others it counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +249,24 @@ def find_overlaps(cases: Cases, threshold: float = 0.8) -> list[Overlap]:
             (one, one_split), (two, two_split) = placed[a], placed[b]
             found.append(Overlap(one.id, one_split, two.id, two_split, likeness))
     return found
+
+
+def overlap_words(found: Sequence[Overlap]) -> str:
+    """All of them in one line: it is one thing to know, however many there are."""
+    if len(found) == 1:
+        one = found[0]
+        how = "the same" if one.likeness == 1 else f"{one.likeness:.0%} alike"
+        first = f"case `{one.first}` ({one.first_split})"
+        return f"{first} and case `{one.second}` ({one.second_split}) are {how}"
+    how = "the same" if all(one.likeness == 1 for one in found) else "the same, or nearly,"
+    pairs = "; ".join(map(_pair, found[:NAMED]))
+    more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return f"{len(found)} pairs of cases are {how} across splits: {pairs}{more}"
+
+
+def _pair(one: Overlap) -> str:
+    alike = "" if one.likeness == 1 else f", {one.likeness:.0%} alike"
+    return f"`{one.first}` ({one.first_split}) and `{one.second}` ({one.second_split}){alike}"
 
 
 def _holders(marks: Sequence[Set[str]]) -> Iterable[list[int]]:

@@ -84,6 +84,8 @@ class Note(_Reply):
 
     text: str
     topic: str = ""
+    about: Mapping[str, object] = field(default_factory=dict[str, object])
+    """How it came about, for the record."""
     kind: Literal["note"] = "note"
 
 

@@ -79,9 +79,9 @@ def _class(settings: EnvSettings) -> Any:  # noqa: ANN401 # a class of a user's
             raise SpecError([settings.problem("name", message)]) from error
     known = names()
     near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(known)}"
-    message = f"there is no environment `{name}`"
-    raise SpecError([settings.problem("name", message, f"{hint}, or name a `module:Class`")])
+    hint = f"there are {', '.join(known)}; one of yours is named `module:Class`"
+    hint = f"did you mean `{near[0]}`?" if near else hint
+    raise SpecError([settings.problem("name", f"there is no environment `{name}`", hint)])
 
 
 def _imported(settings: EnvSettings, target: str) -> Any:  # noqa: ANN401 # a class of a user's
@@ -126,8 +126,9 @@ def _wrong_options(made: Any, settings: EnvSettings) -> Iterator[Problem]:  # no
     known, hints = _parameters(made), _hints(made)
     for key, value in settings.options.items():
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean `{near[0]}`?" if near else None
+            near = difflib.get_close_matches(key, [*known, *settings.keys], 1)
+            options = ", ".join(f"`{one}`" for one in known)
+            hint = f"did you mean `{near[0]}`?" if near else f"its options: {options or 'none'}"
             message = f"the environment `{settings.name}` has no such option"
             yield settings.problem(key, message, hint)
         elif key in hints:

@@ -5,61 +5,74 @@ from collections.abc import Callable
 from kept.core.case import Cases, fault_in, too_few
 from kept.core.ports import Runner, Scorer
 from kept.envs.contract import Environment
-from kept.envs.finding import find_env
 from kept.envs.opened import Opened
 from kept.envs.probing import PROBE, probed
 from kept.envs.scoring import EnvScorer
 from kept.envs.settings import EnvSettings
 from kept.envs.skills import Read, skill_at
 from kept.envs.splitting import Parted, part
-from kept.errors import SpecError
+from kept.errors import Problem, SpecError
 
 Student = Callable[[Environment], Runner]
 """Makes the runner of an environment: a chat model's, or an agent CLI's."""
 
 
-def open_env(settings: EnvSettings, student: Student, scorer: Scorer | None = None) -> Opened:
-    """An environment with its cases, its skill and its student; a `SpecError` with what is wrong.
-
-    `scorer` stands for the environment's own, where a config names how answers are measured.
-    """
-    env = find_env(settings)
+def parted(env: Environment, settings: EnvSettings) -> Parted:
+    """The cases of an environment; a `SpecError` with all that keeps it from being opened."""
+    problems: list[Problem] = []
     if env.needs():
-        raise SpecError([settings.problem("name", f"`{settings.name}` cannot run: {env.needs()}")])
-    parted = part(env, settings)
-    return opened(env, settings, parted, student, scorer)
+        problems.append(settings.problem("name", f"`{env.name}` cannot run: {env.needs()}"))
+    try:
+        skill_of(env, settings)
+    except SpecError as error:
+        problems += error.problems
+    try:
+        found = part(env, settings)
+    except SpecError as error:
+        raise SpecError([*problems, *error.problems]) from error
+    if (fault := fault_in(found.cases)) is not None:
+        problems.append(settings.problem("", fault))
+    if problems:
+        raise SpecError(problems)
+    return found
 
 
 def opened(
     env: Environment,
     settings: EnvSettings,
-    parted: Parted,
+    by_split: Parted,
     student: Student,
     scorer: Scorer | None = None,
 ) -> Opened:
-    """The same, of an environment and cases that are at hand."""
-    fault = fault_in(parted.cases)
-    if fault is not None:
-        raise SpecError([settings.problem("", fault)])
-    skill = Read(env.skill())
-    if settings.skill_init:
-        skill = skill_at(settings.path(settings.skill_init), settings)
-    if PROBE in skill.texts:
-        raise SpecError([settings.problem("skill_init", f"`{PROBE}` is a name of Kept's own")])
+    """An environment with its cases, its skill and its student.
+
+    `scorer` stands for the environment's own, where a config names how answers are measured.
+    """
+    skill = skill_of(env, settings)
     return Opened(
         name=env.name,
-        cases=parted.cases,
+        cases=by_split.cases,
         runner=student(env),
         scorer=scorer or env.scorer() or EnvScorer(env),
         about=env.about,
         prompts=env.prompts(),
         skill=skill.texts,
         probe=probed,
-        materialise=parted.write,
-        warnings=tuple(_warnings(parted.cases)),
+        materialise=by_split.write,
+        warnings=tuple(_warnings(by_split.cases)),
         unseen=tuple(map(_unseen, skill.left_out)),
-        inputs={"cases": parted.cases.fingerprint()},
+        inputs={"cases": by_split.cases.fingerprint()},
     )
+
+
+def skill_of(env: Environment, settings: EnvSettings) -> Read:
+    """The skill to begin with: the one that is named, or the environment's own."""
+    if not settings.skill_init:
+        return Read(env.skill())
+    skill = skill_at(settings.path(settings.skill_init), settings)
+    if PROBE in skill.texts:
+        raise SpecError([settings.problem("skill_init", f"`{PROBE}` is a name of Kept's own")])
+    return skill
 
 
 def _unseen(name: str) -> str:

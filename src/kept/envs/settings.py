@@ -43,6 +43,8 @@ class EnvSettings:
     """A file or a folder to begin with; by default the environment's own."""
     options: Mapping[str, object] = field(default_factory=dict[str, object])
     """What only this environment knows."""
+    keys: tuple[str, ...] = ()
+    """What the section may have besides, for whoever misspelt one of them."""
     where: Callable[[str], str] = _nowhere
     """`file:line` of a key of the section."""
 

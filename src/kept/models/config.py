@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from kept import settings
 from kept.core.model import Effort
@@ -39,6 +40,8 @@ class ModelConfig:
     """The client id of a managed identity of Azure; by default the one that the machine has."""
     token_scope: str | None = None
     """What tokens of that identity are for; by default Azure's public cloud."""
+    auth: Literal["api_key", "identity"] | None = None
+    """Of Azure: by a key alone, or by an identity although there is a key; else as can be."""
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None

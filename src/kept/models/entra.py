@@ -62,8 +62,8 @@ def _default(identity: str | None) -> Any:  # noqa: ANN401 # what azure-identity
         library = import_module("azure.identity")
     except ImportError as error:
         raise SetupError(
-            "AZURE_OPENAI_API_KEY is not set, and there is no azure-identity to do without",
-            hint="set the key, or pip install 'kept[azure]'",
+            "there is no azure-identity to ask Azure without a key",
+            hint="set AZURE_OPENAI_API_KEY, or pip install 'kept[azure]'",
         ) from error
     chosen = {} if identity is None else {"managed_identity_client_id": identity}
     return library.DefaultAzureCredential(**chosen)

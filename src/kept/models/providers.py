@@ -114,7 +114,7 @@ def missing(config: ModelConfig) -> str | None:
         variable = provider.url_variable or ""
         if settings.variable(variable) is None:
             return f"it has no address: give `base_url`, or set {variable}"
-    if provider.needs_key and config.api_key is None:
+    if (provider.needs_key or config.auth == "api_key") and config.api_key is None:
         variable = provider.key_variable or ""
         if settings.variable(variable) is None:
             return f"{variable} is not set"
@@ -139,10 +139,12 @@ def address(config: ModelConfig) -> str | None:
 def key_of(config: ModelConfig) -> str | None:
     """The secret itself: only for the one who sends it. A `SetupError` where it is gone."""
     provider = PROVIDERS[config.provider]
+    if config.auth == "identity":
+        return None
     if config.api_key is None:
         name = provider.key_variable
         key = settings.variable(name) if name else None
-        lacks = key is None and provider.needs_key
+        lacks = key is None and (provider.needs_key or config.auth == "api_key")
     else:
         key = expand(config.api_key)
         lacks = "${" in key

@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import rollouts_within
-from kept.core.case import MAX_WARNINGS, Cases, bare, own_text
+from kept.core.case import NAMED, Cases, bare, own_text
 from kept.core.copying import copy_guard
 from kept.core.edit import changed_paths
 from kept.core.plan import COMPARE, Plan
 from kept.core.schedule import MEASURE, Turns
-from kept.core.words import count
 from kept.errors import SetupError
 from kept.gates.compare import Compare
 from kept.gates.subsets import fewest
@@ -159,12 +158,15 @@ def _copied(plan: Plan, others: Sequence[Version]) -> tuple[str, ...]:
 def _doubled(cases: Cases) -> tuple[str, ...]:
     """Deciding cases that are the same: each copy passes for a case of its own."""
     first: dict[str, str] = {}
-    told: list[str] = []
+    found: list[tuple[str, str]] = []
     for case in cases.holdout:
         before = first.setdefault(own_text(bare(case)), case.id)
         if before != case.id:
-            told.append(f"case `{before}` and case `{case.id}` are the same, and count as two")
-    if len(told) > MAX_WARNINGS:
-        one, many = "more case is a copy of another", "more cases are copies of others"
-        told[MAX_WARNINGS:] = [count(len(told) - MAX_WARNINGS, one, many)]
-    return tuple(told)
+            found.append((before, case.id))
+    if len(found) == 1:
+        ((one, copy),) = found
+        return (f"case `{one}` and case `{copy}` are the same, and count as two",)
+    named = "; ".join(f"`{copy}` of `{one}`" for one, copy in found[:NAMED])
+    more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    told = f"{len(found)} cases are copies of others, and count as cases of their own"
+    return (f"{told}: {named}{more}",) if found else ()

@@ -19,6 +19,7 @@ from kept.core.case import (
     fault_in,
     find_overlaps,
     implicit_cases,
+    overlap_words,
     split_cases,
     too_few,
 )
@@ -138,12 +139,8 @@ def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Ca
 
 def warn_of_overlaps(cases: Cases) -> None:
     """Name a few cases that stand in more than one split."""
-    for overlap in find_overlaps(cases)[:5]:
-        log.warning(
-            "case %s (%s) and case %s (%s) are %.0f %% alike: what is kept may only fit both",
-            *overlap[:4],
-            100 * overlap.likeness,
-        )
+    if found := find_overlaps(cases):
+        log.warning("%s; what is kept may only fit those", overlap_words(found))
 
 
 def warned(told: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,10 +12,15 @@ TRACED = 3
 def case_rollouts(run: Run, case: str, *, traces: bool = False) -> tuple[StepRollout, ...]:
     """Every rollout of a case, the last first; without `traces`, only the last few have theirs."""
     found = [(step, job, outcome) for step, job, outcome in run.rollouts() if job.case_id == case]
+    made: dict[str | None, int] = {}
+    for closed in run.state.closed:
+        made.setdefault(closed.candidate, closed.step)
     rows: list[StepRollout] = []
     for n, (step, job, outcome) in enumerate(reversed(found)):
         trace = run.trace(outcome.trace) if outcome.trace and (traces or n < TRACED) else ()
-        side = "seed" if job.candidate_id == run.state.seed else f"step {step}"
+        # whose it is, not who asked for it: a later step may look at what an earlier one made
+        by = made.get(job.candidate_id, step)
+        side = "seed" if job.candidate_id == run.state.seed else f"step {by}"
         rows.append(StepRollout(job, side, outcome, trace))
     return tuple(rows)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from kept.core.case import (
-    MAX_WARNINGS,
     Case,
     Cases,
     bare,
     case_text,
     find_overlaps,
+    overlap_words,
     split_cases,
     stratum,
 )
@@ -87,14 +87,7 @@ def overlap_warnings(cases: Cases, name: str = "id") -> tuple[str, ...]:
     parts = (cases.train, cases.holdout, cases.test)
     without_names = Cases(*(tuple(bare(case, name) for case in part) for part in parts))
     found = find_overlaps(without_names)
-    told = [
-        f"case `{o.first}` ({o.first_split}) and case `{o.second}` ({o.second_split}) are "
-        + ("the same" if o.likeness == 1 else f"{o.likeness:.0%} alike")
-        for o in found[:MAX_WARNINGS]
-    ]
-    if len(found) > MAX_WARNINGS:
-        told.append(f"{len(found) - MAX_WARNINGS} more pairs of cases are alike across splits")
-    return tuple(told)
+    return (overlap_words(found),) if found else ()
 
 
 def _lines(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticKnownError
@@ -76,6 +76,9 @@ class ModelSpec(Model):
     """The client id of a managed identity, where the machine has several."""
     token_scope: Annotated[Text | None, AfterValidator(scope)] = None
     """What tokens of an identity are for, in other clouds than the public one."""
+    # not in a dump, of which the hashes of runs are made
+    auth: Annotated[Literal["api_key", "identity"] | None, Field(exclude=True)] = None
+    """Of Azure: by its key alone, or by an identity although there is a key; else as can be."""
     temperature: Annotated[Finite, Field(ge=0)] | None = None
     top_p: Annotated[Finite, Field(gt=0, le=1)] | None = None
     max_tokens: Count | None = None
@@ -100,9 +103,11 @@ class ModelSpec(Model):
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
         """What a provider has no use for."""
         provider = said.get("provider")
-        for key in ("api_version", "identity", "token_scope"):
+        for key in ("api_version", "identity", "token_scope", "auth"):
             if said.get(key) is not None and provider not in (None, "azure_openai"):
                 yield f"`{key}` goes with `provider: azure_openai`"
+        if said.get("auth") == "identity" and said.get("api_key") is not None:
+            yield "`auth: identity` goes without a key, and there is an `api_key`"
         if said.get("seed") is not None and provider == "anthropic":
             yield "Anthropic takes no `seed`"
 
@@ -116,7 +121,8 @@ class ModelSpec(Model):
         said = self.model_dump(exclude={"timeout_seconds", "stall_seconds", "price"})
         price = None if self.price is None else Price(**self.price.model_dump())
         timeout, stall = self.timeout_seconds, self.stall_seconds
-        return ModelConfig(**said, timeout=timeout, stall=stall, price=price, folder=folder)
+        asked: dict[str, Any] = {**said, "auth": self.auth, "timeout": timeout, "stall": stall}
+        return ModelConfig(**asked, price=price, folder=folder)
 
 
 RoleSpec = Annotated[ModelSpec, BeforeValidator(model_block)]

@@ -4,9 +4,9 @@ Pure: one mapping to another, and what is wrong with it. A teacher is our optimi
 target. A backend that is an agent CLI is no model: it is handed back by name, for whoever runs one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from kept.models.config import REFERENCE
 from kept.models.entra import SCOPE, is_scope
@@ -61,8 +61,17 @@ class Mapped:
     """The agent CLI that the student is, where it is one."""
 
 
-def from_seed(given: Mapping[str, Any], *, azure: bool = False) -> Mapped:
-    """The section in our names; `azure` says that the environment has an address of Azure."""
+def from_seed(
+    given: Mapping[str, Any],
+    *,
+    azure: bool = False,
+    also: Mapping[str, Sequence[str]] | None = None,
+) -> Mapped:
+    """The section in our names; `azure` says that the environment has an address of Azure.
+
+    `also` has the keys for all models that hold for one in our names too, by its name; all of them
+    where it is not given.
+    """
     known = {key: value for key, value in given.items() if key in KEYS and value not in (None, "")}
     mapped = Mapped({key: value for key, value in given.items() if key not in KEYS})
     mapped.wrong += _not_texts(known)
@@ -86,7 +95,35 @@ def from_seed(given: Mapping[str, Any], *, azure: bool = False) -> Mapped:
             provider = "azure_openai" if provider == "openai" and on_azure else provider
             block = {"provider": provider, "model": said[role]}
             mapped.models[ours] = {**block, **shared["any"], **shared.get(provider, {})}
+    for ours in ROLES.values():
+        if ours in given:
+            held = {k: v for k, v in said.items() if also is None or k in also.get(ours, ())}
+            mapped.models[ours] = _with_shared(given[ours], _shared(held))
+    if also is not None and not _is_of_use(said, mapped, also):
+        hint = "`optimizer` and `target` name their provider themselves"
+        mapped.wrong.append(Wrong("backend", "no model is named that it could be of", hint))
     return mapped
+
+
+def _is_of_use(said: Mapping[str, str], mapped: Mapped, also: Mapping[str, Sequence[str]]) -> bool:
+    """Whether `backend` says something of a model, where it was said of those in our names."""
+    if said.get("backend") is None or mapped.agent is not None:
+        return True
+    theirs = any(role in said for role in ROLES)
+    return theirs or not any("backend" in keys for keys in also.values())
+
+
+def _with_shared(one: object, shared: Mapping[str, Mapping[str, str]]) -> object:
+    """A model in our names with what was said of all; what it says itself stays so."""
+    if isinstance(one, str) and "/" in one:
+        provider, _, model = one.partition("/")
+        block: dict[str, Any] = {"provider": provider, "model": model}
+    elif isinstance(one, dict):
+        block = cast("dict[str, Any]", one)
+    else:
+        return one
+    more = {**shared["any"], **shared.get(str(block.get("provider")), {})}
+    return {**more, **block} if more else cast("object", one)
 
 
 def _of_both(backend: str | None, role: SeedRole) -> str | None:
@@ -102,6 +139,8 @@ def _shared(said: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
     key = said.get("azure_openai_api_key", "")
     if REFERENCE.fullmatch(key):
         found["api_key"] = key
+    if mode := said.get("azure_openai_auth_mode"):
+        found["auth"] = "identity" if mode in _IDENTITY else mode
     return {"any": {"effort": effort} if effort in _EFFORTS else {}, "azure_openai": found}
 
 
@@ -129,7 +168,8 @@ def _wrong_role(
     if role not in said:
         found.append(Wrong(key, f"the model itself is missing: give `{role}`"))
     if ours in given:
-        found.append(Wrong(role, f"`{ours}` is the same role, and has a model too"))
+        told = f"`{ours}` is the same role, and has a model too"
+        found.append(Wrong(role, told, f"call it `{ours}`, or leave that out"))
     return found
 
 

@@ -33,6 +33,11 @@ class Source:
         self._lines = {at: n for at, n in self._lines.items() if at[: len(loc)] != loc}
         self._flags[loc] = flag
 
+    def sets_inside(self, loc: Loc) -> bool:
+        """Whether flags set a part of a value, and not the value."""
+        deeper = any(len(one) > len(loc) and one[: len(loc)] == loc for one in self._flags)
+        return deeper and loc not in self._flags
+
     def where(self, loc: Loc) -> str:
         """`file:line` of a value, or of what should hold it; or the flag it came from."""
         for size in range(len(loc), 0, -1):

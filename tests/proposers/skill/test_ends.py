@@ -183,7 +183,8 @@ def test_notes_of_the_teacher_are_a_note_and_change_nothing():
     brief = replace(brief, memory=(Note("Old notes.", "meta_skill"), Note("other", "else")))
     made, model = teacher(lambda _: {"reasoning": "", "meta_skill_content": " Be brief. "})
     reply = ask(MetaSkill(made, comparison), brief)
-    assert reply == Note("Be brief.", "meta_skill")
+    assert isinstance(reply, Note) and (reply.text, reply.topic) == ("Be brief.", "meta_skill")
+    assert reply.about["meta_skill_content"] == "Be brief." and reply.about["pairs"]
     assert "Old notes." in shown(model.requests[0]) and "other" not in shown(model.requests[0])
 
 

@@ -56,6 +56,38 @@ def test_hard_is_that_all_metrics_pass_and_soft_their_mean(place: Path):
     assert "the answer is empty" in json.dumps(rows["q3"])
 
 
+@pytest.mark.slow
+def test_a_judge_and_a_function_of_yours_measure_a_skill_as_they_do_an_agent(place: Path):
+    """The teacher judges where a metric names nobody."""
+    (place / "graders.py").write_text("def short(ctx):\n    return len(ctx.agent_response) < 9\n")
+    judge = {"when": "", "text": json.dumps({"reason": "it reads well", "grade": 5})}
+    (place / "judge.jsonl").write_text(json.dumps(judge))
+    called = measured(place, "[{metric: coherence, scale: 5}, {grader: 'graders:short'}]")
+    assert called.code == 0, called.stderr
+    means = called.json["summary"]["average_scores"]
+    assert means["coherence"] == pytest.approx(5 / 6), "one says nothing"
+    assert means["short"] == pytest.approx(4 / 6), "and `number 22` has nine letters"
+    (row,) = (one for one in called.json["results"] if one["test_name"] == "q2")
+    assert not row["passed"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "told"),
+    [
+        ("{type: rag, metric_type: faithfulness}", "is measured by passages, and there are none"),
+        ("{grader: 'nowhere:f'}", "nowhere"),
+        ("{type: geval, name: a, criteria: b}", "there is no judge (hint: give it a `model`, or"),
+    ],
+)
+def test_what_a_metric_would_miss_in_every_case_is_told_before(place: Path, metric: str, told: str):
+    given = CONFIG.format(name="jsonl", metrics=f"[{metric}]")
+    lines = [line for line in given.splitlines() if "optimizer" not in line]
+    (place / "c.yaml").write_text("\n".join(lines))
+    called = kept("eval", "c.yaml", "--split", "all")
+    assert called.code == 2 and "c.yaml:8 env.metrics[0]: " in called.stderr
+    assert told in called.stderr
+
+
 def test_metrics_that_are_none_are_refused_with_their_line(place: Path):
     called = measured(place, "[{metric: equalty}]")
     assert called.code == 2

@@ -15,7 +15,10 @@ from kept.envs.searchqa import SearchQa
 from kept.envs.settings import EnvSettings
 from kept.envs.splitting import part
 from kept.recipes.skill.guards import Frontmatter, guards_of
-from kept.testing import ScriptedModel
+from kept.testing import AcceptAll, ScriptedModel
+from kept.testing.server import Seen
+from tests.recipes.skill import world
+from tests.recipes.skill.test_key_effects import ANEW, AWARE, ENDS, ran, said
 
 ANSWERS = ["Rabindranath Tagore", "Gurudev", "The Bard\nof Bengal"]
 
@@ -43,6 +46,49 @@ def test_each_of_several_accepted_answers_is_refused_by_itself(
     (told,) = refused(tmp_path, env, text)
     assert told == "SKILL.md:3 holds the answer of the case `tagore`"
     assert not refused(tmp_path, env, "name the poet in full")
+
+
+LEAK = f"When in doubt say {world.truth(3)}."
+
+
+def leaking(seen: Seen) -> str:
+    """The teacher puts what a case expects into whatever it writes into a skill."""
+    if seen.model == "student" or "selected_indices" in world.properties(seen):
+        return said(seen)
+    told = json.loads(said(seen))
+    for key in ("slow_update_content", "new_skill"):
+        told |= {key: f"{world.START}{LEAK}"} if key in told else {}
+    told |= {"appendix_notes": [LEAK]} if "appendix_notes" in told else {}
+    for one in (*told.get("edits", ()), *told.get("patch", {}).get("edits", ())):
+        # not the same for all who may say it, or the second would be a duplicate
+        one["content"] = f"{LEAK} ({min(told)})"
+    for one in told.get("patch", {}).get("skill_candidates", ()):
+        one["new_skill"] = f"{world.START}{LEAK}"
+    return json.dumps(told)
+
+
+@pytest.mark.parametrize(
+    ("words", "by"),
+    [
+        ((), "step"),
+        (ANEW, "step"),
+        (("optimizer.skill_update_mode=full_rewrite_minibatch",), "step"),
+        (AWARE, "appendix"),
+        ((*AWARE, "optimizer.appendix_gate=flush"), "appendix"),
+        (ENDS, "slow_update"),
+        (("optimizer.use_meta_reflect=true",), "meta_reflect"),
+    ],
+)
+def test_no_way_into_the_skill_is_open_to_an_answer(
+    tmp_path: Path, words: tuple[str, ...], by: str
+):
+    """Not even to what is taken as it is, without a comparison."""
+    done = ran(tmp_path, *words, gate=AcceptAll(), say=leaking)
+    judged = [one for one in done.state.closed if one.turn.proposer == by and one.proposal]
+    codes = {one.verdict.code for one in judged}
+    assert "guard" in codes and codes <= {"guard", "duplicate"}
+    assert done.state.incumbent == done.state.seed
+    assert world.truth(3) not in (done.out / "best_skill.md").read_text()
 
 
 def test_an_environment_that_only_tells_a_reference_is_guarded_line_by_line():

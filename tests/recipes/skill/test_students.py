@@ -10,6 +10,7 @@ from kept.envs.searchqa import SearchQa
 from kept.envs.working import WorkspaceRunner
 from kept.errors import SetupError
 from kept.recipes.skill.students import student_config, student_of
+from kept.sandbox import abilities
 from kept.spec.skill.read import SkillSpec, read_skill
 
 
@@ -24,7 +25,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Programs of the names of CLIs, which nobody runs."""
     folder = tmp_path / "programs"
     folder.mkdir()
-    for name in ("codex", "claude", "my-codex"):
+    for name in ("codex", "claude", "my-codex", "my-claude"):
         (folder / name).write_text("#!/bin/sh\n")
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -57,6 +58,32 @@ def test_an_agent_works_with_the_program_that_is_named(tmp_path: Path, programs:
     assert (config.name, config.effort) == ("openai/gpt-5-codex", None)
 
 
+def test_claude_works_with_the_program_that_is_named(tmp_path: Path, programs: Path):
+    """Between walls, where there are any."""
+    words = ("model.student_backend=claude_code_exec", "model.student=opus")
+    spec = spec_of(tmp_path, *words, "model.claude_code_exec_path=my-claude")
+    if not abilities().walls:
+        with pytest.raises(SetupError, match="nothing holds them"):
+            student_of(spec, SearchQa())
+        return
+    runner = student_of(spec, SearchQa())
+    assert isinstance(runner, WorkspaceRunner)
+    assert runner._harness.cli.program == "my-claude"
+
+
+def test_full_auto_puts_walls_round_codex(tmp_path: Path, programs: Path):
+    """As its short form of a sandbox means, whatever the sandbox is called."""
+    spec = spec_of(tmp_path, *CODEX, OPEN, "model.codex_exec_full_auto=true")
+    if not abilities().walls:
+        with pytest.raises(SetupError, match="nothing holds them"):
+            student_of(spec, SearchQa())
+        return
+    runner = student_of(spec, SearchQa())
+    assert isinstance(runner, WorkspaceRunner)
+    view = runner._harness.command.view
+    assert view is not None and view.walls
+
+
 def test_how_long_codex_thinks_is_its_own_setting(tmp_path: Path):
     config = student_config(spec_of(tmp_path, *CODEX, "model.codex_exec_reasoning_effort=high"))
     assert config is not None
@@ -69,6 +96,10 @@ def test_how_long_codex_thinks_is_its_own_setting(tmp_path: Path):
         (("model.codex_exec_path=no-codex",), "there is no program `no-codex` on the PATH"),
         (("model.codex_exec_profile=mine",), "`codex_exec` cannot use the profile `mine`"),
         (("model.target=anthropic/claude-x",), "`codex_exec` cannot ask `anthropic/claude-x`"),
+        (
+            ("model.student_backend=claude_code_exec", "model.claude_code_exec_profile=mine"),
+            "`claude_code_exec` cannot use the profile `mine`",
+        ),
     ],
 )
 def test_an_agent_that_cannot_work_is_said_before_anything_is_spent(

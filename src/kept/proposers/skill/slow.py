@@ -100,8 +100,11 @@ class MetaSkill:
         said = await desk.ask("meta_skill", desk.prompt("meta_skill"), items, Wanted(NOTES))
         if isinstance(said, Failure):
             return _unheard(said, about)
+        about["reasoning"] = said.data["reasoning"]
         text = said.data["meta_skill_content"].strip()
-        return Note(text, META_SKILL) if text else Skip("there is nothing to note", about=about)
+        if not text:
+            return Skip("there is nothing to note", about=about)
+        return Note(text, META_SKILL, {**about, "meta_skill_content": text})
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
         """Rollouts that one turn asks for at most."""

@@ -171,7 +171,7 @@ class StepProposer:
                 "soft": sum(row.soft for row in rows) / n,
                 "n": len(rows),
             },
-            "accumulation": self.accumulation,
+            "batches": len(self._pairs(brief)),
             "failing": [row.case.id for row in rows if row.failed],
             "patches": list(patches),
             "digest": digest(patches, rows, len(pairs) - len(rows)),

@@ -17,7 +17,7 @@ from kept.core.ports import Gate, Model, Scorer
 from kept.core.protect import Protected
 from kept.core.words import count
 from kept.envs.opened import SKILL, Opened
-from kept.errors import SetupError
+from kept.errors import Problem, SetupError
 from kept.gates import Selection
 from kept.gates.race import PRESETS, Race
 from kept.gates.usual import raced, screened
@@ -30,10 +30,10 @@ from kept.recipes import Compiled
 from kept.recipes.hashing import hash_of
 from kept.recipes.racing import default_gate, with_race
 from kept.recipes.skill.guards import guards_of
-from kept.recipes.skill.proposing import proposers_of, teacher_of
+from kept.recipes.skill.proposing import proposers_of, read_prompts, teacher_of
 from kept.scorers.mixed import MIXED, Mixed
 from kept.spec.load import said
-from kept.spec.skill.read import SkillSpec, read_skill
+from kept.spec.skill.read import SkillSpec, look_at_skill
 from kept.store.skill.folder import SkillFolder, Trained
 
 FLOORS = (-0.2, 0.0, 0.05, 0.1)
@@ -61,13 +61,30 @@ class Asked:
 
 
 def compile_skill(
-    path: Path, overrides: Sequence[str] = (), began: str = "", *, folder: Path | None = None
+    path: Path,
+    overrides: Sequence[str] = (),
+    began: str = "",
+    *,
+    folder: Path | None = None,
+    problems: Sequence[Problem] = (),
 ) -> Compiled:
-    """The plan of a config; raises `SpecError` with all that is wrong with it."""
-    from kept.recipes.skill.opening import open_skill
+    """The plan of a config; raises `SpecError` with all that is wrong with it.
 
-    spec = read_skill(path, overrides, folder)
-    return plan_of(spec, open_skill(spec), overrides, began)
+    `problems` are those of the command line that the overrides come from.
+    """
+    from kept.recipes.skill.opening import has_problems, heard, open_skill
+
+    spec = look_at_skill(path, overrides, folder)
+    spec.source.problems += problems
+    sound = not has_problems(spec, "model")
+    opened = open_skill(spec)
+    asked = heard(spec, lambda: _teacher(spec), ("model",)) if sound else None
+    if asked is not None:
+        heard(spec, lambda: _check_money(spec, asked.config), ("budget", "max_usd"))
+    heard(spec, lambda: read_prompts(spec), ("prompts",))
+    spec.source.check()
+    assert opened is not None and asked is not None, "what keeps them is reported"
+    return plan_of(spec, opened, overrides, began, asked)
 
 
 def plan_of(
@@ -122,10 +139,8 @@ def plan_of(
     trained = Trained(
         place=_place(spec, opened),
         named=bool(spec.env.out_root),
-        config=spec.told(),
+        config=_told(spec, gate),
         metric=spec.evaluation.gate_metric,
-        accumulation=spec.train.accumulation,
-        key=UPDATES[spec.optimizer.skill_update_mode].key,
         materialise=opened.materialise,
     )
     plan = replace(plan, views=(partial(SkillFolder, trained),))
@@ -248,6 +263,13 @@ def _deciding(spec: SkillSpec) -> dict[str, object]:
     del told["budget"]
     told["env"] = {k: v for k, v in told["env"].items() if k not in ("out_root", "workers")}
     return told
+
+
+def _told(spec: SkillSpec, gate: Gate) -> dict[str, object]:
+    """The config for its readers: with the gate that decides, where it names none."""
+    told = spec.told()
+    evaluation = {**told["evaluation"], "gate": gate.name}
+    return {**told, "evaluation": evaluation, "prompts": spec.prompts}
 
 
 def _place(spec: SkillSpec, opened: Opened) -> Path:

@@ -12,7 +12,7 @@ from kept.core.objective import Objective
 from kept.core.plan import Plan
 from kept.core.schedule import MEASURE, Turns
 from kept.envs.opened import Opened
-from kept.errors import SetupError
+from kept.errors import Problem, SetupError
 from kept.gates.sweep import Sweep
 from kept.models.roles import is_priced
 from kept.proposers.measured import SEED_ALONE
@@ -21,7 +21,7 @@ from kept.recipes.hashing import hash_of
 from kept.recipes.skill.opening import open_skill
 from kept.recipes.sweeping import Wanted, as_sweep
 from kept.scorers.passing import Passing
-from kept.spec.skill.read import SkillSpec, read_skill
+from kept.spec.skill.read import SkillSpec, look_at_skill
 
 NAMES: Mapping[str, tuple[Split, ...]] = {
     "train": ("train",),
@@ -46,10 +46,17 @@ def compile_measure(
     *,
     workers: int | None = None,
     folder: Path | None = None,
+    problems: Sequence[Problem] = (),
 ) -> Compiled:
-    """The plan that measures the skill of a config; a `SpecError` with all that is wrong."""
-    spec = read_skill(path, overrides, folder)
+    """The plan that measures the skill of a config; a `SpecError` with all that is wrong.
+
+    `problems` are those of the command line that the overrides come from.
+    """
+    spec = look_at_skill(path, overrides, folder)
+    spec.source.problems += problems
     opened = open_skill(spec)
+    spec.source.check()
+    assert opened is not None, "what keeps it is reported"
     split, cases = cases_of(opened, wanted.split)
     plan = Plan(
         recipe="skill",

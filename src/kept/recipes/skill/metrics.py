@@ -1,6 +1,6 @@
 """Metrics of agent tests for answers of a skill: `env.metrics` of a config with `jsonl`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,10 +15,12 @@ from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.recipes.skill.opening import METRICS
 from kept.scorers.metrics.answers import AnswerScorer
-from kept.scorers.metrics.checking import faults_of
-from kept.scorers.metrics.config import Metric, read_metrics
+from kept.scorers.metrics.checking import faults_of, is_judged
+from kept.scorers.metrics.config import CodeMetric, Metric, RagMetric, read_metrics
 from kept.scorers.metrics.dialogue import DialogueScorer
+from kept.scorers.metrics.grader import problem_with_grader
 from kept.scorers.metrics.measuring import Means
+from kept.scorers.metrics.rag import NEEDS_CONTEXT
 from kept.spec.agent.llm import LlmSpec
 from kept.spec.agent.metrics import AnyMetricSpec
 from kept.spec.skill.read import SkillSpec
@@ -44,8 +46,28 @@ def metric_scorer(spec: SkillSpec, settings: EnvSettings) -> AnswerScorer:
         return {**found, "retrieval_context": [context]} if context else found
 
     means = Means(_judges(spec), settings.folder)
-    scorer = DialogueScorer(_metrics(settings, rows), means)
-    return AnswerScorer(scorer, case_of, answer_in)
+    metrics = _metrics(settings, rows)
+    lacks = [
+        Problem(settings.where(METRICS), f"env.metrics[{n}]", *lack)
+        for n, metric in enumerate(metrics)
+        for lack in _lacks(metric, spec, given["context_field"])
+    ]
+    if lacks:
+        raise SpecError(lacks)
+    return AnswerScorer(DialogueScorer(metrics, means), case_of, answer_in)
+
+
+def _lacks(metric: Metric, spec: SkillSpec, context: str) -> Iterator[tuple[str, str]]:
+    """What a metric needs of the config and would miss in every case."""
+    if isinstance(metric, RagMetric) and metric.metric_type in NEEDS_CONTEXT and not context:
+        hint = "give `env.context_field`, the column that has the passages"
+        yield f"`{metric.metric_type}` is measured by passages, and there are none", hint
+    if is_judged(metric) and spec.teacher is None and getattr(metric, "model", None) is None:
+        yield "there is no judge", "give it a `model`, or name `model.optimizer`"
+    if isinstance(metric, CodeMetric) and (
+        fault := problem_with_grader(metric.grader, spec.folder)
+    ):
+        yield fault, f"modules are looked for in {spec.folder}"
 
 
 def _metrics(settings: EnvSettings, rows: object) -> tuple[Metric, ...]:

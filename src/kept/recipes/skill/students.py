@@ -31,11 +31,16 @@ def student_of(spec: SkillSpec, env: Environment) -> Runner:
     """The student of a config, in an environment."""
     if spec.agent is not None:
         return WorkspaceRunner(env, _harness(spec, spec.agent))
-    config = spec.student
+    return ChatRunner(env, connect_role("target", named_student(spec)), ModelRequest(()))
+
+
+def named_student(spec: SkillSpec) -> ModelConfig:
+    """The model of the student, whoever it is; a `SetupError` where a config names none."""
+    config = student_config(spec)
     if config is None:
-        hint = "give `model.student`, or `model.target`"
-        raise SetupError("the config names no student", hint=hint)
-    return ChatRunner(env, connect_role("target", config), ModelRequest(()))
+        what = f"`{spec.agent}` is given no model" if spec.agent else "the config names no student"
+        raise SetupError(what, hint="give `model.student`, or `model.target`")
+    return config
 
 
 def student_config(spec: SkillSpec) -> ModelConfig | None:
@@ -54,9 +59,7 @@ def student_config(spec: SkillSpec) -> ModelConfig | None:
 
 
 def _harness(spec: SkillSpec, agent: str) -> Harness:
-    config = student_config(spec)
-    if config is None:
-        raise SetupError(f"`{agent}` is given no model", hint="give `model.student`")
+    config = named_student(spec)
     cli = _cli(spec, agent)
     if config.provider not in cli.providers:
         known = ", ".join(cli.providers)

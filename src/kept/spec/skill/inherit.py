@@ -1,11 +1,12 @@
 """A config with what it inherits: `_base_` names the file that it is laid over.
 
-Sections are laid over key by key, all else as a whole. Every value keeps the line of the file that
-it comes from.
+Sections are laid over key by key, all else as a whole, unless a flag sets something inside it.
+Every value keeps the line of the file that it comes from.
 """
 
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from os.path import normpath
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,10 +33,16 @@ class Layered(Source):
         self.problems = list(top.problems)
         self.origin: dict[Loc, str] = {}
         """`file:line` of each value, or the flag that it came from."""
-        self.files: dict[Loc, Path] = {}
+        self._layers: dict[Loc, int] = {}
+        self._laid = 0
+
+    def layer(self, loc: Loc) -> int:
+        """Which of the files a value comes from, flags being the last; 0 for none."""
+        return self._layers.get(loc, 0)
 
     def lay(self, source: Source) -> None:
         """Lay one file over what is there."""
+        self._laid += 1
         self.problems += [one for one in source.problems if one not in self.problems]
         data = cast("dict[str, Any]", source.data)
         mine = cast("dict[str, Any]", self.data)
@@ -46,9 +53,11 @@ class Layered(Source):
 
     def _put(self, into: dict[str, Any], loc: Loc, value: object, source: Source) -> None:
         key = str(loc[-1])
-        self.origin[loc] = source.where(loc)
-        self.files[loc] = source.path
-        if len(loc) == 1 and isinstance(value, dict) and isinstance(into.get(key), dict):
+        both = isinstance(value, dict) and isinstance(into.get(key), dict)
+        if not (inside := both and source.sets_inside(loc)):
+            self.origin[loc] = source.where(loc)
+            self._layers[loc] = self._laid
+        if both and (len(loc) == 1 or inside):
             for name, one in cast("dict[str, object]", value).items():
                 self._put(into[key], (*loc, name), one, source)
             return
@@ -56,7 +65,7 @@ class Layered(Source):
         if isinstance(value, dict):
             for name in cast("dict[str, object]", value):
                 self.origin[(*loc, name)] = source.where((*loc, name))
-                self.files[(*loc, name)] = source.path
+                self._layers[(*loc, name)] = self._laid
             into[key] = dict(cast("dict[str, object]", value))
 
     def where(self, loc: Loc) -> str:
@@ -91,7 +100,7 @@ def read_layers(path: Path, overrides: Sequence[str] = ()) -> Layered:
         first = chain[0]
         if not isinstance(base, str):
             raise SpecError([Problem(first.where((BASE,)), BASE, "not the name of a file")])
-        under = first.folder / base
+        under = Path(normpath(first.folder / base))
         if not under.is_file():
             raise SpecError([Problem(first.where((BASE,)), BASE, f"there is no {base}")])
         if len(chain) > MOST or any(under.samefile(one.path) for one in chain):

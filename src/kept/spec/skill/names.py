@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from kept.errors import Problem, SpecError
 from kept.spec.seed_models import KEYS as MODEL_KEYS
@@ -42,28 +43,44 @@ OPTIONS = "cfg-options"
 """The flag behind which any number of `section.key=value` may stand."""
 
 
-def overrides_of(words: Sequence[str]) -> list[str]:
-    """`KEY=VALUE` of flags in the spelling of the source; a `SpecError` for what is none."""
-    found: list[str] = []
-    problems: list[Problem] = []
+class Flags(NamedTuple):
+    """What a command line sets."""
+
+    found: list[str]
+    """As `KEY=VALUE`."""
+    problems: list[Problem]
+
+
+def flags_of(words: Sequence[str]) -> Flags:
+    """The flags in the spelling of the source, and what is wrong with them."""
+    given = Flags([], [])
     left = list(words)
     while left:
         word = left.pop(0)
         name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--"):
-            problems.append(Problem(word, "", "neither a flag nor what belongs to one"))
+            given.problems.append(Problem(word, "", "neither a flag nor what belongs to one"))
         elif name.replace("_", "-") == OPTIONS:
             while left and not left[0].startswith("--"):
-                found.append(left.pop(0))
+                given.found.append(left.pop(0))
         elif (key := FLAT.get(name.replace("-", "_"))) is None:
-            problems.append(Problem(f"--{name}", "", "there is no such flag", _meant(name)))
+            given.problems.append(Problem(f"--{name}", "", "there is no such flag", _meant(name)))
+            # what follows it is its value, and no further problem
+            if not equals and left and not left[0].startswith("--"):
+                left.pop(0)
         elif not equals and (not left or left[0].startswith("--")):
-            problems.append(Problem(f"--{name}", key, "what it is to be is missing"))
+            given.problems.append(Problem(f"--{name}", key, "what it is to be is missing"))
         else:
-            found.append(f"{key}={value if equals else left.pop(0)}")
-    if problems:
-        raise SpecError(problems)
-    return found
+            given.found.append(f"{key}={value if equals else left.pop(0)}")
+    return given
+
+
+def overrides_of(words: Sequence[str]) -> list[str]:
+    """`KEY=VALUE` of flags; a `SpecError` for what is none."""
+    given = flags_of(words)
+    if given.problems:
+        raise SpecError(given.problems)
+    return given.found
 
 
 def _meant(name: str) -> str:

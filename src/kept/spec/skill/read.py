@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+from pydantic import ValidationError
 
 from kept import settings
 from kept.models.config import ModelConfig
 from kept.spec.base import Model
 from kept.spec.load import advice, validate_given
 from kept.spec.seed_models import KEYS as MODEL_KEYS
-from kept.spec.seed_models import from_seed
+from kept.spec.seed_models import ROLES, from_seed
 from kept.spec.skill.config import (
     SECTIONS,
     BudgetSection,
@@ -23,6 +26,7 @@ from kept.spec.skill.config import (
     TrainSection,
 )
 from kept.spec.skill.inherit import BASE, Layered, read_layers, sections_of
+from kept.spec.skill.names import FLAT
 from kept.spec.source import kind_of
 from kept.spec.yaml import Loc
 
@@ -73,8 +77,10 @@ class SkillSpec:
             for name, one in (("teacher", self.teacher), ("student", self.student))
         }
         run = self.run.model_dump()
+        # of a chat model the name says it
+        asked = {"student_model": self.student_model} if self.agent else {}
         return {
-            "model": {**models, "student_exec": self.agent, **run},
+            "model": {**models, "student_exec": self.agent, **asked, **run},
             "train": self.train.model_dump(),
             "gradient": self.gradient.model_dump(),
             "optimizer": self.optimizer.model_dump(),
@@ -99,19 +105,28 @@ def read_skill(path: Path, overrides: Sequence[str] = (), folder: Path | None = 
 
     Paths in it begin in `folder`: by default here, wherever the config lies.
     """
+    made = look_at_skill(path, overrides, folder)
+    made.source.check()
+    return made
+
+
+def look_at_skill(
+    path: Path, overrides: Sequence[str] = (), folder: Path | None = None
+) -> SkillSpec:
+    """The same, as far as it can be understood; what is wrong with it is reported to its source."""
     folder = (folder or Path.cwd()).absolute()
     source = read_layers(path, overrides)
     data = cast("dict[str, Any]", source.data)
     for key in data:
         if key not in (*SECTIONS, *TOP, BASE):
-            source.report((key,), "unknown key", advice(key, [*SECTIONS, *TOP]))
+            source.report((key,), "unknown key", _meant_by(key))
     for name in SECTIONS:
         if data.get(name) is not None and not isinstance(data[name], dict):
             source.report((name,), f"{kind_of(data[name])}, where a mapping was expected")
             data[name] = {}
     run, roles, agent = _models(source)
     options = _options(data)
-    made = SkillSpec(
+    return SkillSpec(
         source=source,
         folder=folder,
         train=_section(source, "train", TrainSection),
@@ -128,8 +143,6 @@ def read_skill(path: Path, overrides: Sequence[str] = (), folder: Path | None = 
         student_model=str(sections_of(source)["model"].get("student") or ""),
         prompts=_prompts(source, data, folder),
     )
-    source.check()
-    return made
 
 
 def _section(
@@ -138,11 +151,32 @@ def _section(
     data = cast("dict[str, Any]", source.data)
     given = cast("dict[str, object]", data.get(name) or {})
     given = {key: value for key, value in given.items() if key not in left_out}
+    for key in [key for key in given if key not in model.model_fields and key in FLAT]:
+        source.report((name, key), "unknown key", f"did you mean `{FLAT[key]}`?")
+        del given[key]
     return _checked(source, (name,), model, given)
 
 
+def _meant_by(key: str) -> str:
+    """What may be meant by a key at the top: a section, or a key that may stand alone."""
+    told = advice(key, [*SECTIONS, *TOP])
+    near = get_close_matches(key, FLAT, n=1, cutoff=0.8) if "did you mean" not in told else []
+    return f"did you mean `{near[0]}`?" if near else told
+
+
 def _checked(source: Layered, loc: Loc, model: type[M], given: Mapping[str, object]) -> M:
-    return validate_given(source, model, dict(given), loc) or model()
+    return validate_given(source, model, dict(given), loc) or _as_far(model, given)
+
+
+def _as_far(model: type[M], given: Mapping[str, object]) -> M:
+    """What is right of a section that has something wrong."""
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        wrong = {fault["loc"][0] for fault in error.errors(include_url=False) if fault["loc"]}
+    if not wrong:
+        return model()
+    return _as_far(model, {key: value for key, value in given.items() if key not in wrong})
 
 
 def _options(data: Mapping[str, Any]) -> dict[str, object]:
@@ -167,12 +201,10 @@ def _models(source: Layered) -> tuple[ExecSection, RolesSection, str | None]:
     given = cast("dict[str, object]", data.get("model") or {})
     run = {key: value for key, value in given.items() if key in ExecSection.model_fields}
     seed = {key: value for key, value in given.items() if key not in run}
-    for ours, theirs in (("optimizer", "teacher"), ("target", "student")):
-        if ours in seed and _inherited(source, theirs, ours):
-            seed.pop(theirs, None)
-            seed.pop(f"{theirs}_backend", None)
+    for key in _outlived(source, seed):
+        del seed[key]
     azure = settings.variable("AZURE_OPENAI_ENDPOINT") is not None
-    mapped = from_seed(seed, azure=azure)
+    mapped = from_seed(seed, azure=azure, also=_said_with(source, seed))
     for key, message, hint in mapped.wrong:
         source.report(("model", key), message, hint)
     known = [*ExecSection.model_fields, *RolesSection.model_fields, *MODEL_KEYS]
@@ -183,8 +215,25 @@ def _models(source: Layered) -> tuple[ExecSection, RolesSection, str | None]:
     return _checked(source, ("model",), ExecSection, run), roles, mapped.agent
 
 
-def _inherited(source: Layered, theirs: str, ours: str) -> bool:
-    """Whether a name of the source comes from another file than ours, which is laid over it."""
-    own = source.files.get(("model", ours))
-    places = [("model", key) for key in (theirs, f"{theirs}_backend")]
-    return all(source.files.get(place) != own for place in places)
+def _outlived(source: Layered, seed: Mapping[str, object]) -> list[str]:
+    """Names that stand for what a later file, or a flag, calls by another."""
+
+    def earlier(name: str, than: str) -> bool:
+        return than in seed and source.layer(("model", name)) < source.layer(("model", than))
+
+    found: list[str] = []
+    for theirs, ours in ROLES.items():
+        backend = f"{theirs}_backend"
+        found += [name for name in (theirs, backend) if name in seed and earlier(name, ours)]
+        if backend in seed and seed.get("backend") and earlier(backend, "backend"):
+            found.append(backend)
+    return list(dict.fromkeys(found))
+
+
+def _said_with(source: Layered, seed: Mapping[str, object]) -> dict[str, list[str]]:
+    """The keys for all models that hold for one in our words: those said with it, or later."""
+    return {
+        ours: [key for key in seed if source.layer(("model", key)) >= source.layer(("model", ours))]
+        for ours in ROLES.values()
+        if ours in seed
+    }

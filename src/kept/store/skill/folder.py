@@ -3,8 +3,8 @@
 config.json             what the run was asked, without secrets
 history.json            a record a step
 runtime_state.json      where the run stands
-best_skill.md           the best so far
-skills/skill_vNNNN.md   the skill after each step
+best_skill.md           the best so far; best_skill/ has all files of one that is a folder
+skills/skill_vNNNN.md   the skill after each step, and after what changed it besides
 steps/step_NNNN/        what was proposed, chosen and applied, and how it was decided
 slow_update/, meta_skill/, meta_reflect/, appendix/   what epochs ended with
 """
@@ -18,11 +18,17 @@ from typing import Any
 import msgspec
 
 from kept.core.artifact import Candidate
-from kept.core.epochs import STEP, epoch_of
 from kept.core.ports import Journal
 from kept.core.proposal import Note
 from kept.core.stage import StepRecords
-from kept.store.skill.records import Standing, history_row, state_of
+from kept.store.skill.records import (
+    Standing,
+    flattened,
+    history_row,
+    is_step,
+    place_of,
+    state_of,
+)
 from kept.store.skill.steps import epoch_files, step_files
 from kept.store.views import View, write_whole
 
@@ -38,9 +44,6 @@ class Trained:
     named: bool = False
     config: Mapping[str, Any]
     metric: str
-    accumulation: int = 1
-    key: str = "edits"
-    """What the items of a patch are called."""
     materialise: Callable[[Path], object] | None = None
     """Writes a split that was made for the run below its folder."""
 
@@ -72,43 +75,59 @@ class SkillFolder(View):
         config = {"run_id": started.run_id, "kept_version": started.version}
         if self._trained.materialise is not None:
             self._trained.materialise(self.folder)
-        self._write("config.json", {**config, **self._trained.config})
+        self._write("config.json", {**config, **flattened(self._trained.config)})
         self._write_skill("skills/skill_v0000.md", self.journal.load(started.seed))
-        self._write_skill("best_skill.md", self.journal.load(started.seed))
         for step in steps:
             self._heard(step)
+        # once, when all is heard: who looks in the meantime sees none that is worse
+        self._write_best()
         self._write_standing()
 
     def closed(self, step: StepRecords) -> None:
         """Write one more step."""
         self._heard(step)
+        if step.closed.verdict.best:
+            self._write_best()
         self._write_standing()
 
     def _heard(self, step: StepRecords) -> None:
-        standing = self._standing = self._standing.after(step, self._trained.metric)
-        turn = step.opened.turn
-        if step.closed.verdict.best and step.closed.candidate is not None:
-            self._write_skill("best_skill.md", self.journal.load(standing.best))
-        if not epoch_of(turn.phase):
+        before = self._standing
+        standing = self._standing = before.after(step, self._trained.metric)
+        kept = step.closed.verdict.outcome == "keep" and step.closed.candidate is not None
+        if kept or is_step(step):
+            number = f"skills/skill_v{standing.steps:04}.md"
+            name = standing.current_path if kept else number
+            self._write_skill(name, self.journal.load(standing.current))
+        place = place_of(step, standing.steps)
+        if place is None:
             return
-        sides = self.sides(step)
-        made = None if sides is None else sides[1]
-        if turn.phase.endswith(f"/{STEP}"):
-            number = standing.steps
-            self._history.append(history_row(step, standing, self._trained.accumulation))
-            place = f"steps/step_{number:04}"
-            files = step_files(step, self._trained.key, self._trained.metric)
-            self._write_skill(f"skills/skill_v{number:04}.md", self.journal.load(standing.current))
+        if is_step(step):
+            metric = self._trained.metric
+            self._history.append(history_row(step, standing, metric))
+            files = step_files(step, before, metric)
         else:
-            place = f"{turn.proposer}/epoch_{epoch_of(turn.phase):02}"
             files = epoch_files(step)
         for name, data in files.items():
             self._write(f"{place}/{name}", data)
-        if made is not None:
-            self._write_skill(f"{place}/candidate_skill.md", made)
+        if (sides := self.sides(step)) is not None:
+            self._write_candidate(place, *sides)
         reply = step.proposed.reply if step.proposed else None
         if isinstance(reply, Note):
-            self._write_text(f"{place}/{turn.proposer}.md", reply.text)
+            self._write_text(f"{place}/{step.opened.turn.proposer}.md", reply.text)
+
+    def _write_candidate(self, place: str, before: Candidate, made: Candidate) -> None:
+        """What was judged; of a folder, SKILL.md and what else was changed."""
+        self._write_skill(f"{place}/candidate_skill.md", made)
+        for path, text in made.texts.items():
+            if path != SKILL and text != before.texts.get(path):
+                self._write_text(f"{place}/candidate_skill/{path}", text)
+
+    def _write_best(self) -> None:
+        """The best so far; of a folder, all of it as well."""
+        best = self.journal.load(self._standing.best)
+        self._write_skill("best_skill.md", best)
+        for path, text in best.texts.items() if len(best.texts) > 1 else ():
+            self._write_text(f"best_skill/{path}", text)
 
     def _write_standing(self) -> None:
         self._write("history.json", self._history)

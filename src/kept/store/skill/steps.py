@@ -5,16 +5,17 @@ from typing import Any
 
 from kept.core.score import Evaluation
 from kept.core.stage import StepRecords
-from kept.store.skill.records import about_of, action_of, score_of
+from kept.store.skill.records import Standing, about_of, action_of, score_of, scores_of
 
 PREVIEW = 200
 """Characters of an edit that a report shows."""
 
 
-def step_files(step: StepRecords, key: str, metric: str) -> dict[str, Any]:
-    """What a step leaves behind; only what there was of it."""
+def step_files(step: StepRecords, before: Standing, metric: str) -> dict[str, Any]:
+    """What a step leaves behind, where the run stood so before; only what there was of it."""
     about = about_of(step)
-    files: dict[str, Any] = {"trajectory_digest.json": _digest(step, about)}
+    digest = {"step": before.steps + 1, **_digest(step, about, scores_of(step, before, metric))}
+    files: dict[str, Any] = {"trajectory_digest.json": digest}
     for source, name in (("failure", "fail"), ("success", "succ")):
         patches = [one for one in about.get("patches", ()) if one["source_type"] == source]
         if patches:
@@ -54,9 +55,14 @@ def epoch_files(step: StepRecords) -> dict[str, Any]:
     return files
 
 
-def _digest(step: StepRecords, about: Mapping[str, Any]) -> dict[str, Any]:
+def _digest(
+    step: StepRecords, about: Mapping[str, Any], scores: tuple[float | None, float | None]
+) -> dict[str, Any]:
     verdict = step.closed.verdict
     told: dict[str, Any] = {"action": action_of(step), **about.get("digest", {})}
+    before, after = scores
+    if after is not None:
+        told |= {"score_before": before, "score_after": after}
     if verdict.outcome != "keep" and "items" in about:
         told["rejected_edits"] = about["items"]
         told["score_delta"] = verdict.gain
