@@ -35,9 +35,9 @@ def server() -> Iterator[ModelServer]:
 
 
 def words(here: Path, server: ModelServer, *more: str) -> list[str]:
-    (here / "mine.md").write_text("Be brief.\n")
+    (here / "mine #1.md").write_text("Be brief.\n")
     given = world.write_searchqa(here, server.v1)
-    return ["eval", *given[1:3], "--skill", "mine.md", *more, *given[4:]]
+    return ["eval", *given[1:3], "--skill", "mine #1.md", *more, *given[4:]]
 
 
 def test_a_skill_is_measured_on_the_cases_that_nobody_has_seen(here: Path, server: ModelServer):

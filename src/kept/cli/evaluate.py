@@ -149,11 +149,11 @@ def measure_skill(
     from kept.cli.compiling import told_warnings
     from kept.cli.sitting import start_run
     from kept.recipes.skill.measuring import compile_measure
-    from kept.spec.skill.names import overrides_of
+    from kept.spec.skill.names import override, overrides_of
     from kept.store.home import Home
 
     overrides = [*overrides_of(words), *given.settings]
-    overrides += [f"env.skill_init={skill}"] if skill else []
+    overrides += [override("env.skill_init", skill)] if skill else []
     made = compile_measure(path, given.wanted(split), overrides, workers=given.workers)
     return start_run(told_warnings(made), Home.find(Path.cwd()), given.how())
 

@@ -22,7 +22,7 @@ from kept.gates import Selection
 from kept.gates.race import PRESETS, Race
 from kept.gates.usual import raced, screened
 from kept.models.config import ModelConfig
-from kept.models.roles import connect_role, is_free, is_priced, unbounded
+from kept.models.roles import connect_role, is_free, is_priced
 from kept.proposers.measured import MEASURED
 from kept.proposers.skill.document import REGIONS
 from kept.proposers.skill.modes import UPDATES
@@ -30,6 +30,7 @@ from kept.recipes import Compiled
 from kept.recipes.hashing import hash_of
 from kept.recipes.racing import default_gate, with_race
 from kept.recipes.skill.guards import guards_of
+from kept.recipes.skill.money import check_money
 from kept.recipes.skill.proposing import proposers_of, teacher_of
 from kept.scorers.mixed import MIXED, Mixed
 from kept.spec.load import said
@@ -79,7 +80,7 @@ def plan_of(
 ) -> Compiled:
     """The plan of a config whose environment is open."""
     asked = teacher or _teacher(spec)
-    _check_money(spec, asked.config)
+    check_money(spec, asked.config, spec.student)
     told = teacher_of(spec, asked.model, asked.config, opened.prompts)
     cases = opened.cases if spec.evaluation.eval_test else replace(opened.cases, test=())
     schedule = schedule_of(spec, cases)
@@ -176,18 +177,6 @@ def _teacher(spec: SkillSpec) -> Asked:
             "the config names no optimizer", hint="give `model.teacher`, or `model.optimizer`"
         )
     return Asked(connect_role("optimizer", config), config)
-
-
-def _check_money(spec: SkillSpec, teacher: ModelConfig) -> None:
-    """A limit of money needs prices: a run that cannot keep to it does not start."""
-    if spec.budget.max_usd is None:
-        return
-    for config in (teacher, *((spec.student,) if spec.student else ())):
-        if lacks := unbounded(config):
-            raise SetupError(
-                f"`max_usd` cannot be kept: `{config.name}` has no `{lacks}`",
-                hint="leave `budget.max_usd` out, or set `budget.max_rollouts`",
-            )
 
 
 def _gate(spec: SkillSpec, plan: Plan, began: str) -> Gate:

@@ -18,6 +18,7 @@ from kept.models.roles import is_priced
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
 from kept.recipes.hashing import hash_of
+from kept.recipes.skill.money import check_money
 from kept.recipes.skill.opening import open_skill
 from kept.recipes.sweeping import Wanted, as_sweep
 from kept.scorers.passing import Passing
@@ -49,6 +50,7 @@ def compile_measure(
 ) -> Compiled:
     """The plan that measures the skill of a config; a `SpecError` with all that is wrong."""
     spec = read_skill(path, overrides, folder)
+    check_money(spec, spec.student)
     opened = open_skill(spec)
     split, cases = cases_of(opened, wanted.split)
     plan = Plan(

@@ -13,9 +13,10 @@ from kept.envs.settings import EnvSettings
 from kept.errors import Problem, SpecError
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
+from kept.recipes.skill.money import check_money
 from kept.recipes.skill.opening import METRICS
 from kept.scorers.metrics.answers import AnswerScorer
-from kept.scorers.metrics.checking import faults_of
+from kept.scorers.metrics.checking import faults_of, is_judged
 from kept.scorers.metrics.config import Metric, read_metrics
 from kept.scorers.metrics.dialogue import DialogueScorer
 from kept.scorers.metrics.measuring import Means
@@ -43,8 +44,9 @@ def metric_scorer(spec: SkillSpec, settings: EnvSettings) -> AnswerScorer:
         found |= {"ground_truth": golds[0]} if golds else {}
         return {**found, "retrieval_context": [context]} if context else found
 
-    means = Means(_judges(spec), settings.folder)
-    scorer = DialogueScorer(_metrics(settings, rows), means)
+    metrics = _metrics(settings, rows)
+    check_money(spec, *(_judge(spec, one.model) for one in metrics if is_judged(one)))
+    scorer = DialogueScorer(metrics, Means(_judges(spec), settings.folder))
     return AnswerScorer(scorer, case_of, answer_in)
 
 
@@ -76,12 +78,16 @@ def _path(loc: tuple[int | str, ...]) -> str:
     return f"env.metrics{''.join(parts)}"
 
 
+def _judge(spec: SkillSpec, said: Mapping[str, object] | None) -> ModelConfig | None:
+    return LlmSpec.model_validate(said).config(spec.folder) if said else spec.teacher
+
+
 def _judges(spec: SkillSpec) -> Any:  # noqa: ANN401 # a function of what a metric says of its judge
     known: dict[ModelConfig, Model] = {}
 
     def judge_of(said: Mapping[str, object] | None) -> Model | None:
         """The judge that a metric names, else the teacher."""
-        config = LlmSpec.model_validate(said).config(spec.folder) if said else spec.teacher
+        config = _judge(spec, said)
         if config is None:
             return None
         if config not in known:

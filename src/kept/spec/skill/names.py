@@ -3,12 +3,14 @@
 `batch_size: 40` at the top of a file and `--batch_size 40` both mean `train.batch_size`.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from kept.errors import Problem, SpecError
 from kept.spec.seed_models import KEYS as MODEL_KEYS
 from kept.spec.skill.config import SECTIONS
+from kept.spec.yaml import YamlFault, read_yaml
 
 ALIASES: Mapping[str, str] = {
     "teacher_model": "model.teacher",
@@ -38,6 +40,15 @@ def _flat() -> dict[str, str]:
 FLAT: Mapping[str, str] = _flat()
 """Where each key that stands alone belongs."""
 
+TEXTS = frozenset(
+    f"{section}.{key}"
+    for section, models in SECTIONS.items()
+    for model in models
+    for key, field in model.model_fields.items()
+    if field.annotation is str
+)
+"""Keys that hold a text and nothing else: paths, for the most part."""
+
 OPTIONS = "cfg-options"
 """The flag behind which any number of `section.key=value` may stand."""
 
@@ -60,10 +71,24 @@ def overrides_of(words: Sequence[str]) -> list[str]:
         elif not equals and (not left or left[0].startswith("--")):
             problems.append(Problem(f"--{name}", key, "what it is to be is missing"))
         else:
-            found.append(f"{key}={value if equals else left.pop(0)}")
+            found.append(override(key, value if equals else left.pop(0)))
     if problems:
         raise SpecError(problems)
     return found
+
+
+def override(key: str, value: str) -> str:
+    """`KEY=VALUE`; the name of a file is what it is, and no YAML."""
+    if key in TEXTS and not _reads_so(value):
+        value = json.dumps(value, ensure_ascii=False)
+    return f"{key}={value}"
+
+
+def _reads_so(text: str) -> bool:
+    try:
+        return read_yaml(text).data == text
+    except YamlFault:
+        return False
 
 
 def _meant(name: str) -> str:

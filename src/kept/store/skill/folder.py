@@ -4,7 +4,7 @@ config.json             what the run was asked, without secrets
 history.json            a record a step
 runtime_state.json      where the run stands
 best_skill.md           the best so far
-skills/skill_vNNNN.md   the skill after each step
+skills/skill_vNNNN.md   the skill after each step, and after what its epoch ended with
 steps/step_NNNN/        what was proposed, chosen and applied, and how it was decided
 slow_update/, meta_skill/, meta_reflect/, appendix/   what epochs ended with
 """
@@ -96,10 +96,12 @@ class SkillFolder(View):
             self._history.append(history_row(step, standing, self._trained.accumulation))
             place = f"steps/step_{number:04}"
             files = step_files(step, self._trained.key, self._trained.metric)
-            self._write_skill(f"skills/skill_v{number:04}.md", self.journal.load(standing.current))
         else:
             place = f"{turn.proposer}/epoch_{epoch_of(turn.phase):02}"
             files = epoch_files(step)
+        # also behind what an epoch ends with: the path in runtime_state.json is of what leads
+        version = f"skills/skill_v{standing.steps:04}.md"
+        self._write_skill(version, self.journal.load(standing.current))
         for name, data in files.items():
             self._write(f"{place}/{name}", data)
         if made is not None:
