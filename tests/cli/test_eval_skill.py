@@ -74,6 +74,11 @@ def test_its_cases_can_be_looked_at(here: Path, server: ModelServer):
     assert shown.code == 0, shown.stderr
     assert "What is number" in shown.stdout
     assert "hard " in shown.stdout, "what the scorer says is told"
+    many = kept("show", "last", "q")
+    assert many.code == 2 and "has 4 cases that begin with `q`" in many.stderr
+    # names of games are long: how one begins is enough, where no other begins so
+    assert kept(*words(here, server, "--limit", "1")).code == 0
+    assert "What is number" in kept("show", "last", "q").stdout
 
 
 def test_an_outage_is_missing_and_never_a_wrong_answer(here: Path):

@@ -70,7 +70,8 @@ def test_metrics_are_for_data_without_an_environment_of_its_own(place: Path):
 
 
 @pytest.mark.parametrize(
-    ("role", "metrics"), [("target", "[{metric: equality}]"), ("optimizer", "[{metric: relevance}]")]
+    ("role", "metrics"),
+    [("target", "[{metric: equality}]"), ("optimizer", "[{metric: relevance}]")],
 )
 def test_a_limit_of_money_needs_the_price_of_whoever_is_asked(place: Path, role: str, metrics: str):
     """The optimizer judges, where a metric names nobody else."""
