@@ -132,14 +132,13 @@ class Sittings:
         self._stage = Stage("none")
         self._left = 0
         self._shut = False
-        self._held: list[Seen] = []
+        self._let_in: list[Seen] = []
 
     @property
     def answered(self) -> list[str]:
         """What had a whole reply, in the words of the request."""
-        held = [id(seen) for seen in self._held]
-        mine = [seen for seen in self.server.answered if id(seen) not in held]
-        return [json.dumps(seen.body, sort_keys=True) for seen in mine]
+        assert all(seen.answer == "reply" for seen in self._let_in)
+        return [json.dumps(seen.body, sort_keys=True) for seen in self._let_in]
 
     @property
     def run(self) -> Path:
@@ -167,7 +166,7 @@ class Sittings:
         """Until nobody is answered any more, and what was answered is written down."""
         end = time.monotonic() + PATIENCE
         while process.poll() is None:
-            if self._shut and sum(calls(rows(self.run)).values()) == len(self.answered):
+            if self._shut and sum(calls(rows(self.run)).values()) == len(self._let_in):
                 return
             assert time.monotonic() < end, f"{self._stage} did not come, or was not written down"
             time.sleep(0.005)
@@ -178,10 +177,10 @@ class Sittings:
         if not dead and not self._shut and stage_of(seen) == self._stage.name:
             self._shut = self._left == 0
             self._left -= 1
-        if not dead and not self._shut:
-            return None
-        self._held.append(seen)
-        return FOREVER
+        if dead or self._shut:
+            return FOREVER
+        self._let_in.append(seen)
+        return None
 
 
 def result(folder: Path) -> Any:
