@@ -211,13 +211,15 @@ def test_every_command_line_of_the_source_is_understood():
     ("words", "told"),
     [
         (["--batchsize", "3"], "did you mean `--batch_size`?"),
+        (["--skil", "mine.md"], "did you mean `--skill`?"),
         (["--batch_size"], "what it is to be is missing"),
         (["batch_size=3"], "neither a flag nor what belongs to one"),
     ],
 )
 def test_a_flag_that_nobody_knows_is_refused(words: list[str], told: str):
-    with pytest.raises(SpecError, match=told.replace("?", r"\?")):
-        overrides_of(words)
+    with pytest.raises(SpecError, match=told.replace("?", r"\?")) as refused:
+        overrides_of(words, ("skill", "split"))
+    assert len(refused.value.problems) == 1, "what stands behind it is no fault of its own"
 
 
 def test_a_config_is_looked_for_here_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -152,7 +152,7 @@ def measure_skill(
     from kept.spec.skill.names import override, overrides_of
     from kept.store.home import Home
 
-    overrides = [*overrides_of(words), *given.settings]
+    overrides = [*overrides_of(words, ("skill", "split")), *given.settings]
     overrides += [override("env.skill_init", skill)] if skill else []
     made = compile_measure(path, given.wanted(split), overrides, workers=given.workers)
     return start_run(told_warnings(made), Home.find(Path.cwd()), given.how())

@@ -53,8 +53,11 @@ OPTIONS = "cfg-options"
 """The flag behind which any number of `section.key=value` may stand."""
 
 
-def overrides_of(words: Sequence[str]) -> list[str]:
-    """`KEY=VALUE` of flags in the spelling of the source; a `SpecError` for what is none."""
+def overrides_of(words: Sequence[str], own: Sequence[str] = ()) -> list[str]:
+    """`KEY=VALUE` of flags in the spelling of the source; a `SpecError` for what is none.
+
+    `own` are flags of the command itself, of which one may be meant.
+    """
     found: list[str] = []
     problems: list[Problem] = []
     left = list(words)
@@ -67,7 +70,9 @@ def overrides_of(words: Sequence[str]) -> list[str]:
             while left and not left[0].startswith("--"):
                 found.append(left.pop(0))
         elif (key := FLAT.get(name.replace("-", "_"))) is None:
-            problems.append(Problem(f"--{name}", "", "there is no such flag", _meant(name)))
+            problems.append(Problem(f"--{name}", "", "there is no such flag", _meant(name, own)))
+            if not equals and left and not left[0].startswith("--"):
+                left.pop(0)  # what it was to be
         elif not equals and (not left or left[0].startswith("--")):
             problems.append(Problem(f"--{name}", key, "what it is to be is missing"))
         else:
@@ -91,8 +96,8 @@ def _reads_so(text: str) -> bool:
         return False
 
 
-def _meant(name: str) -> str:
-    near = get_close_matches(name.replace("-", "_"), FLAT, n=1, cutoff=0.7)
+def _meant(name: str, own: Sequence[str]) -> str:
+    near = get_close_matches(name.replace("-", "_"), [*own, *FLAT], n=1, cutoff=0.7)
     if near:
         return f"did you mean `--{near[0]}`?"
     return "any key can be set with --cfg-options section.key=value"
