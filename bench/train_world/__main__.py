@@ -39,6 +39,8 @@ ARMS: Mapping[str, tuple[str, ...]] = {
     "selection": ("selection",),
 }
 SEEDS, QUICK_SEEDS = 20, 2
+KINDS = 6
+"""Of failures, for a teacher that reads."""
 STEP = "step"
 
 
@@ -104,9 +106,9 @@ def _gain(world: World, after: str, before: str) -> float:
 Found = Mapping[tuple[str, str], Sequence[Ran]]
 
 
-def run_all(seeds: int) -> Found:
+def run_all(worlds: Sequence[World], seeds: int) -> Found:
     """By world and gate, the runs in the order of their seeds."""
-    todo = list(product(WORLDS, ARMS, range(seeds)))
+    todo = list(product(worlds, ARMS, range(seeds)))
     found: dict[tuple[str, str], list[Ran]] = {}
     with ProcessPoolExecutor(PROCESSES) as pool:
         for (world, arm, seed), ran in zip(
@@ -163,13 +165,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.train_world", description="Noisy students.")
     parser.add_argument("--quick", action="store_true", help="two seeds: does it run?")
     parser.add_argument("--seeds", type=int, help=f"runs of each arm (default: {SEEDS})")
+    parser.add_argument("--reads", action="store_true", help="with a teacher that reads the skill")
     parser.add_argument("--out", type=Path, help="folder for the results")
     given = parser.parse_args()
     seeds = given.seeds or (QUICK_SEEDS if given.quick else SEEDS)
-    found = run_all(seeds)
+    found = run_all([w._replace(kinds=KINDS if given.reads else 0) for w in WORLDS], seeds)
     raw = {f"{w}/{g}": [one._asdict() for one in ran] for (w, g), ran in found.items()}
     report = Report("train_world", "Training with noisy students", [table(found)], {"runs": raw})
-    show(report, given.out or (None if given.quick or given.seeds else RESULTS))
+    other = given.quick or given.seeds or given.reads
+    show(report, given.out or (None if other else RESULTS))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,8 @@ class World(NamedTuple):
     helps: float
     harms: float
     size: float = 0.7
+    kinds: int = 0
+    """Kinds of failures that a teacher who reads the skill tells apart; 0 where it is blind."""
 
 
 WORLDS = (
@@ -74,11 +76,20 @@ def rules_in(text: str) -> set[int]:
 
 
 def chance(world: World, case: str, rules: set[int]) -> float:
-    """That a case is solved: cases differ, and a rule is worth more to some than to others."""
+    """That a case is solved: cases differ, and a rule is worth more to some than to others.
+
+    Of rules against one kind of failure the best counts, where kinds are told apart.
+    """
     logit = -0.6 + 2.0 * (share("case", case) - 0.5)
+    best: dict[int, float] = {}
     for rule in rules:
-        logit += effect(world, rule) * (0.5 + share("fits", case, rule))
-    return 1 / (1 + math.exp(-logit))
+        kind = rule % world.kinds if world.kinds else rule
+        worth = effect(world, rule) * (0.5 + share("fits", case, kind))
+        if worth > 0:
+            best[kind] = max(best.get(kind, 0.0), worth)
+        else:
+            logit += worth
+    return 1 / (1 + math.exp(-logit - sum(best.values())))
 
 
 def true_score(world: World, text: str) -> float:
@@ -119,10 +130,22 @@ class Solved:
         """Nothing is open."""
 
 
-def teacher(seed: int) -> ScriptedModel:
+def drawn(world: World, skill: str, seed: int, *draw: object) -> int:
+    """A rule; of one who reads, against one of the first two kinds that no rule is against yet."""
+    at = share(seed, *draw)
+    if not world.kinds:
+        return int(at * RULES)
+    dealt = {rule % world.kinds for rule in rules_in(skill)}
+    left = [kind for kind in range(world.kinds) if kind not in dealt] or list(range(world.kinds))
+    kind = left[:2][int(share(seed, "k", *draw) * len(left[:2]))]
+    return int(at * (RULES // world.kinds)) * world.kinds + kind
+
+
+def teacher(world: World, seed: int) -> ScriptedModel:
     """Draws one rule a minibatch, merges what differs, and ranks as it comes.
 
-    The nth minibatch of a step draws the same whatever leads by then: all gates see one teacher.
+    One that is blind draws the same in the nth minibatch of a step whatever leads by then, so that
+    all gates see one teacher.
     """
     asked: Counter[int | None] = Counter()
 
@@ -131,7 +154,8 @@ def teacher(seed: int) -> ScriptedModel:
         text = request.messages[-1].text
         if "patch" in wanted:
             asked[request.seed] += 1
-            rule = int(share(seed, request.seed, asked[request.seed]) * RULES)
+            skill = text.partition("## Current Skill")[2].partition("</skill-")[0]
+            rule = drawn(world, skill, seed, request.seed, asked[request.seed])
             item = {"op": "append", "target": "", "content": f"- Rule {rule}."}
             told: dict[str, Any] = {"patch": {"reasoning": "", "edits": [item]}}
             key = "failure_summary" if "failure_summary" in wanted else "success_patterns"
@@ -180,4 +204,4 @@ def make_plan(world: World, gate: str, seed: int, folder: Path, *more: str) -> P
         materialise=lambda _: None,
     )
     config = ModelConfig(provider="scripted", model="teacher")
-    return plan_of(spec, opened, (), "", Asked(teacher(seed), config)).plan
+    return plan_of(spec, opened, (), "", Asked(teacher(world, seed), config)).plan

@@ -35,9 +35,9 @@ def server() -> Iterator[ModelServer]:
 
 
 def words(here: Path, server: ModelServer, *more: str) -> list[str]:
-    (here / "mine.md").write_text("Be brief.\n")
+    (here / "mine #1.md").write_text("Be brief.\n")
     given = world.write_searchqa(here, server.v1)
-    return ["eval", *given[1:3], "--skill", "mine.md", *more, *given[4:]]
+    return ["eval", *given[1:3], "--skill", "mine #1.md", *more, *given[4:]]
 
 
 def test_a_skill_is_measured_on_the_cases_that_nobody_has_seen(here: Path, server: ModelServer):
@@ -74,6 +74,11 @@ def test_its_cases_can_be_looked_at(here: Path, server: ModelServer):
     assert shown.code == 0, shown.stderr
     assert "What is number" in shown.stdout
     assert "hard " in shown.stdout, "what the scorer says is told"
+    many = kept("show", "last", "q")
+    assert many.code == 2 and "has 4 cases that begin with `q`" in many.stderr
+    # names of games are long: how one begins is enough, where no other begins so
+    assert kept(*words(here, server, "--limit", "1")).code == 0
+    assert "What is number" in kept("show", "last", "q").stdout
 
 
 def test_an_outage_is_missing_and_never_a_wrong_answer(here: Path):

@@ -159,12 +159,12 @@ def measure_skill(
     from kept.cli.compiling import told_warnings
     from kept.cli.sitting import start_run
     from kept.recipes.skill.measuring import compile_measure
-    from kept.spec.skill.names import flags_of
+    from kept.spec.skill.names import flags_of, override
     from kept.store.home import Home
 
-    flags = flags_of(words)
+    flags = flags_of(words, ("skill", "split"))
     overrides = [*flags.found, *given.settings]
-    overrides += [f"env.skill_init={skill}"] if skill else []
+    overrides += [override("env.skill_init", skill)] if skill else []
     wanted, problems = given.wanted(split), flags.problems
     made = compile_measure(path, wanted, overrides, workers=given.workers, problems=problems)
     return start_run(told_warnings(made), Home.find(Path.cwd()), given.how())

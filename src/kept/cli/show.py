@@ -178,17 +178,19 @@ def _show_spoken(run: "Run", who: str, as_json: bool) -> None:
 
 
 def _show_rollouts(run: "Run", case: str, traces: bool, as_json: bool) -> None:
-    """Every rollout of a case, in a run that trained on it."""
+    """Every rollout of a case, in a run that trained on it; how its name begins is enough."""
     from kept.cli import output
     from kept.cli.texts import rollouts_text
     from kept.errors import SetupError
-    from kept.report.case import case_json, case_rollouts, some_cases
+    from kept.report.case import MOST, case_json, case_rollouts, cases_like, some_cases
 
     with run:
-        rows = case_rollouts(run, case, traces=traces)
-        if not rows:
-            some = ", ".join(some_cases(run))
-            raise SetupError(f"run {run.id} has no case `{case}`", hint=f"there is {some} …")
+        like = cases_like(run, case)
+        if len(like) != 1:
+            some = ", ".join(like[:MOST] or some_cases(run))
+            what = f"{len(like)} cases that begin with" if like else "no case"
+            raise SetupError(f"run {run.id} has {what} `{case}`", hint=f"there is {some} …")
+        rows = case_rollouts(run, like[0], traces=traces)
     if as_json:
         output.document(case_json(rows))
     else:

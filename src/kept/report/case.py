@@ -8,6 +8,9 @@ from kept.store.reader import Run
 TRACED = 3
 """Rollouts that are told from beginning to end where nobody asks for all of them."""
 
+MOST = 5
+"""Cases that are named where one is meant that there is not."""
+
 
 def case_rollouts(run: Run, case: str, *, traces: bool = False) -> tuple[StepRollout, ...]:
     """Every rollout of a case, the last first; without `traces`, only the last few have theirs."""
@@ -25,7 +28,14 @@ def case_rollouts(run: Run, case: str, *, traces: bool = False) -> tuple[StepRol
     return tuple(rows)
 
 
-def some_cases(run: Run, most: int = 5) -> list[str]:
+def cases_like(run: Run, name: str) -> list[str]:
+    """The case of this name; else all whose names begin so."""
+    jobs = (job.case_id for _, job, _ in run.rollouts())
+    found = dict.fromkeys(case for case in jobs if case.startswith(name))
+    return [name] if name in found else list(found)
+
+
+def some_cases(run: Run, most: int = MOST) -> list[str]:
     """A few of the cases that were run."""
     found: dict[str, None] = {}
     for _, job, _ in run.rollouts():

@@ -151,7 +151,7 @@ def _loc_of(key: str) -> Loc:
     return tuple(int(part) if part.isdigit() else part for part in key.strip().split("."))
 
 
-_KEY = re.compile(r"((?:^|[\s{,.\"'])api_key[\"']?\s*[:=]\s*)(?!\s|[\"']?\$\{)[^,}]+")
+_KEY = re.compile(r"((?:^|[\s{,.\"'])\w*api_key[\"']?\s*[:=]\s*)(?!\s|[\"']?\$\{)[^,}]+")
 
 
 def _shown(override: str) -> str:

@@ -37,9 +37,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def measured(place: Path, metrics: str, name: str = "jsonl") -> Called:
+def measured(place: Path, metrics: str, name: str = "jsonl", *more: str) -> Called:
     (place / "c.yaml").write_text(CONFIG.format(name=name, metrics=metrics))
-    return kept("eval", "c.yaml", "--split", "all", "--json", "-q")
+    return kept("eval", "c.yaml", "--split", "all", "--json", "-q", *more)
 
 
 @pytest.mark.slow
@@ -99,3 +99,16 @@ def test_metrics_are_for_data_without_an_environment_of_its_own(place: Path):
     called = measured(place, "[{metric: equality}]", "searchqa")
     assert called.code == 2
     assert "only `jsonl` is measured by metrics; `searchqa` has its own" in called.stderr
+
+
+@pytest.mark.parametrize(
+    ("role", "metrics"),
+    [("target", "[{metric: equality}]"), ("optimizer", "[{metric: relevance}]")],
+)
+def test_a_limit_of_money_needs_the_price_of_whoever_is_asked(place: Path, role: str, metrics: str):
+    """The optimizer judges, where a metric names nobody else."""
+    dear = "{provider: openai_compatible, model: dear, base_url: 'https://models.example/v1'}"
+    paid = ("--cfg-options", f"model.{role}={dear}", "budget.max_usd=1")
+    called = measured(place, metrics, "jsonl", *paid)
+    assert called.code == 2, called.stderr
+    assert "`max_usd` cannot be kept: `openai_compatible/dear` has no `price`" in called.stderr

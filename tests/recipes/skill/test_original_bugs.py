@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kept.core.artifact import Candidate
 from kept.core.plan import Plan
 from kept.core.state import State
 from kept.runs import Watch, resume, start
@@ -133,6 +134,8 @@ def test_a_flushed_reminder_leaves_no_score_of_another_text(tmp_path: Path):
     standing = read(tmp_path / "out" / "runtime_state.json")
     assert standing["current_candidate"] == state.closed[1].candidate
     assert standing["current_score"] is None, "it has not been measured"
+    there = Candidate({"SKILL.md": (tmp_path / "out" / standing["current_skill_path"]).read_text()})
+    assert there.id == standing["current_candidate"], "the file that is named has the reminder"
 
 
 def test_runs_of_one_process_do_not_see_each_other(tmp_path: Path):
@@ -158,7 +161,10 @@ def test_runs_of_one_process_do_not_see_each_other(tmp_path: Path):
                 for server in servers
             ]
 
-    assert asked("both", 0, 1) == [asked("first", 0)[0], asked("second", 1)[1]]
+    both = asked("both", 0, 1)
+    assert both == [asked("first", 0)[0], asked("second", 1)[1]]
+    # else a switch that stays as the first run set it would be the same in all of them
+    assert ["appendix_notes" in "".join(bodies) for bodies in both] == [True, False]
 
 
 def test_a_reply_may_be_as_long_as_the_config_says(tmp_path: Path):

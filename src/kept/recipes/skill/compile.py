@@ -22,7 +22,7 @@ from kept.gates import Selection
 from kept.gates.race import PRESETS, Race
 from kept.gates.usual import raced, screened
 from kept.models.config import ModelConfig
-from kept.models.roles import connect_role, is_free, is_priced, unbounded
+from kept.models.roles import connect_role, is_free, is_priced
 from kept.proposers.measured import MEASURED
 from kept.proposers.skill.document import REGIONS
 from kept.proposers.skill.modes import UPDATES
@@ -30,6 +30,7 @@ from kept.recipes import Compiled
 from kept.recipes.hashing import hash_of
 from kept.recipes.racing import default_gate, with_race
 from kept.recipes.skill.guards import guards_of
+from kept.recipes.skill.money import check_money
 from kept.recipes.skill.proposing import proposers_of, read_prompts, teacher_of
 from kept.scorers.mixed import MIXED, Mixed
 from kept.spec.load import said
@@ -80,7 +81,8 @@ def compile_skill(
     opened = open_skill(spec)
     asked = heard(spec, lambda: _teacher(spec), ("model",)) if sound else None
     if asked is not None:
-        heard(spec, lambda: _check_money(spec, asked.config), ("budget", "max_usd"))
+        configs = (asked.config, spec.student)
+        heard(spec, lambda: check_money(spec, *configs), ("budget", "max_usd"))
     heard(spec, lambda: read_prompts(spec), ("prompts",))
     spec.source.check()
     assert opened is not None and asked is not None, "what keeps them is reported"
@@ -96,7 +98,7 @@ def plan_of(
 ) -> Compiled:
     """The plan of a config whose environment is open."""
     asked = teacher or _teacher(spec)
-    _check_money(spec, asked.config)
+    check_money(spec, asked.config, spec.student)
     told = teacher_of(spec, asked.model, asked.config, opened.prompts)
     cases = opened.cases if spec.evaluation.eval_test else replace(opened.cases, test=())
     schedule = schedule_of(spec, cases)
@@ -191,18 +193,6 @@ def _teacher(spec: SkillSpec) -> Asked:
             "the config names no optimizer", hint="give `model.teacher`, or `model.optimizer`"
         )
     return Asked(connect_role("optimizer", config), config)
-
-
-def _check_money(spec: SkillSpec, teacher: ModelConfig) -> None:
-    """A limit of money needs prices: a run that cannot keep to it does not start."""
-    if spec.budget.max_usd is None:
-        return
-    for config in (teacher, *((spec.student,) if spec.student else ())):
-        if lacks := unbounded(config):
-            raise SetupError(
-                f"`max_usd` cannot be kept: `{config.name}` has no `{lacks}`",
-                hint="leave `budget.max_usd` out, or set `budget.max_rollouts`",
-            )
 
 
 def _gate(spec: SkillSpec, plan: Plan, began: str) -> Gate:

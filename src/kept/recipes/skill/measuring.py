@@ -18,7 +18,8 @@ from kept.models.roles import is_priced
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
 from kept.recipes.hashing import hash_of
-from kept.recipes.skill.opening import open_skill
+from kept.recipes.skill.money import check_money
+from kept.recipes.skill.opening import has_problems, heard, open_skill
 from kept.recipes.sweeping import Wanted, as_sweep
 from kept.scorers.passing import Passing
 from kept.spec.skill.read import SkillSpec, look_at_skill
@@ -55,6 +56,8 @@ def compile_measure(
     spec = look_at_skill(path, overrides, folder)
     spec.source.problems += problems
     opened = open_skill(spec)
+    if not has_problems(spec, "model"):
+        heard(spec, lambda: check_money(spec, spec.student), ("budget", "max_usd"))
     spec.source.check()
     assert opened is not None, "what keeps it is reported"
     split, cases = cases_of(opened, wanted.split)

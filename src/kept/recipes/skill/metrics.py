@@ -13,6 +13,7 @@ from kept.envs.settings import EnvSettings
 from kept.errors import Problem, SpecError
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
+from kept.recipes.skill.money import check_money
 from kept.recipes.skill.opening import METRICS
 from kept.scorers.metrics.answers import AnswerScorer
 from kept.scorers.metrics.checking import faults_of, is_judged
@@ -54,6 +55,7 @@ def metric_scorer(spec: SkillSpec, settings: EnvSettings) -> AnswerScorer:
     ]
     if lacks:
         raise SpecError(lacks)
+    check_money(spec, *(_judge(spec, one.model) for one in metrics if is_judged(one)))
     return AnswerScorer(DialogueScorer(metrics, means), case_of, answer_in)
 
 
@@ -98,12 +100,16 @@ def _path(loc: tuple[int | str, ...]) -> str:
     return f"env.metrics{''.join(parts)}"
 
 
+def _judge(spec: SkillSpec, said: Mapping[str, object] | None) -> ModelConfig | None:
+    return LlmSpec.model_validate(said).config(spec.folder) if said else spec.teacher
+
+
 def _judges(spec: SkillSpec) -> Any:  # noqa: ANN401 # a function of what a metric says of its judge
     known: dict[ModelConfig, Model] = {}
 
     def judge_of(said: Mapping[str, object] | None) -> Model | None:
         """The judge that a metric names, else the teacher."""
-        config = LlmSpec.model_validate(said).config(spec.folder) if said else spec.teacher
+        config = _judge(spec, said)
         if config is None:
             return None
         if config not in known:

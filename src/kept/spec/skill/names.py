@@ -3,6 +3,7 @@
 `batch_size: 40` at the top of a file and `--batch_size 40` both mean `train.batch_size`.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from kept.errors import Problem, SpecError
 from kept.spec.seed_models import KEYS as MODEL_KEYS
 from kept.spec.skill.config import SECTIONS
+from kept.spec.yaml import YamlFault, read_yaml
 
 ALIASES: Mapping[str, str] = {
     "teacher_model": "model.teacher",
@@ -39,6 +41,15 @@ def _flat() -> dict[str, str]:
 FLAT: Mapping[str, str] = _flat()
 """Where each key that stands alone belongs."""
 
+TEXTS = frozenset(
+    f"{section}.{key}"
+    for section, models in SECTIONS.items()
+    for model in models
+    for key, field in model.model_fields.items()
+    if field.annotation is str
+)
+"""Keys that hold a text and nothing else: paths, for the most part."""
+
 OPTIONS = "cfg-options"
 """The flag behind which any number of `section.key=value` may stand."""
 
@@ -51,8 +62,11 @@ class Flags(NamedTuple):
     problems: list[Problem]
 
 
-def flags_of(words: Sequence[str]) -> Flags:
-    """The flags in the spelling of the source, and what is wrong with them."""
+def flags_of(words: Sequence[str], own: Sequence[str] = ()) -> Flags:
+    """The flags in the spelling of the source, and what is wrong with them.
+
+    `own` are flags of the command itself, of which one may be meant.
+    """
     given = Flags([], [])
     left = list(words)
     while left:
@@ -64,27 +78,42 @@ def flags_of(words: Sequence[str]) -> Flags:
             while left and not left[0].startswith("--"):
                 given.found.append(left.pop(0))
         elif (key := FLAT.get(name.replace("-", "_"))) is None:
-            given.problems.append(Problem(f"--{name}", "", "there is no such flag", _meant(name)))
+            meant = _meant(name, own)
+            given.problems.append(Problem(f"--{name}", "", "there is no such flag", meant))
             # what follows it is its value, and no further problem
             if not equals and left and not left[0].startswith("--"):
                 left.pop(0)
         elif not equals and (not left or left[0].startswith("--")):
             given.problems.append(Problem(f"--{name}", key, "what it is to be is missing"))
         else:
-            given.found.append(f"{key}={value if equals else left.pop(0)}")
+            given.found.append(override(key, value if equals else left.pop(0)))
     return given
 
 
-def overrides_of(words: Sequence[str]) -> list[str]:
+def overrides_of(words: Sequence[str], own: Sequence[str] = ()) -> list[str]:
     """`KEY=VALUE` of flags; a `SpecError` for what is none."""
-    given = flags_of(words)
+    given = flags_of(words, own)
     if given.problems:
         raise SpecError(given.problems)
     return given.found
 
 
-def _meant(name: str) -> str:
-    near = get_close_matches(name.replace("-", "_"), FLAT, n=1, cutoff=0.7)
+def override(key: str, value: str) -> str:
+    """`KEY=VALUE`; the name of a file is what it is, and no YAML."""
+    if key in TEXTS and not _reads_so(value):
+        value = json.dumps(value, ensure_ascii=False)
+    return f"{key}={value}"
+
+
+def _reads_so(text: str) -> bool:
+    try:
+        return read_yaml(text).data == text
+    except YamlFault:
+        return False
+
+
+def _meant(name: str, own: Sequence[str]) -> str:
+    near = get_close_matches(name.replace("-", "_"), [*own, *FLAT], n=1, cutoff=0.7)
     if near:
         return f"did you mean `--{near[0]}`?"
     return "any key can be set with --cfg-options section.key=value"
