@@ -153,7 +153,7 @@ class RunIndex:
                 database.execute(made)
                 insert = f"INSERT OR REPLACE INTO {_TABLE} ({_NAMES}) VALUES ({marks})"
                 database.executemany(insert, [astuple(row) for row in rows])
-        except sqlite3.OperationalError as error:
+        except (sqlite3.OperationalError, OverflowError) as error:
             log.debug("index.db is left as it is: %s", error)
         except sqlite3.DatabaseError as error:
             log.warning("%s is damaged (%s) and is made anew", path, error)

@@ -7,7 +7,7 @@ as something that it is not.
 """
 
 from collections.abc import Mapping
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
@@ -89,6 +89,12 @@ class ComparisonFact(TypedDict):
     here: NotRequired[str]
     cases: NotRequired[Words]
     commits: NotRequired[dict[str, str]]
+
+
+class CountsFact(TypedDict):
+    """How many cases a comparison has."""
+
+    holdout: int
 
 
 class WantedFact(TypedDict, total=False):
@@ -208,7 +214,7 @@ FACTS: Mapping[str, Any] = {
     "stages": dict[str, str],
     **dict.fromkeys(("runner", "scorer"), ScorerFact | None),
     **dict.fromkeys(("named", "shared", "baseline_only"), bool | None),
-    "cases": str | dict[str, int],
+    "cases": Literal["none"] | dict[str, int],
     "budget": dict[str, Number],
     "constraints": list[ConstraintFact],
     "tie_tolerance": float,
@@ -226,13 +232,13 @@ FACTS: Mapping[str, Any] = {
 }
 """By name; a fact of another name may be anything."""
 
-NEEDED: Mapping[str, tuple[str, ...]] = {
-    COMPARE: (COMPARE, "cases"),
-    EVAL: (EVAL,),
-    COORDINATE: (COORDINATE, "optimizer"),
-    REFINE: (REFINE,),
-    AGENT_RUN: (AGENT_RUN,),
-    SUITE: (SUITE,),
+NEEDED: Mapping[str, Mapping[str, Any]] = {
+    COMPARE: {COMPARE: ComparisonFact, "cases": CountsFact},
+    EVAL: {EVAL: SweepFact},
+    COORDINATE: {COORDINATE: TuningFact, "optimizer": OptimizerFact},
+    REFINE: {REFINE: RefinementFact},
+    AGENT_RUN: {AGENT_RUN: AssignmentFact},
+    SUITE: {SUITE: SuiteFact},
 }
 """By recipe, the facts that its readers cannot do without."""
 
@@ -335,9 +341,10 @@ class TurnSettings(TypedDict, total=False):
 
 def check_facts(facts: Mapping[str, object], recipe: str = "") -> None:
     """Raise a `ValueError` that names the fact that is not what it should be."""
-    for name in NEEDED.get(recipe, ()):
+    for name, kind in NEEDED.get(recipe, {}).items():
         if name not in facts:
             raise ValueError(f"`facts.{name}` is missing")
+        _check(facts[name], kind, f"facts.{name}")
     for name, value in facts.items():
         kind = FACTS.get(name)
         if kind is not None:
