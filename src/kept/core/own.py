@@ -12,7 +12,17 @@ Copier = Callable[[], object]
 
 
 def copier(value: object) -> Copier | None:
-    """What makes copies of a value, quickly; None where there is nothing in it to be changed."""
+    """What makes copies of a value, quickly; None where there is nothing in it to be changed.
+
+    Nor is there one for what is nested hundreds of levels deep.
+    """
+    try:
+        return _copier(value)
+    except RecursionError:
+        return None
+
+
+def _copier(value: object) -> Copier | None:
     kind = type(value)
     if kind is set:
         return cast("set[object]", value).copy
@@ -27,7 +37,7 @@ def copier(value: object) -> Copier | None:
 
 def _copies(value: Any, items: Iterable[tuple[object, object]]) -> Copier:  # noqa: ANN401 # a dict or a list
     # what is inside is looked at once, for there may be a million copies
-    inner = [(key, make) for key, one in items if (make := copier(one)) is not None]
+    inner = [(key, make) for key, one in items if (make := _copier(one)) is not None]
     if not inner:
         return value.copy
 
@@ -41,7 +51,7 @@ def _copies(value: Any, items: Iterable[tuple[object, object]]) -> Copier:  # no
 
 
 def _tuples(value: tuple[object, ...]) -> Copier | None:
-    makers = [copier(one) for one in value]
+    makers = [_copier(one) for one in value]
     if not any(makers):
         return None
     return lambda: tuple(
