@@ -23,7 +23,8 @@ from kept.errors import JournalError, SetupError
 from kept.settings import program
 from kept.store.best import BestFolder
 from kept.store.home import Home
-from kept.store.journal import RunJournal, read_events
+from kept.store.journal import RunJournal
+from kept.store.lines import read_events
 from kept.store.reader import HOME, Past, Run, fold_run
 
 ARTIFACTS = "artifacts"
@@ -82,7 +83,8 @@ async def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Ended:
     watch = watch or Watch()
     journal = RunJournal(folder)
     try:
-        past = fold_run(read_events(folder / "journal.jsonl"))
+        path = folder / "journal.jsonl"
+        past = fold_run(read_events(path), path)
         started = past.state.started
         if started is None:
             raise JournalError(

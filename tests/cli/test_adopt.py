@@ -69,10 +69,14 @@ def test_adopt_in_a_copy_of_the_folder_does_not_change_the_original(
 
 @pytest.mark.usefixtures("run")
 def test_adopt_twice_changes_nothing_the_second_time(here: Path):
-    kept("adopt", "--yes")
+    told = kept("adopt", "--yes", "--json").json
+    assert (told["changed"], told["commit"]) == ([str(here / "prompt.md")], None)
+    assert "+good good\n" in told["diff"]
     before = (here / "prompt.md").stat().st_mtime_ns
     again = kept("adopt", "--yes")
     assert (again.code, again.stdout) == (0, "")
+    told = kept("adopt", "--yes", "--json").json
+    assert (told["changed"], told["why"]) == ([], "its best is what is there")
     assert "nothing to adopt: its best is what is there" in again.stderr
     assert (here / "prompt.md").stat().st_mtime_ns == before
 

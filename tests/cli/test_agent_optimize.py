@@ -61,7 +61,10 @@ def test_the_example_keeps_one_update_and_rolls_one_back_and_runs_use_it(suite: 
     assert "+What there is:" in kept("agent", "artifacts", "diff", HINT).stdout
     told = kept("agent", "artifacts", "diff", HINT, "1", "2").stdout
     assert "leave the figures out" in told and f"--- {HINT} 1" in told
-    assert kept("agent", "artifacts", "activate", HINT, "0").code == 0
+    shown = kept("agent", "artifacts", "diff", HINT, "1", "2", "--json").json
+    assert (shown["before"], shown["after"], shown["diff"]) == (1, 2, told)
+    chosen = kept("agent", "artifacts", "activate", HINT, "0", "--json").json
+    assert chosen == {"artifact": HINT, "version": 0, "before": 1}
     assert report(here, "again") == before
     # what somebody chose stays, and goes on with the run do nothing about it
     assert kept("resume", "-q", registry_run(here)).code == 0

@@ -27,8 +27,11 @@ def test_an_experiment_is_made_listed_shown_and_deleted(made: str):
     assert made in kept("experiment", "list").stdout
     shown = kept("experiment", "show", made)
     assert "001-write-a-report" in shown.stdout
+    (task,) = kept("experiment", "task", "list", made, "--json").json["tasks"]
+    assert task["task_id"] in kept("experiment", "task", "list", made).stdout
     assert kept("experiment", "delete", made).code == 2
-    assert kept("experiment", "delete", made, "--yes").code == 0
+    told = kept("experiment", "delete", made, "--yes", "--json")
+    assert (told.code, told.json["removed"]) == (0, made)
     assert made not in kept("experiment", "list").stdout
 
 

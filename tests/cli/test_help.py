@@ -76,6 +76,26 @@ def test_every_command_of_a_group_has_help_and_an_example_of_itself():
         assert [option.name for option in options if not option.help] == []
 
 
+def commands(group: click.Group, words: str = "kept") -> Iterator[tuple[str, click.Command]]:
+    """Every command there is, by what is typed for it."""
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        found = group.get_command(ctx, name)
+        assert found is not None
+        if isinstance(found, click.Group):
+            yield from commands(found, f"{words} {name}")
+        else:
+            yield f"{words} {name}", found
+
+
+def test_every_command_has_an_answer_for_programs():
+    options = {words: [o for p in one.params for o in p.opts] for words, one in commands(cli)}
+    assert len(options) > 30
+    without = [words for words, known in options.items() if "--json" not in known]
+    # as its source has it: a line of JSON for every event, the last of which is the answer
+    assert without == ["kept test optimize"] and "--progress" in options["kept test optimize"]
+
+
 def test_the_reference_page_is_what_the_commands_print():
     assert PAGE.read_text(encoding="utf-8") == reference_page(), "run scripts/help"
 

@@ -20,6 +20,9 @@ def test_init_writes_the_files_and_says_what_to_type_next(here: Path):
     assert all((here / name).is_file() for name in listed)
     assert called.stderr == ("\nnext: cd my-prompt\n      kept optimize .\n      kept adopt\n")
     assert not [name for name in listed if "pycache" in name]
+    told = kept("init", "prompt", "other", "--json").json
+    assert told["folder"] == str(here / "other")
+    assert [Path(name).name for name in told["written"]] == [Path(name).name for name in listed]
 
 
 def test_init_overwrites_nothing(here: Path):

@@ -39,7 +39,10 @@ def test_weights_are_listed_pulled_and_removed(here: Path, cache: Path):
         "local/smollm2": None,
         "local/tiny": pulled.stdout.strip(),
     }
+    told = {"name": "local/tiny", "bytes": len(CONTENT), "path": pulled.stdout.strip()}
+    assert kept("models", "pull", "tiny", "--json").json == told
     assert kept("models", "rm", "tiny").stderr == "the weights of `tiny`: 0 MB freed\n"
+    assert kept("models", "rm", "tiny", "--json").json == {"name": "local/tiny", "freed": 0}
     assert kept("models", "rm", "tiny").stderr.endswith("they were not here\n")
     assert not list(cache.rglob("*.gguf"))
 

@@ -194,7 +194,11 @@ def test_a_second_refinement_of_a_run_that_is_being_refined_is_refused(
 
 def test_flags_that_a_refinement_cannot_be_resumed_with_are_refused(here: Path, stage: Stage):
     stage.gone = True
-    assert refine(seed_in(here), "--iterations", "1").code == 3
+    called = refine(seed_in(here), "--iterations", "1")
+    assert called.code == 3
+    # nothing was tried to its end, so that nobody knows whether there is a gain
+    assert "no attempt came to its end: the seed's loss of" in called.stdout
+    assert "no gain" not in called.stdout
     stage.gone = False
     stage.plays = [one.play() for one in scores(0.9)]
     called = kept("resume", "--set", "budget.max_loops=3", "--workers", "2")

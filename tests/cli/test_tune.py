@@ -317,7 +317,11 @@ def test_a_suggested_block_is_one_that_can_be_used(here: Path, server: ModelServ
     path.write_text(whole[:start] + f"evaluations:\n{metrics}" + whole[end:])
     refused = kept("test", "optimize", "--dry-run")
     assert refused.code == 1
-    told = kept("test", "optimize", "--suggest-axes").stdout
+    suggested = kept("test", "optimize", "--suggest-axes")
+    told = suggested.stdout
+    line = path.read_text().splitlines().index("evaluations:") + 1
+    place = f"put what stands below `evaluations:` below the one of agent.yaml:{line}"
+    assert place in suggested.stderr and place in refused.stderr
     assert refused.stderr.rstrip().endswith(told.rstrip()), "the error holds the same block"
     path.write_text(
         whole[:start] + told.replace("evaluations:\n", f"evaluations:\n{metrics}", 1) + whole[end:]
@@ -325,3 +329,5 @@ def test_a_suggested_block_is_one_that_can_be_used(here: Path, server: ModelServ
     called = kept("test", "optimize", "--dry-run")
     assert called.code == 0, called.stderr
     assert "model.temperature" in called.stdout
+    again = kept("test", "optimize", "--suggest-axes")
+    assert "has an `optimizer:` already" in again.stderr

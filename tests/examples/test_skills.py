@@ -2,8 +2,10 @@
 
 import importlib.util
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +31,41 @@ def solved(module: ModuleType, skill: str, folder: Path) -> float:
     rows = [json.loads(line) for line in (folder / "dates.jsonl").read_text().splitlines()]
     right = [module.student(skill, row["question"], 7) == row["answer"] for row in rows]
     return sum(right) / len(rows)
+
+
+ASKS = """
+import os, signal, socket, sys, time
+address = os.environ["STAND_IN"].split("/")[2].split(":")
+asked = socket.create_connection((address[0], int(address[1])))
+asked.sendall(b"POST /v1/chat/completions HTTP/1.1\\r\\nContent-Length: 900\\r\\n\\r\\n{")
+def heard(*_):
+    # who hangs up in the middle is no mistake of the stand-in's
+    asked.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes([1, 0, 0, 0, 0, 0, 0, 0]))
+    asked.close()
+    time.sleep(0.5)
+    sys.exit(7)
+signal.signal(signal.SIGINT, heard)
+print("asked", flush=True)
+time.sleep(60)
+"""
+
+
+def test_ctrl_c_is_for_the_command_and_the_stand_in_serves_until_that_has_ended(tmp_path: Path):
+    stand_in = EXAMPLES / "skills/dates/stand_in.py"
+    process = subprocess.Popen(
+        [sys.executable, str(stand_in), sys.executable, "-c", ASKS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "asked\n"
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, said) == (7, "")
 
 
 def test_the_lines_of_the_page_train_a_better_skill(tmp_path: Path):

@@ -41,6 +41,18 @@ def test_a_reply_is_found_by_words_or_said_in_its_turn(tmp_path: Path):
     assert isinstance(replies[3], Failure)
 
 
+def test_who_has_no_reply_is_told_by_its_file_and_by_what_was_asked(tmp_path: Path):
+    (tmp_path / "replies.jsonl").write_text('{"when": "weather", "text": "sunny"}\n"only one"\n')
+    *_, failure = ask(tmp_path, "a", "Is there\nanything else?")
+    assert isinstance(failure, Failure) and failure.kind == "harness"
+    path = tmp_path / "replies.jsonl"
+    why = "no `when` is in it, and 1 reply in turn is used up"
+    assert failure.message == f"{path} has no reply to `Is there anything else?`: {why}"
+    path.write_text('{"when": "weather", "text": "sunny"}\n')
+    (failure,) = ask(tmp_path, "a")
+    assert isinstance(failure, Failure) and failure.message.endswith("none is in turn")
+
+
 def test_a_script_may_have_a_price(tmp_path: Path):
     (tmp_path / "replies.jsonl").write_text('{"text": "x", "tokens_in": 1000, "tokens_out": 100}\n')
     (reply,) = ask(tmp_path, "a", price=Price(input=1, output=10))

@@ -1,11 +1,15 @@
 """What a user's function may do to us, and must not."""
 
 import asyncio
+import copy
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+import kept
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure, Job, Rollout
@@ -127,3 +131,55 @@ def test_the_measure_that_is_no_number_is_named():
         "evaluate returned 'too long' as `note`, which is no number: notes go behind the metrics, "
         "as in (metrics, notes)"
     )
+
+
+DATA = {"id": "a", "answer": 1.0, "messages": [{"role": "user"}]}
+
+
+def consumes(candidate: Candidate, case: Any) -> float:
+    case["messages"].clear()
+    case["messages"].append(candidate.text)
+    case["seen"] = True
+    return case.pop("answer")
+
+
+async def consumes_async(candidate: Candidate, case: Any) -> float:
+    return consumes(candidate, case)
+
+
+@pytest.mark.parametrize("function", [consumes, consumes_async])
+@pytest.mark.parametrize("timeout", [None, 60.0])
+def test_a_function_that_changes_its_case_changes_no_other_call(
+    function: Callable[..., object], timeout: float | None
+):
+    case = Case("case", copy.deepcopy(DATA))
+
+    async def thrice() -> list[Rollout | Failure]:
+        runner = FunctionRunner(function, "score", 1, timeout)
+        scope = JournalScope(MemoryJournal(), JOB)
+        try:
+            return [await runner.run(JOB, CANDIDATE, case, scope) for _ in range(3)]
+        finally:
+            await runner.close()
+
+    told = asyncio.run(thrice())
+    assert [one.metrics for one in told if isinstance(one, Rollout)] == [{"score": 1.0}] * 3
+    assert case.data == DATA
+
+
+def test_a_proposer_that_changes_the_cases_it_sees_spoils_no_rollout(tmp_path: Path):
+    seen: list[Any] = []
+
+    def hides(brief: kept.Brief) -> str:
+        for case in brief.train:
+            cast("Any", case.data).pop("answer", None)
+        return f"text {brief.step}"
+
+    def evaluate(candidate: Candidate, case: Any) -> float:
+        seen.append(case)
+        return case["answer"]
+
+    cases = kept.Cases(train=(Case("t", dict(DATA)),), holdout=(Case("h", dict(DATA)),))
+    kept.optimize("seed", evaluate, cases, proposers=[hides], budget=3, home=tmp_path)
+    assert seen and all("answer" in case for case in seen)
+    assert cases.train[0].data == DATA

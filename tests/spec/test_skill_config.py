@@ -1,12 +1,13 @@
 """Skill configs: the seed's own loads, every spelling means the same, and what is wrong is told."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from kept.errors import SetupError, SpecError
 from kept.spec.skill.inherit import find_config, own_configs
-from kept.spec.skill.names import FLAT, overrides_of
+from kept.spec.skill.names import FLAT, flags_of
 from kept.spec.skill.read import SkillSpec, read_skill
 
 # the default snapshot of the method's source, as it is printed there
@@ -68,6 +69,13 @@ env:
   split_ratio: "2:1:7"
   split_seed: 42
 """
+
+
+def overrides_of(words: Sequence[str], own: Sequence[str] = ()) -> list[str]:
+    flags = flags_of(words, own)
+    if flags.problems:
+        raise SpecError(flags.problems)
+    return flags.found
 
 
 def config(folder: Path, text: str, name: str = "skill.yaml") -> Path:

@@ -101,7 +101,7 @@ def test_a_corrupt_rollout_line_is_named_and_its_pair_is_rolled_out_again(
     path.write_bytes(b"".join(lines))
     with caplog.at_level(logging.WARNING):
         assert resumed(folder).settled() == whole.settled()
-    assert "rollouts.jsonl: a damaged line is left out" in caplog.text
+    assert "rollouts.jsonl:4: a damaged line is left out" in caplog.text
 
 
 def test_a_journal_of_a_newer_version_is_refused(run: tuple[Path, State]):

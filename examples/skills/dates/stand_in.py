@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -93,12 +94,24 @@ class Handler(BaseHTTPRequestHandler):
         """Nothing is said of single requests."""
 
 
+class Server(ThreadingHTTPServer):
+    """Serves until its program ends."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of who hung up; any other mistake is told as usual."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(*_)
+
+
 def main() -> int:
     """Run the command."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}/v1"
+    # the command hears Ctrl-C as well, and may still ask before it ends
+    signal.signal(signal.SIGINT, lambda *_: None)
     return subprocess.call(sys.argv[1:], env={**os.environ, "STAND_IN": address})
 
 

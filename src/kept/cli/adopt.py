@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.cli.command import Command
-from kept.cli.options import run_argument
+from kept.cli.options import json_option, run_argument
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kept.adopt import Adoption
     from kept.store.reader import Run
 
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 @run_argument
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--commit", is_flag=True, help="Commit the change, with the evidence as its message.")
-def adopt(run: str, yes: bool, commit: bool) -> None:
+@json_option
+def adopt(run: str, yes: bool, commit: bool, as_json: bool) -> None:
     """Change the source files to the best of a run.
 
     Shows the change and asks. Refuses when a file is not as the run found it. All files change, or
@@ -28,30 +31,30 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
     from kept.cli import output
     from kept.cli.looking import nothing_better, open_run
     from kept.cli.names import path_from_here
-    from kept.core.plan import COMPARE, EVAL
     from kept.report.changes import best_diff
     from kept.report.evidence import commit_message
     from kept.runs import may_keep
 
     past = open_run(run, may_keep)
-    if past.fact(COMPARE):
-        why = "a comparison keeps nothing, and what it compared is yours already"
-        output.note(f"nothing to adopt: {why}")
-        return
-    if past.fact(EVAL):
-        output.note("nothing to adopt: a run that only measures changes nothing")
+    told: dict[str, object] = {"run": past.id, "changed": [], "commit": None}
+    if why := _keeps_nothing(past):
+        _nothing(why, told, as_json)
         return
     adoption = adoption_of(past)
     adoption.check(past.id)
     if not adoption.pending:
         why = "its best is what is there" if adoption.after else nothing_better(past)
-        output.note(f"nothing to adopt: {why}")
+        _nothing(why, told, as_json)
         return
     if commit:
         Repository(adoption.folder).check(adoption.pending)
-    output.answer(output.coloured_diff(best_diff(past)).removesuffix("\n"))
+    diff = best_diff(past)
+    if not as_json:
+        output.answer(output.coloured_diff(diff).removesuffix("\n"))
     if not yes and not _agreed(past, adoption):
         output.note("nothing was changed")
+        if as_json:
+            output.document({**told, "why": "the answer was no"})
         return
     # it may have taken a while to answer
     adoption = adoption_of(past)
@@ -59,9 +62,28 @@ def adopt(run: str, yes: bool, commit: bool) -> None:
     adoption.apply()
     for path in adoption.pending:
         output.note(f"changed {path_from_here(adoption.folder / path)}")
-    if commit:
-        _commit(adoption, commit_message(past))
+    made = _commit(adoption, commit_message(past)) if commit else None
     past.close()
+    if as_json:
+        changed = [str(adoption.folder / path) for path in adoption.pending]
+        output.document({**told, "changed": changed, "commit": made, "diff": diff})
+
+
+def _keeps_nothing(run: "Run") -> str:
+    """Why a run has nothing to adopt by its kind; empty where it may."""
+    from kept.core.plan import COMPARE, EVAL
+
+    if run.fact(COMPARE):
+        return "a comparison keeps nothing, and what it compared is yours already"
+    return "a run that only measures changes nothing" if run.fact(EVAL) else ""
+
+
+def _nothing(why: str, told: "Mapping[str, object]", as_json: bool) -> None:
+    from kept.cli import output
+
+    output.note(f"nothing to adopt: {why}")
+    if as_json:
+        output.document({**told, "why": why})
 
 
 def _agreed(run: "Run", adoption: "Adoption") -> bool:
@@ -77,7 +99,7 @@ def _agreed(run: "Run", adoption: "Adoption") -> bool:
     return click.confirm(question, default=False, err=True)
 
 
-def _commit(adoption: "Adoption", message: str) -> None:
+def _commit(adoption: "Adoption", message: str) -> str:
     from kept.adopt import Repository
     from kept.cli import output
     from kept.errors import SetupError
@@ -88,3 +110,4 @@ def _commit(adoption: "Adoption", message: str) -> None:
         adoption.undo()
         raise SetupError(f"{error.message}\nthe files were put back", hint=error.hint) from error
     output.note(f"committed as {made}")
+    return made

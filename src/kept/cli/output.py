@@ -36,6 +36,14 @@ def document(value: Any) -> None:  # noqa: ANN401 # any JSON value
     answer(text)
 
 
+def address(url: str, *, as_json: bool) -> None:
+    """Say where something can be reached that goes on."""
+    if as_json:
+        document({"url": url})
+    else:
+        answer(url)
+
+
 def note(text: str) -> None:
     """Say something on stderr; nobody is left to hear it where its reader went away."""
     with suppress(OSError):

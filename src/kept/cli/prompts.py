@@ -56,12 +56,17 @@ def _together(places: Mapping[Name, Mapping[str, str]]) -> Iterator[tuple[str, s
 
 @prompts.command(cls=Command, examples=("kept prompts show edit",))
 @click.argument("name", type=NAME, metavar="NAME")
-def show(name: str) -> None:
+@json_option
+def show(name: str, as_json: bool) -> None:
     """Print one of Kept's own prompts."""
     from kept.cli import output
     from kept.prompts import prompt
 
-    output.answer(next(prompt(one) for one in NAMES if one == name).rstrip("\n"))
+    text = next(prompt(one) for one in NAMES if one == name)
+    if as_json:
+        output.document({"name": name, "text": text})
+    else:
+        output.answer(text.rstrip("\n"))
 
 
 @prompts.command(cls=Command, examples=("kept prompts copy prompts", "kept prompts copy mine edit"))

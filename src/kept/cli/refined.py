@@ -98,6 +98,8 @@ class Refined:
         if k:
             by = ", each the mean of its readings" if told.raced else ""
             return f"{so_far}better: loss {best:.4f} (iteration {k}), down from {seed:.4f}{by}"
+        if not told.attempts:
+            return f"{so_far}no attempt came to its end: the seed's loss of {seed:.4f} stands"
         if told.raced:
             words = f"nothing was shown to be better than the seed's loss of {seed:.4f}"
         else:

@@ -8,7 +8,7 @@ from kept.core.ports import Model
 from kept.errors import SetupError
 
 
-async def serve_until_stopped(model: Model, port: int) -> None:
+async def serve_until_stopped(model: Model, port: int, *, as_json: bool = False) -> None:
     """Serve a model until SIGINT or SIGTERM."""
     from kept.models.local_server import HOST, start_server
 
@@ -22,7 +22,7 @@ async def serve_until_stopped(model: Model, port: int) -> None:
             f"cannot listen on {HOST}:{port}: {error.strerror}",
             hint="give another port, or --port 0 for any that is free",
         ) from error
-    output.answer(f"http://{HOST}:{bound}/v1")
+    output.address(f"http://{HOST}:{bound}/v1", as_json=as_json)
     output.note(f"serving {model.name}; interrupt to stop")
     await stopped.wait()
     await runner.cleanup()

@@ -171,11 +171,17 @@ def _tune(agent: Path, tuning: "Tuning", how: Options) -> int:
 
 
 def _suggest(agent: Path, how: Options) -> int:
+    from kept.cli import output
     from kept.registry import find_spec
     from kept.spec.agent.read import read_agent
-    from kept.spec.agent.starter import starter_block
+    from kept.spec.agent.starter import starter_block, where_it_goes
 
-    click.echo(starter_block(read_agent(find_spec(agent), how.settings)))
+    read = read_agent(find_spec(agent), how.settings)
+    click.echo(starter_block(read))
+    output.note(where_it_goes(read))
+    output.note(
+        "texts are changed for train cases that fail: `kept test run` shows whether any does"
+    )
     return 0
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from kept.cli.command import Command
+from kept.cli.options import json_option
 
 GROUP = "kept.pages"
 """The entry point by which the pages are found: this package does not import them."""
@@ -20,7 +21,8 @@ GROUP = "kept.pages"
     help="Listen here; by default on any port that is free.",
 )
 @click.option("--no-browser", is_flag=True, help="Print the link, and open nothing.")
-def view(run: str | None, port: int, no_browser: bool) -> None:
+@json_option
+def view(run: str | None, port: int, no_browser: bool, as_json: bool) -> None:
     """Look at runs in a browser, live and after.
 
     Serves pages on this machine alone, to whoever has the link that is printed, until interrupted.
@@ -38,7 +40,7 @@ def view(run: str | None, port: int, no_browser: bool) -> None:
     served = pages()
 
     def opened(link: str) -> None:
-        output.answer(link)
+        output.address(link, as_json=as_json)
         output.note("for this browser alone; interrupt to stop")
         if not no_browser:
             webbrowser.open(link)

@@ -9,6 +9,7 @@ import msgspec
 
 from kept.core.model import Finish, ModelReply, ModelRequest, ToolCall
 from kept.core.rollout import Failure, Usage
+from kept.core.words import are, count, one_line
 from kept.errors import SetupError
 from kept.models.config import ModelConfig
 from kept.models.prices import FREE_OF_CHARGE, Rates, declared
@@ -105,15 +106,18 @@ class FileScript:
 
     entries: tuple[Entry, ...]
     rates: Rates
+    path: str = "the script"
+    """Of the file."""
     _next: int = 0
 
     def __call__(self, request: ModelRequest) -> Line:
         """What is said to a request."""
         entry = self.pick(request)
         if entry is None:
-            what = (
-                f"the script has no reply for this request, and no more than {self._next} in turn"
-            )
+            asked = one_line(request.messages[-1].text, 80)
+            heard = count(self._next, "reply", "replies")
+            left = f"{heard} in turn {are(self._next)} used up" if self._next else "none is in turn"
+            what = f"{self.path} has no reply to `{asked}`: no `when` is in it, and {left}"
             return Failure("harness", "infrastructure", what)
         return self._reply(entry, request)
 
@@ -171,4 +175,4 @@ def read_script(path: Path) -> FileScript:
         except msgspec.MsgspecError as error:
             raise SetupError(f"{path}:{number}: not a reply: {error}") from error
         entries.append(Entry(found) if isinstance(found, str) else found)
-    return FileScript(tuple(entries), FREE_OF_CHARGE)
+    return FileScript(tuple(entries), FREE_OF_CHARGE, str(path))

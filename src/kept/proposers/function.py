@@ -8,9 +8,12 @@ import inspect
 import resource
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
+from kept.core.case import Case
 from kept.core.edit import Write
+from kept.core.own import copier
 from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure
@@ -40,6 +43,8 @@ class FunctionProposer:
         # it answers
         self._quick: bool | None = None
         """None until a call was quick; False for good once one held up the event loop."""
+        self._train: tuple[tuple[Case, ...], tuple[Case, ...]] = ((), ())
+        """The cases of the last brief, and those that the function is given for them."""
 
     async def _call(self, args: tuple[object, ...]) -> Any:  # noqa: ANN401 # the function's
         """Call a plain function: in a thread, unless it has always been quick.
@@ -64,9 +69,25 @@ class FunctionProposer:
             elif slow:
                 self._quick = False
 
+    def _seen(self, brief: Brief) -> Brief:
+        """The brief with cases of its own: what a function changes there, no rollout gets to see.
+
+        Copied once for all its briefs, since there may be thousands of cases.
+        """
+        if self._train[0] is not brief.train:
+            makers = [copier(case.data) for case in brief.train]
+            own = (
+                Case(case.id, make()) if make else case
+                for case, make in zip(brief.train, makers, strict=True)
+            )
+            self._train = (brief.train, tuple(own) if any(makers) else brief.train)
+        train = self._train[1]
+        return brief if train is brief.train else replace(brief, train=train)
+
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """What the function says, as edits."""
-        args = (brief, scope) if self._takes_scope else (brief,)
+        seen = self._seen(brief)
+        args = (seen, scope) if self._takes_scope else (seen,)
         try:
             answer = await (self._function(*args) if self._awaits else self._call(args))
             if not isinstance(answer, _REPLIES) and inspect.isawaitable(answer):

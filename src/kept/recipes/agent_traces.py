@@ -14,6 +14,7 @@ from kept.core.tool import ToolAnswer
 from kept.core.words import one_line
 from kept.recipes.agent_reading import CASE, scope_of
 from kept.store import wire
+from kept.store.damage import left_out
 from kept.store.reader import Run
 
 MANAGER = "manager"
@@ -63,7 +64,13 @@ def _spoken(run: Run, who: str) -> Iterator[Spoken]:
         speaker = "/".join(names) or MANAGER
         if place["what"] in (MANAGER, "critic") and names:
             speaker = f"{place['what']} of {speaker}"
-        for item in _items(place["what"], place["tool"], raw, failed):
+        try:
+            items = [*_items(place["what"], place["tool"], raw, failed)]
+        except ValueError as error:
+            where = b'"scope":' + wire.encode(f"{scope_of(run)}/{scope}")
+            left_out(run.folder / "rollouts.jsonl", where, error)
+            continue
+        for item in items:
             yield Spoken(int(place["turn"]), speaker, item)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kept.core.words import one_line
 from kept.report.summary import Summary
 from kept.store import wire
-from kept.store.journal import matching_lines, read_line
+from kept.store.lines import matching_lines, read_line
 from kept.store.reader import Run
 
 SHOWN_CASES = 5

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case
+from kept.core.own import Copier, copier
 from kept.core.ports import Scope
 from kept.core.quick import make
 from kept.core.rollout import FREE, NO_FILES, Failure, Job, Rollout, TraceItem
@@ -40,6 +41,8 @@ class FunctionRunner:
             getattr(function, "__call__", None)  # noqa: B004 # the method itself is wanted
         )
         self._threads = None if self._awaits else Threads(workers)
+        self._copiers: dict[str, tuple[Case, Copier | None]] = {}
+        """By case, what makes the copy of its data that each call is given."""
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
@@ -47,7 +50,7 @@ class FunctionRunner:
         """Call the function once."""
         # where there are no cases, a second argument keeps the default that it has
         alone = case is IMPLICIT_CASE and self._has_default
-        args = (candidate, case.data) if self._takes_case and not alone else (candidate,)
+        args = (candidate, self._own(case)) if self._takes_case and not alone else (candidate,)
         try:
             if self._timeout is None and self._threads is None:
                 # not by `_call`: that is one more coroutine for every rollout
@@ -89,6 +92,13 @@ class FunctionRunner:
             raise
         except BaseException as error:
             raise _tamed(error) from error
+
+    def _own(self, case: Case) -> object:
+        """The data of a case, for one call alone: what it changes, no other call gets to see."""
+        known = self._copiers.get(case.id)
+        if known is None or known[0] is not case:
+            known = self._copiers[case.id] = (case, copier(case.data))
+        return case.data if known[1] is None else known[1]()
 
     async def close(self) -> None:
         """End the threads; one that is still in the user's code cannot be stopped, only left."""

@@ -19,6 +19,7 @@ from kept.core.verdict import UNDECIDED, UNMEASURED
 from kept.errors import SetupError
 from kept.store import wire
 from kept.store.journal import RunJournal
+from kept.store.lines import read_line
 from kept.store.prompt_registry import Epoch, PromptRegistry, Suite, TaskRun
 from kept.store.views import View, write_whole
 
@@ -116,10 +117,12 @@ class EpochsView(View):
         if closed.candidate is None or not isinstance(self.journal, RunJournal):
             return []
         start, end = closed.rollouts
-        with (self.journal.folder / "rollouts.jsonl").open("rb") as file:
+        path = self.journal.folder / "rollouts.jsonl"
+        with path.open("rb") as file:
             file.seek(start)
-            rows = map(wire.decode_line, file.read(end - start).splitlines(keepends=True))
-            entries = [row.entry() for row in rows if isinstance(row, wire.RolloutLine)]
+            lines = file.read(end - start).splitlines(keepends=True)
+        rows = (read_line(line, path) for line in lines)
+        entries = [row.entry() for row in rows if isinstance(row, wire.RolloutLine)]
         metric = self._of.metric
         return [
             TaskRun(f"{self.run}/{job.scope}", job.case_id, out.metrics.get(metric), out.metrics)

@@ -18,11 +18,11 @@ from kept.core.proposal import Reply, Turn
 from kept.engine.purse import Meter
 from kept.errors import JournalError
 from kept.store import wire
-from kept.store.journal import lines_from, read_line
+from kept.store.damage import damaged_at, misplaced
+from kept.store.lines import lines_from, read_line
 from kept.store.lock import holder
-from kept.store.steps import SPENT, Opened, StepLog, StepRow, Told, spend_of
+from kept.store.steps import ENDS, SPENT, Opened, StepLog, StepRow, Told, spend_of
 
-_RUN = b'"kind":"run_'
 _ORDER = ("test", "promote", "decide", "screen", "measure")
 """Draws that nothing was selected by first."""
 
@@ -105,9 +105,12 @@ class Glance:
     @property
     def begun(self) -> RunStarted:
         """How it started; the facts are those of its last sitting."""
+        spine = self.folder / "journal.jsonl"
+        if self.started is None and self._read:
+            raise misplaced(spine, 1, "a journal begins with `run_started`")
         if self.started is None:
             raise JournalError(
-                f"{self.folder / 'journal.jsonl'} is empty: the run ended before it began",
+                f"{spine} is empty: the run ended before it began",
                 hint="start it again; nothing was spent",
             )
         return self.started
@@ -266,14 +269,15 @@ class Glance:
         return self._fold.of(candidate)
 
     def _find_sittings(self) -> None:
-        for line in lines_from(self.folder / "journal.jsonl", self._read):
-            self._read += len(line)
-            if _RUN not in line:
+        spine = self.folder / "journal.jsonl"
+        for line in lines_from(spine, self._read):
+            at, self._read = self._read, self._read + len(line)
+            if line.endswith(ENDS):
                 continue
             try:
                 event = wire.decode_event(line)
-            except ValueError:
-                continue  # told of by whoever reads the spine itself
+            except ValueError as error:
+                raise damaged_at(spine, at, error) from error
             match event:
                 case RunStarted():
                     self.started = event

@@ -19,7 +19,7 @@ from kept.core.state import State
 from kept.errors import JournalError
 from kept.store.glance import Glance
 from kept.store.home import Home
-from kept.store.journal import read_events
+from kept.store.lines import read_events
 from kept.store.lock import holder
 from kept.store.reader import fold_run
 
@@ -68,6 +68,9 @@ class RunRow:
 
 log = logging.getLogger("kept")
 
+UNREADABLE = "unreadable"
+"""The status of a run whose journal holds what is no record."""
+
 _COLUMNS = [field.name for field in fields(RunRow)]
 _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
 """Quoted: `limit` is a word of SQL."""
@@ -91,7 +94,8 @@ class RunIndex:
         for folder in self._home.folders():
             row = known.get(folder.name)
             size = (folder / "journal.jsonl").stat().st_size
-            if row is None or row.size != size or row.status == "running":
+            # a record may be mended without another size
+            if row is None or row.size != size or row.status in ("running", UNREADABLE):
                 row = self._read(folder)
                 fresh.append(row)
             rows.append(row)
@@ -149,7 +153,7 @@ class RunIndex:
                 database.execute(made)
                 insert = f"INSERT OR REPLACE INTO {_TABLE} ({_NAMES}) VALUES ({marks})"
                 database.executemany(insert, [astuple(row) for row in rows])
-        except sqlite3.OperationalError as error:
+        except (sqlite3.OperationalError, OverflowError) as error:
             log.debug("index.db is left as it is: %s", error)
         except sqlite3.DatabaseError as error:
             log.warning("%s is damaged (%s) and is made anew", path, error)
@@ -162,7 +166,7 @@ class RunIndex:
             told = self._glance(folder)
             started = told.begun
         except JournalError as error:
-            status = "running" if holder(folder) is not None else "unreadable"
+            status = "running" if holder(folder) is not None else UNREADABLE
             return _unreadable(folder.name, status, str(error.message), size)
         seed_value, best_value = told.values
         spend, gain = told.spend, told.gain
@@ -203,7 +207,8 @@ def _parent(facts: Mapping[str, object]) -> str:
 def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
     """The runs of the iterations of a refinement that have ended, oldest first."""
     try:
-        state = fold_run(read_events(folder / "journal.jsonl")).state
+        path = folder / "journal.jsonl"
+        state = fold_run(read_events(path), path).state
     except JournalError:
         return []  # its own row says so
     root = state.fact(ITERATIONS)

@@ -9,12 +9,10 @@ Does not know what the events mean.
 """
 
 import logging
-import mmap
-import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from kept.core.artifact import Candidate
-from kept.core.event import Event, Proposed, StepClosed, StepOpened
+from kept.core.event import Event, Proposed, RunResumed, RunStarted, StepClosed, StepOpened
 from kept.core.ports import Priced
 from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
@@ -30,6 +28,16 @@ from kept.errors import JournalError, RunError
 from kept.settings import secrets
 from kept.store import wire
 from kept.store.appender import Appender
+from kept.store.lines import (
+    lines_from,
+    load_candidate,
+    matching_lines,
+    raw_reply,
+    read_cancelled,
+    read_events,
+    read_line,
+    read_reply,
+)
 from kept.store.lock import Lock
 from kept.store.pack import Pack
 from kept.store.scrub import Scrub
@@ -48,7 +56,8 @@ ROWS = 32
 INLINE = 2048
 """Replies up to this many bytes stand in the rollout file itself."""
 
-_CANCELLED = b'{"kind":"cancelled"'
+_OPEN = (RunStarted, RunResumed, Proposed)
+"""Events with parts that whoever made a plan, or a proposal, filled as they liked."""
 
 _NULL = b":null"
 """What a number becomes that JSON has no word for; and a field that is None."""
@@ -80,7 +89,12 @@ class RunJournal:
     def _open(self, folder: Path) -> None:
         self._spine = Appender(folder / "journal.jsonl")
         self._rollouts = Appender(folder / "rollouts.jsonl")
-        self._row_maker = mend_steps(folder)
+        try:
+            self._row_maker = mend_steps(folder)
+        except BaseException:
+            self._spine.close()
+            self._rollouts.close()
+            raise
         self._steps = Appender(folder / STEPS)
         self._rows: list[bytes] = []
         """Of the index of steps, yet to be written: a reader makes those that it lacks."""
@@ -117,8 +131,8 @@ class RunJournal:
         if self._sync_error is not None:
             raise self._sync_error
         line = self._clean(wire.encode(event)) + b"\n"
-        if isinstance(event, Proposed) or line.count(_NULL) > _nones(event):
-            check_readable(line, type(event))
+        if isinstance(event, _OPEN) or line.count(_NULL) > _nones(event):
+            check_readable(line, wire.decode_event)
         if not isinstance(event, StepOpened | Proposed):
             # those two speak of nothing that the pack does not hold already
             self._pack.flush()
@@ -140,7 +154,7 @@ class RunJournal:
         lines = self._scrub.clean_lines(wire.encode_rollouts(rows))
         if _NULL in lines:
             for line in lines.splitlines():
-                check_readable(line, wire.RolloutLine)
+                check_readable(line, wire.decode_line)
         self._pack.flush()
         self._rollouts.write(lines)
 
@@ -183,15 +197,12 @@ class RunJournal:
     def calls(self, scope: str, key: str, reply: type[R]) -> Sequence[R | Failure]:
         """Replies recorded in this scope for this request, oldest first."""
         rows = self._calls[scope][key] if scope in self._calls else ()
-        return [self._reply(row, reply) for row in rows]
+        found = (read_reply(self._pack, row, reply, self._rollouts.path) for row in rows)
+        return [one for one in found if one is not None]
 
     def heard(self, scope: str) -> bool:
         """Whether any reply of this scope is at hand."""
         return scope in self._calls
-
-    def _reply(self, row: wire.CallLine, reply: type[R]) -> R | Failure:
-        raw = self._pack.get(wire.decode(row.reply, str)) if row.stored else row.reply
-        return wire.decode(raw, Failure) if row.failed else wire.decode(raw, reply)
 
     def paid(self) -> Mapping[str, Usage]:
         """What the calls at hand used, by scope."""
@@ -209,9 +220,8 @@ class RunJournal:
         return found
 
     def _used(self, row: wire.CallLine) -> Usage:
-        return wire.usage_of(
-            self._pack.get(wire.decode(row.reply, str)) if row.stored else row.reply
-        )
+        raw = raw_reply(self._pack, row, self._rollouts.path)
+        return FREE if raw is None else wire.usage_of(raw)
 
     def forget_calls(self, scope: str) -> None:
         """Drop the calls of a scope, and of its branches, from memory."""
@@ -311,84 +321,12 @@ def _nones(event: Event) -> int:
     return 0
 
 
-def check_readable(line: bytes, kind: type) -> None:
+def check_readable(line: bytes, read: Callable[[bytes], object]) -> None:
     """Refuse to write what could not be read back: a number that JSON has no word for, say."""
     try:
-        wire.decode(line, kind)
+        read(line)
     except ValueError as error:
         raise RunError(
             f"this cannot be written down: {error}",
             hint="a proposer, a runner or a scorer returned a value of the wrong kind",
         ) from error
-
-
-def load_candidate(pack: Pack, id_: str) -> Candidate:
-    """A candidate from a pack."""
-    manifest = wire.decode(pack.get(id_), dict[str, dict[str, str]])
-    texts = {
-        path: pack.get(key).decode("utf-8", "surrogateescape")
-        for path, key in manifest["texts"].items()
-    }
-    return Candidate(texts, manifest["blobs"])
-
-
-def read_events(path: Path) -> Iterator[Event]:
-    """The events of a spine; a torn last line is left out."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise JournalError(f"{path.parent} is not a run: it has no {path.name}") from error
-    lines = data.split(b"\n")
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            yield wire.decode_event(line)
-        except ValueError as error:
-            raise JournalError(
-                f"{path}:{number}: not a record of this journal ({error})",
-                hint="the file was changed by something else; mend or restore that line, "
-                "the rest of the run is intact",
-            ) from error
-
-
-def read_cancelled(path: Path, start: int) -> list[tuple[int, Job, Usage]]:
-    """Step, job and usage of every rollout that was stopped in flight, behind an offset."""
-    lines = (line for line in lines_from(path, start) if line.startswith(_CANCELLED))
-    rows = (read_line(line, path) for line in lines)
-    return [(row.step, row.job, row.usage) for row in rows if isinstance(row, wire.CancelledLine)]
-
-
-def read_line(line: bytes, path: Path) -> wire.Line | None:
-    """A line of the rollout file; a damaged one is named and left out: it is asked for again."""
-    try:
-        return wire.decode_line(line)
-    except ValueError as error:
-        log.warning("%s: a damaged line is left out (%s): %.80r", path.name, error, line)
-        return None
-
-
-def lines_from(path: Path, start: int) -> Iterator[bytes]:
-    """Whole lines behind an offset."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        file.seek(start)
-        for line in file:
-            if line.endswith(b"\n"):
-                yield line
-
-
-def matching_lines(path: Path, needles: Iterable[bytes]) -> Iterator[bytes]:
-    """Whole lines that hold one of these, found without reading the others as records."""
-    pattern = b"|".join(re.escape(needle) for needle in needles)
-    if not pattern or not path.exists() or path.stat().st_size == 0:
-        return
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        at = 0
-        search = re.compile(pattern).search
-        while hit := search(data, at):
-            start = data.rfind(b"\n", 0, hit.start()) + 1
-            end = data.find(b"\n", hit.end())
-            if end < 0:
-                return
-            yield data[start:end]
-            at = end + 1

@@ -32,7 +32,7 @@ class Pack:
     """One pack with its index, open for reading and, with `writable`, for adding."""
 
     def __init__(self, folder: Path, *, writable: bool) -> None:
-        self._path = folder / "blobs.pack"
+        self.path = folder / "blobs.pack"
         self._index_path = folder / "blobs.idx"
         self._at: dict[str, tuple[int, int]] = {}
         self._unwritten: list[bytes] = []
@@ -42,8 +42,8 @@ class Pack:
         self._writable = writable
         if writable:
             self._open_for_writing()
-        elif self._path.exists():
-            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        elif self.path.exists():
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             self._skip_index()
 
     def put(self, data: bytes, key: str | None = None) -> str:
@@ -71,9 +71,7 @@ class Pack:
         except OSError as error:
             # it stays to be written: what refers to it must not be written without it
             os.ftruncate(self._fd, self._size - len(entry))
-            raise JournalError(
-                f"cannot write {self._path}: {error.strerror}", hint=SPACE
-            ) from error
+            raise JournalError(f"cannot write {self.path}: {error.strerror}", hint=SPACE) from error
         self._unwritten = []
 
     def get(self, key: str) -> bytes:
@@ -84,7 +82,7 @@ class Pack:
         place = self._at.get(key) or self._look_up(key)
         if place is None:
             raise JournalError(
-                f"{self._path} has no entry {key}",
+                f"{self.path} has no entry {key}",
                 hint="the file was cut or changed by something else: restore it from a copy",
             )
         return os.pread(self._fd, place[1], place[0])
@@ -97,7 +95,7 @@ class Pack:
         try:
             os.fdatasync(self._fd)
         except OSError as error:
-            raise JournalError(f"cannot sync {self._path}: {error.strerror}", hint=SPACE) from error
+            raise JournalError(f"cannot sync {self.path}: {error.strerror}", hint=SPACE) from error
 
     def close(self) -> None:
         """Let go of the files."""
@@ -122,9 +120,9 @@ class Pack:
     def _open_for_writing(self) -> None:
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._fd = os.open(self._path, flags, 0o644)
+            self._fd = os.open(self.path, flags, 0o644)
         except OSError as error:
-            raise JournalError(f"cannot open {self._path}: {error.strerror}", hint=SPACE) from error
+            raise JournalError(f"cannot open {self.path}: {error.strerror}", hint=SPACE) from error
         self._read_index()
         # an entry that a crash cut short is nobody's: its key was never written elsewhere
         if self._size < os.fstat(self._fd).st_size:

@@ -14,19 +14,23 @@ from kept.core.artifact import Candidate
 from kept.core.event import Event, StepClosed, StepOpened
 from kept.core.rollout import Job, Rollout, TraceItem
 from kept.core.score import Outcome
-from kept.core.state import State, advance
+from kept.core.state import FoldError, State, advance
 from kept.errors import JournalError
 from kept.store import wire
+from kept.store.damage import damaged, misplaced
 from kept.store.glance import Glance
-from kept.store.journal import (
+from kept.store.lines import (
     lines_from,
     load_candidate,
     matching_lines,
+    raw_reply,
     read_events,
     read_line,
+    read_reply,
 )
 from kept.store.lock import holder
 from kept.store.pack import Pack
+from kept.store.shapes import check_told
 from kept.store.steps import StepRow, closed_step
 
 HOME = "home"
@@ -60,7 +64,7 @@ class Run:
     @cached_property
     def state(self) -> State:
         """Where the run stands."""
-        return fold_run(self.events).state
+        return fold_run(self.events, self.folder / "journal.jsonl").state
 
     @cached_property
     def glance(self) -> Glance:
@@ -163,15 +167,18 @@ class Run:
         needles = [b'"scope":' + wire.encode(scope) for scope in scopes]
         for line in matching_lines(path, needles):
             row = read_line(line, path)
-            rollout = self._execution(row) if isinstance(row, wire.CallLine) else None
+            rollout = self._execution(row, path) if isinstance(row, wire.CallLine) else None
             if isinstance(row, wire.CallLine) and rollout is not None:
                 yield row.scope, rollout
 
-    def _execution(self, row: wire.CallLine) -> Rollout | None:
+    def _execution(self, row: wire.CallLine, path: Path) -> Rollout | None:
         """The rollout that a call came to; None for a failure, and for what a model said."""
-        raw = self._pack.get(wire.decode(row.reply, str)) if row.stored else bytes(row.reply)
+        raw = raw_reply(self._pack, row, path)
         # a rollout is a list, and every other reply is none
-        return None if row.failed or not raw.startswith(b"[") else wire.decode(raw, Rollout)
+        if raw is None or row.failed or not raw.startswith(b"["):
+            return None
+        rollout = read_reply(self._pack, row, Rollout, path)
+        return rollout if isinstance(rollout, Rollout) else None
 
     def replies(self, scope: str, kind: type[T]) -> Iterator[T]:
         """Every reply of this kind that was recorded in a scope, oldest first; no failures."""
@@ -179,8 +186,9 @@ class Run:
         for line in matching_lines(path, [b'"scope":' + wire.encode(scope)]):
             row = read_line(line, path)
             if isinstance(row, wire.CallLine) and row.scope == scope and not row.failed:
-                raw = self._pack.get(wire.decode(row.reply, str)) if row.stored else row.reply
-                yield wire.decode(raw, kind)
+                reply = read_reply(self._pack, row, kind, path)
+                if isinstance(reply, kind):
+                    yield reply
 
     def calls_below(self, scope: str) -> Iterator[tuple[str, bytes, bool]]:
         """Every reply recorded below a scope, oldest first: where, what, and whether it failed."""
@@ -189,8 +197,9 @@ class Run:
         for line in matching_lines(path, [b'"scope":' + wire.encode(start)[:-1]]):
             row = read_line(line, path)
             if isinstance(row, wire.CallLine) and row.scope.startswith(start):
-                raw = self._pack.get(wire.decode(row.reply, str)) if row.stored else row.reply
-                yield row.scope.removeprefix(start), bytes(raw), row.failed
+                raw = raw_reply(self._pack, row, path)
+                if raw is not None:
+                    yield row.scope.removeprefix(start), raw, row.failed
 
     def close(self) -> None:
         """Let go of the files."""
@@ -211,16 +220,20 @@ class Past(NamedTuple):
     """For every open step, the state it was opened in."""
 
 
-def fold_run(events: Iterable[Event]) -> Past:
-    """The state, and for every open step the state it was opened in."""
+def fold_run(events: Iterable[Event], path: Path | None = None) -> Past:
+    """The state, and for every open step the state it was opened in; of the spine at a path."""
     state = State()
     opened: dict[int, State] = {}
     with _all_of_it_stays():
         for number, event in enumerate(events, 1):
             try:
                 state = advance(state, event)
+                if state.started is not None:
+                    check_told(event, state.started.recipe)
+            except FoldError as error:
+                raise misplaced(path or "journal.jsonl", number, error) from error
             except ValueError as error:
-                raise JournalError(f"journal.jsonl:{number}: {error}") from error
+                raise damaged(path or "journal.jsonl", number, error) from error
             if isinstance(event, StepOpened):
                 opened[event.step] = state
             elif isinstance(event, StepClosed):

@@ -6,7 +6,7 @@ from kept.core.budget import Spend
 from kept.core.state import State
 from kept.engine.purse import Meter
 from kept.store import wire
-from kept.store.journal import lines_from, read_line
+from kept.store.lines import lines_from, read_line
 
 
 def spend_of(folder: Path, state: State) -> Spend:

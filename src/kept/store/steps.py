@@ -13,19 +13,22 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from kept.core.budget import Spend
-from kept.core.event import Event, Proposed, StepClosed, StepOpened
+from kept.core.event import Event, Proposed, RunStarted, StepClosed, StepOpened
 from kept.core.proposal import Note, Proposal, ProposerFailed, Reply, Skip
 from kept.core.score import Evaluation
 from kept.core.verdict import IDLE
 from kept.core.words import one_line
 from kept.errors import JournalError
 from kept.store import wire
+from kept.store.damage import damaged_at, naming
+from kept.store.shapes import check_told
 
 NAME = "steps.idx"
 WHY = 160
 """Characters of what a proposer said that a row holds."""
 
-_MARKS = (b'"kind":"step_closed"', b'"kind":"step_opened"', b'"kind":"proposed"')
+ENDS = tuple(f'"kind":"{kind}"}}\n'.encode() for kind in ("step_closed", "step_opened", "proposed"))
+"""How the lines of steps end, as we write them."""
 
 
 _SAYS = {"decide": 0, "measure": 1, "promote": 2}
@@ -232,6 +235,9 @@ class StepLog:
             self._end = max(0, self.rows[-1].opened_at) if self.rows else 0
         for event, at, size in _events_from(self._spine, self._end):
             row = self.maker.hear(event, at, size)
+            if row is not None and row.step > len(self.rows):
+                why = f"step {row.step} closed, {len(self.rows)} expected"
+                raise damaged_at(self._spine, at, why)
             if row is not None and row.step == len(self.rows):
                 self.rows.append(row)
             self._end = at + size
@@ -265,7 +271,7 @@ def mend_steps(folder: Path) -> RowMaker:
 
 def closed_step(folder: Path, row: StepRow) -> StepClosed:
     """The whole record of a row."""
-    event = _read(folder, row.at, row.size)
+    event = _read(folder, row.at)
     if not isinstance(event, StepClosed) or event.step != row.step:
         raise _unfit(folder)
     return event
@@ -275,7 +281,7 @@ def answered_step(folder: Path, row: StepRow) -> Proposed | None:
     """What the proposer of a row answered; None where it never did."""
     if not row.proposed[1]:
         return None
-    event = _read(folder, *row.proposed)
+    event = _read(folder, row.proposed[0])
     if not isinstance(event, Proposed) or event.step != row.step:
         raise _unfit(folder)
     return event
@@ -285,22 +291,45 @@ def opened_step(folder: Path, row: StepRow) -> StepOpened | None:
     """How a row's step was opened; None where that is not on record."""
     if row.opened_at < 0:
         return None
-    with (folder / "journal.jsonl").open("rb") as file:
-        file.seek(row.opened_at)
-        event = wire.decode_event(file.readline())
+    event = _read(folder, row.opened_at)
     if not isinstance(event, StepOpened) or event.step != row.step:
         raise _unfit(folder)
     return event
 
 
-def _read(folder: Path, at: int, size: int) -> Event:
-    with (folder / "journal.jsonl").open("rb") as file:
-        file.seek(at)
-        return wire.decode_event(file.read(size))
+def _read(folder: Path, at: int) -> Event:
+    """The record that begins there; told by its line where it cannot be read."""
+    spine = folder / "journal.jsonl"
+    line = _line_at(spine, at)
+    if line is None:
+        raise _unfit(folder)
+    with naming(spine, at):
+        event = wire.decode_event(line)
+        check_told(event, _recipe_of(spine))
+    return event
+
+
+def _recipe_of(spine: Path) -> str:
+    """Of the run that a spine is; empty where its first record does not say."""
+    with spine.open("rb") as file, naming(spine, 0):
+        first = wire.decode_event(file.readline())
+    return first.recipe if isinstance(first, RunStarted) else ""
+
+
+def _line_at(spine: Path, at: int) -> bytes | None:
+    """The whole line that begins at an offset; None where none begins there."""
+    with spine.open("rb") as file:
+        file.seek(max(0, at - 1))
+        before = file.read(1) if at else b"\n"
+        line = file.readline()
+    return line if before == b"\n" and line.endswith(b"\n") else None
 
 
 def _unfit(folder: Path) -> JournalError:
-    return JournalError(f"the index of {folder} does not fit its journal", hint="delete steps.idx")
+    return JournalError(
+        f"{folder / 'journal.jsonl'} was changed by something else while it was read",
+        hint="begin again; what its steps.idx no longer fits is made from the journal",
+    )
 
 
 def _trusted(index: Path, spine: Path) -> list[StepRow]:
@@ -318,13 +347,14 @@ def _trusted(index: Path, spine: Path) -> list[StepRow]:
             if row.step != len(rows) or row.at + row.size > end or not line.endswith(b"\n"):
                 break
             rows.append(row)
-    if rows:
-        # one look at the last of them tells an index of some other journal
-        with spine.open("rb") as file:
-            file.seek(rows[-1].at)
-            if _MARKS[0] not in file.read(rows[-1].size):
-                return []
-    return rows
+    # one look at the last of them tells an index of some other journal, or that lines of this one
+    # were changed: those behind them are no longer where they were
+    return rows if not rows or _holds(spine, rows[-1]) else []
+
+
+def _holds(spine: Path, row: StepRow) -> bool:
+    line = _line_at(spine, row.at)
+    return line is not None and len(line) == row.size and line.endswith(ENDS[0])
 
 
 def _events_from(spine: Path, start: int) -> Iterator[tuple[Event, int, int]]:
@@ -337,9 +367,10 @@ def _events_from(spine: Path, start: int) -> Iterator[tuple[Event, int, int]]:
         for line in file:
             if not line.endswith(b"\n"):
                 return
-            if any(mark in line for mark in _MARKS):
-                try:
-                    yield wire.decode_event(line), at, len(line)
-                except ValueError:
-                    return  # a damaged record is told of by whoever reads the spine itself
+            try:
+                event = wire.decode_event(line)
+            except ValueError as error:
+                raise damaged_at(spine, at, error) from error
+            if isinstance(event, StepClosed | StepOpened | Proposed):
+                yield event, at, len(line)
             at += len(line)

@@ -9,7 +9,7 @@ from kept.core.score import Evaluation
 from kept.core.state import State
 from kept.core.words import count, one_line
 from kept.store import wire
-from kept.store.journal import matching_lines, read_line
+from kept.store.lines import matching_lines, read_line
 from kept.store.reader import Run
 
 SHOWN = 5

@@ -25,6 +25,7 @@ from kept.core.event import (
 from kept.core.rollout import FREE, Failure, Job, Purpose, Usage
 from kept.core.score import Finding, Outcome
 from kept.errors import JournalError
+from kept.store.shapes import check_facts, check_time
 
 T = TypeVar("T")
 
@@ -186,6 +187,16 @@ def decode(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
 
 def decode_event(line: bytes) -> Event:
     """One event from its line; raises `ValueError` on anything else."""
+    event = _decode_event(line)
+    check_time(event.t)
+    if isinstance(event, RunStarted):
+        check_facts(event.facts, event.recipe)
+    elif isinstance(event, RunResumed):
+        check_facts(event.facts)
+    return event
+
+
+def _decode_event(line: bytes) -> Event:
     # as we write them the kind stands last, which spares reading most lines twice
     quick = _PLAIN.get(line[line.rfind(_KIND) + len(_KIND) :].partition(b'"')[0])
     if quick is not None:

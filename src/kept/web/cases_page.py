@@ -9,7 +9,7 @@ from kept.core.score import Evaluation, Outcome, Tally
 from kept.errors import SetupError
 from kept.store import wire
 from kept.store.glance import Glance
-from kept.store.journal import read_line
+from kept.store.lines import read_line
 from kept.store.reader import Run
 from kept.store.steps import StepRow, closed_step
 from kept.web.run_page import step_line

@@ -17,6 +17,8 @@ from kept.proposers.texts import TextAxis
 from kept.recipes.agent import axes as axing
 from kept.recipes.agent.axes import Axes
 from kept.recipes.agent.tunable import Found, look
+from kept.recipes.coordinate import phases_of
+from kept.spec.agent.optimizer import optimizer_of, optimizer_warnings
 from kept.spec.agent.read import ParsedAgent, ReadAgent, parse_agent, read_agent
 from kept.spec.agent.starter import starter_block, suggest_axes
 from kept.spec.agent.tools import HierarchicalDocumentToolSpec
@@ -319,6 +321,12 @@ def test_what_is_suggested_for_an_agent_of_the_examples_can_be_used(tmp_path: Pa
     assert axes.numeric.read(read.agent.texts) == axes.start
     assert axes.textual[0].read(read.agent.texts) == read.agent.instructions.text
     assert axes.demos is not None
+    spec = optimizer_of(read)
+    assert spec is not None
+    assert [*optimizer_warnings(spec)] == []
+    for phase in phases_of(spec, axes):
+        # a patience that is longer than the phase would never end it
+        assert max(phase.least, phase.patience) < phase.max_trials, phase.name
 
 
 @pytest.mark.parametrize(

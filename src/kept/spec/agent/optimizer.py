@@ -13,7 +13,7 @@ from pydantic import Field
 from kept.gates.sigma import HoldoutPolicy
 from kept.spec.agent.axes import AxesSpec
 from kept.spec.agent.read import ReadAgent
-from kept.spec.agent.starter import starter_block
+from kept.spec.agent.starter import starter_block, where_it_goes
 from kept.spec.agent.words import Share, Words
 from kept.spec.base import Count, Finite, Model, Ratio
 from kept.spec.load import said, validate
@@ -183,7 +183,7 @@ def optimizer_of(read: ReadAgent) -> OptimizerSpec | None:
     source = read.source
     if said(source, BLOCK) is None:
         message = "missing: it says what may change, and what better means"
-        hint = f"begin with this one\n{starter_block(read)}"
+        hint = f"begin with this one; {where_it_goes(read)}\n{starter_block(read)}"
         source.report(BLOCK, message, hint)
         return None
     _check_forms(source)

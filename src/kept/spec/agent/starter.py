@@ -11,6 +11,8 @@ from kept.spec.agent.tools import (
     McpToolSpec,
     VectorstoreToolSpec,
 )
+from kept.spec.load import said
+from kept.spec.source import shown
 
 SPLIT = "3:5:2"
 """How an agent's own cases are shared out, where nobody says."""
@@ -20,6 +22,10 @@ ENOUGH, FEWEST = 16, 6
 
 _PLAIN = r"[A-Za-z_][\w-]*"
 """Keys that need no quotes."""
+
+
+PATIENCE = 10
+"""Trials of numbers without a keep, behind the first ten, which are drawn at random."""
 
 
 def starter_block(read: ReadAgent) -> str:
@@ -33,10 +39,22 @@ def starter_block(read: ReadAgent) -> str:
         *(f"    {line}" for line in suggest_axes(read).splitlines()),
         "    budget:",
         "      global: {max_cycles: 4, max_rollouts: 5000}",
-        "      numeric_phase: {max_trials: 20, patience: 10}",
-        "      textual_phase: {max_trials: 10, patience: 4}",
+        f"      numeric_phase: {{max_trials: {3 * PATIENCE}, patience: {PATIENCE}}}",
+        # each text has its turn before a phase may be called dry
+        f"      textual_phase: {{max_trials: {max(10, len([*_texts(read)]) + 4)}, patience: 4}}",
     ]
     return "\n".join(lines)
+
+
+def where_it_goes(read: ReadAgent) -> str:
+    """Where the block is to be put, in words."""
+    there = read.source.where(("evaluations",))
+    if said(read.source, ("evaluations", "optimizer")) is not None:
+        at = read.source.where(("evaluations", "optimizer"))
+        return f"{at} has an `optimizer:` already: give it what it lacks of this one"
+    if said(read.source, ("evaluations",)) is not None:
+        return f"put what stands below `evaluations:` below the one of {there}, as deep as here"
+    return f"put it into {shown(read.source.path)}, beginning at the left edge"
 
 
 def _split(cases: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from kept.errors import Problem, SpecError
+from kept.errors import Problem
 from kept.spec.seed_models import KEYS as MODEL_KEYS
 from kept.spec.skill.config import SECTIONS
 from kept.spec.yaml import YamlFault, read_yaml
@@ -88,14 +88,6 @@ def flags_of(words: Sequence[str], own: Sequence[str] = ()) -> Flags:
         else:
             given.found.append(override(key, value if equals else left.pop(0)))
     return given
-
-
-def overrides_of(words: Sequence[str], own: Sequence[str] = ()) -> list[str]:
-    """`KEY=VALUE` of flags; a `SpecError` for what is none."""
-    given = flags_of(words, own)
-    if given.problems:
-        raise SpecError(given.problems)
-    return given.found
 
 
 def override(key: str, value: str) -> str:

@@ -287,7 +287,7 @@ _SPEND = Spend(9, 1, 2, 3, 4, 5, 6, 0.7, 8.5)
 SAMPLES: tuple[Event, ...] = (
     RunStarted(
         run_id="run",
-        recipe="suite",
+        recipe="sample",
         seed="seed",
         inputs={"cases": "abc"},
         facts={"metric": "score", "cases": {"train": 3}, "proposers": ["a"], "none": None},

@@ -1,0 +1,52 @@
+"""How a record that cannot be read is told: by its file and its line. Changes nothing."""
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kept.errors import JournalError
+
+log = logging.getLogger("kept")
+
+
+_HINT = (
+    "the file was changed by something else; mend or restore that line, the rest of the run "
+    "is intact"
+)
+
+
+def damaged(path: Path | str, number: int, why: object) -> JournalError:
+    """That a line of a spine is none of its records."""
+    return JournalError(f"{path}:{number}: not a record of this journal ({why})", hint=_HINT)
+
+
+def misplaced(path: Path | str, number: int, why: object) -> JournalError:
+    """That a record of a spine cannot follow those before it."""
+    return JournalError(f"{path}:{number}: {why}", hint=_HINT)
+
+
+def damaged_at(path: Path, at: int, why: object) -> JournalError:
+    """The same of the line that begins at an offset."""
+    return damaged(path, _number_at(path, at), why)
+
+
+@contextmanager
+def naming(path: Path, at: int) -> Generator[None]:
+    """Have what cannot be read told by the line that begins at an offset."""
+    try:
+        yield
+    except ValueError as error:
+        raise damaged_at(path, at, error) from error
+
+
+def left_out(path: Path, line: bytes, why: object) -> None:
+    """Tell that a line of the rollout file is passed over: what it held is asked for again."""
+    at = path.read_bytes().find(line.rstrip(b"\n"))
+    place = f"{path.name}:{_number_at(path, at)}" if at >= 0 else path.name
+    log.warning("%s: a damaged line is left out (%s): %.80r", place, why, line)
+
+
+def _number_at(path: Path, at: int) -> int:
+    with path.open("rb") as file:
+        return file.read(at).count(b"\n") + 1

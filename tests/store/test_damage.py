@@ -1,0 +1,227 @@
+"""A journal that something else changed: told by file and line, and nothing is lost."""
+
+import asyncio
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kept.core.event import RunStarted
+from kept.core.state import State
+from kept.errors import JournalError, KeptError, RunError
+from kept.report import as_json, markdown, summary
+from kept.report.changes import best_diff
+from kept.report.step import step_detail, step_json
+from kept.runs import resume, start
+from kept.store.glance import Glance
+from kept.store.home import Home
+from kept.store.index import RunIndex
+from kept.store.journal import RunJournal
+from kept.store.reader import Run
+from kept.web.app import make_app, run_view
+from kept.web.kind import Asked
+from kept.web.kinds import kind_of
+from kept.web.links import Links
+from kept.web.source import Runs
+from tests.cli.tasks import kept
+from tests.engine.worlds import make_plan
+from tests.store.damaging import GONE, Damage, damaged, every_damage, lines_of
+from tests.web.test_source import asked
+
+FILES = ("journal.jsonl", "rollouts.jsonl")
+STEPS = 5
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, with calls of a model in its proposals."""
+    home = Home(tmp_path_factory.mktemp("whole") / ".kept")
+    plan, _, _ = make_plan(2, STEPS, 3)
+    return asyncio.run(start(plan, home)).folder
+
+
+def restored(whole: Path, to: Path) -> Path:
+    shutil.rmtree(to, ignore_errors=True)
+    for index in to.parents[1].glob("index.db*"):
+        index.unlink()
+    shutil.copytree(whole, to, symlinks=True)
+    return to
+
+
+def resumed(folder: Path) -> State:
+    plan, _, _ = make_plan(2, STEPS, 3)
+    return asyncio.run(resume(plan, folder)).state
+
+
+def summed_up(run: Run) -> object:
+    return summary(run), markdown(run), as_json(run), best_diff(run)
+
+
+def looked_into(run: Run) -> object:
+    return [step_json(step_detail(run, n, traces=True)) for n in range(STEPS)]
+
+
+def paged(run: Run) -> object:
+    told = run.glance
+    kind = kind_of(told.begun.recipe)
+    return run_view(run, told, kind, Links(), Asked())
+
+
+def listed(run: Run) -> object:
+    (row,) = RunIndex(Home(run.folder.parents[1])).rows()
+    if row.status == "unreadable":
+        raise JournalError(row.reason)
+    return row
+
+
+READERS: tuple[Callable[[Run], object], ...] = (summed_up, looked_into, paged, listed)
+
+
+def told_by(folder: Path, reader: Callable[[Run], object]) -> str:
+    """What a reader says is wrong; empty where it reads the run."""
+    with Run(folder) as run:
+        try:
+            reader(run)
+        except KeptError as error:
+            return str(error)
+    return ""
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(data=st.data())
+def test_any_field_of_a_spine_may_be_wrong_and_every_reader_names_its_line_or_does_without(
+    data: st.DataObject, whole: Path
+):
+    lines = lines_of(whole / "journal.jsonl")
+    damage = data.draw(st.sampled_from(every_damage(lines)))
+    indexed = data.draw(st.booleans())
+    folder = restored(whole, whole.parents[2] / "damaged" / ".kept" / "runs" / "damaged")
+    spine = folder / "journal.jsonl"
+    spine.write_bytes(damaged(lines, damage))
+    if not indexed:
+        (folder / "steps.idx").unlink()
+    before = {name: (folder / name).read_bytes() for name in FILES}
+    for reader in READERS:
+        check_place(told_by(folder, reader), damage)
+    assert {name: (folder / name).read_bytes() for name in FILES} == before
+    try:
+        resumed(folder)
+    except JournalError as error:
+        check_place(str(error), damage)
+        assert {name: (folder / name).read_bytes() for name in FILES} == before
+    except KeptError:
+        pass  # the run goes on from what it says, and cannot: that is told as well
+    assert spine.read_bytes().startswith(before["journal.jsonl"])
+
+
+def check_place(told: str, damage: Damage) -> None:
+    """An error names the line that was changed, or one that no longer follows from it."""
+    if not told or "has no entry" in told or "changed since it started" in told:
+        return  # a name of something that is not there
+    found = re.search(r"journal\.jsonl:(\d+): ", told)
+    assert found is not None, f"{damage}: {told}"
+    assert int(found[1]) >= damage.line, f"{damage}: {told}"
+
+
+FACTS = {
+    "direction": 7,
+    "proposers": "editor",
+    "budget": [14],
+    "constraints": [{"metric": "score", "op": "<"}],
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_a_fact_of_another_kind_is_named_by_its_line_and_its_path(
+    name: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = restored(whole, tmp_path / ".kept" / "runs" / whole.name)
+    monkeypatch.chdir(tmp_path)
+    lines = lines_of(folder / "journal.jsonl")
+    first: dict[str, Any] = json.loads(lines[0])
+    first["facts"][name] = FACTS[name]
+    lines[0] = json.dumps(first).encode() + b"\n"
+    (folder / "journal.jsonl").write_bytes(b"".join(lines))
+    place = rf"journal\.jsonl:1: not a record of this journal \(`facts\.{name}.*`: "
+    for words in ("show", "report", "diff", "resume"):
+        called = kept(words)
+        assert (called.code, called.stdout) == (2, ""), words
+        assert re.search(place, called.stderr) and "mend or restore that line" in called.stderr
+    listed = kept("runs")
+    assert listed.code == 0 and "unreadable" in listed.stdout and "journal.jsonl:1" in listed.stdout
+    app = make_app(Runs(Home(tmp_path / ".kept")))
+    status, text = asked(app, f"/runs/{folder.name}")
+    assert status == 409 and "journal.jsonl:1" in text
+    assert asked(app, "/")[0] == 200
+
+
+def test_a_run_that_was_mended_is_listed_again_though_its_journal_has_the_same_size(
+    whole: Path, tmp_path: Path
+):
+    folder = restored(whole, tmp_path / ".kept" / "runs" / whole.name)
+    spine, index = folder / "journal.jsonl", RunIndex(Home(tmp_path / ".kept"))
+    right = spine.read_bytes()
+    spine.write_bytes(right.replace(b'"proposers":[', b'"proposers":{', 1))
+    (row,) = index.rows()
+    assert row.status == "unreadable" and f"{spine}:1: " in row.reason
+    spine.write_bytes(right)
+    (row,) = index.rows()
+    assert (row.status, row.steps) == ("finished", STEPS)
+
+
+def test_a_record_that_was_written_anew_with_blanks_is_read_as_it_was(whole: Path, tmp_path: Path):
+    folder = restored(whole, tmp_path / "runs" / "anew")
+    spine = folder / "journal.jsonl"
+    before = summed_up(Run(folder))
+    spaced = [json.dumps(json.loads(line)).encode() + b"\n" for line in lines_of(spine)]
+    spine.write_bytes(b"".join(spaced))
+    with Run(folder) as run:
+        assert summed_up(run) == before
+        assert len(looked_into(run)) == STEPS  # pyright: ignore[reportArgumentType] # a list
+        assert Glance(folder).refresh().begun == run.events[0]
+
+
+def test_a_damaged_line_of_the_rollouts_is_named_left_out_and_asked_for_again(
+    whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    lines = lines_of(whole / "rollouts.jsonl")
+    events = lines_of(whole / "journal.jsonl")
+    end = resumed(restored(whole, tmp_path / "whole")).settled()
+    calls = [n for n, line in enumerate(lines, 1) if b'"kind":"call"' in line]
+    assert calls, "there is no call to be damaged"
+    for line, place, value in (
+        (calls[0], ("reply",), 7),
+        (calls[0], ("reply", "text"), ["x"]),
+        (calls[0], ("stored",), True),
+        (calls[0], ("key",), 7),
+        (1, ("metrics",), "x"),
+        (1, ("metrics", "score"), "x"),
+        (2, ("repeat",), GONE),
+    ):
+        folder = restored(whole, tmp_path / "damaged")
+        # the run as it was when it began: all lines are asked for once more
+        (folder / "journal.jsonl").write_bytes(b"".join(events[:3]))
+        damage = Damage(line, place, value)
+        (folder / "rollouts.jsonl").write_bytes(damaged(lines, damage))
+        caplog.clear()
+        state = resumed(folder)
+        assert state.settled() == end, str(damage)
+        assert f"rollouts.jsonl:{line}: a damaged line is left out" in caplog.text, str(damage)
+
+
+def test_what_could_not_be_read_back_is_not_written(tmp_path: Path):
+    journal = RunJournal(tmp_path)
+    event = RunStarted(
+        run_id="r", recipe="x", seed="s", inputs={}, facts={"proposers": 7}, version="0", t=1.0
+    )
+    with pytest.raises(RunError, match=r"cannot be written down: `facts\.proposers`"):
+        journal.append(event)
+    journal.close()
+    assert (tmp_path / "journal.jsonl").read_bytes() == b""
