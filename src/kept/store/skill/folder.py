@@ -98,6 +98,8 @@ class SkillFolder(View):
             files = step_files(step, self._trained.key, self._trained.metric)
         else:
             place = f"{turn.proposer}/epoch_{epoch_of(turn.phase):02}"
+            # what follows every step has a place for each, or two of them would lie in one
+            place += f"/step_{standing.steps:04}" if turn.settings["step"] else ""
             files = epoch_files(step)
         # also behind what an epoch ends with: the path in runtime_state.json is of what leads
         version = f"skills/skill_v{standing.steps:04}.md"
