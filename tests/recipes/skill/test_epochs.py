@@ -86,6 +86,7 @@ def test_flushed_notes_are_taken_at_once_and_measured_with_what_comes_next(tmp_p
     first = [step for step in state.closed if step.turn.phase == "e1/appendix"]
     assert first[0].verdict.code == "taken" and first[0].verdict.outcome == "keep"
     assert "<!-- APPENDIX_START -->" in (out / "appendix/step_0001/candidate_skill.md").read_text()
+    assert (out / "appendix/step_0003/result.json").exists(), "each step has its own"
     later = [step for step in state.closed if step.turn.phase == "e1/step"][1]
     assert later.incumbent == first[0].candidate, "what comes next begins with them"
     scores = [row["current_score"] for row in read(out / "history.json")]
