@@ -80,6 +80,7 @@ RACED = Training(
     (
         "train.num_epochs=1",
         "train.batch_size=15",
+        "train.seed=3",  # one whose second skill is raced, and not screened out
         "evaluation.gate=race",
         "optimizer.skill_update_mode=rewrite_from_suggestions",
         "optimizer.use_skill_aware_reflection=true",
