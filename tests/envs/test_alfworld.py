@@ -98,7 +98,8 @@ class TestAlfWorld(EnvironmentSuite):
         self.folder = tmp_path
 
     def make_env(self):
-        return AlfWorld(max_steps=20)
+        # one process for all games of a test: it takes longer to start than they to be played
+        return AlfWorld(max_steps=10, games_at_once=1)
 
     def data(self):
         rows = [str(one) for one in self.folder.glob("*/*/game.tw-pddl")]
