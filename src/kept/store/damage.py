@@ -9,6 +9,9 @@ from kept.errors import JournalError
 
 log = logging.getLogger("kept")
 
+LARGEST = 64 << 20
+"""Bytes of a rollout file that is searched for the number of a line."""
+
 
 _HINT = (
     "the file was changed by something else; mend or restore that line, the rest of the run "
@@ -42,7 +45,8 @@ def naming(path: Path, at: int) -> Generator[None]:
 
 def left_out(path: Path, line: bytes, why: object) -> None:
     """Tell that a line of the rollout file is passed over: what it held is asked for again."""
-    at = path.read_bytes().find(line.rstrip(b"\n"))
+    # in a larger file its number is not worth the time: there may be many such lines
+    at = path.read_bytes().find(line.rstrip(b"\n")) if path.stat().st_size <= LARGEST else -1
     place = f"{path.name}:{_number_at(path, at)}" if at >= 0 else path.name
     log.warning("%s: a damaged line is left out (%s): %.80r", place, why, line)
 
