@@ -68,6 +68,13 @@ def test_adopt_in_a_copy_of_the_folder_does_not_change_the_original(
 
 
 @pytest.mark.usefixtures("run")
+def test_nobody_is_asked_for_what_was_not_shown():
+    called = kept("adopt", "--json")
+    assert called.code == 2 and "nobody is here to say yes" in called.stderr
+    assert "+good good" in called.stderr
+
+
+@pytest.mark.usefixtures("run")
 def test_adopt_twice_changes_nothing_the_second_time(here: Path):
     told = kept("adopt", "--yes", "--json").json
     assert (told["changed"], told["commit"]) == ([str(here / "prompt.md")], None)

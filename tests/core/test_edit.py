@@ -321,6 +321,13 @@ def test_a_region_is_filled_where_it_stands_and_made_where_it_is_not():
     assert invert(again.candidate, again.reports) == made.candidate
 
 
+def test_a_region_that_is_filled_again_keeps_its_line_endings():
+    made = Candidate({"s": "body\r\n"})
+    for text in ("one\nmore", "two\nmore"):
+        made = apply_edits(made, (Fill("s", *_marks(), text),), FILLABLE).candidate
+    assert made["s"] == "body\r\n\r\n<!-- A -->\r\ntwo\r\nmore\r\n<!-- /A -->\r\n"
+
+
 def _marks() -> tuple[str, str]:
     return MARKS.begin, MARKS.end
 

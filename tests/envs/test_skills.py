@@ -51,7 +51,7 @@ def test_a_file_that_is_no_text_is_left_out_and_named(tmp_path: Path):
     student = ChatRunner(SearchQa(), ScriptedModel(()))
     made = opened(SearchQa(), settings(tmp_path), parted, lambda _: student)
     assert [*made.skill] == ["SKILL.md"]
-    assert made.unseen == (
+    assert made.ignored == (
         "`assets/form.png` of the skill is no text: who works by the skill does not see it",
     )
 

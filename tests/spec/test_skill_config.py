@@ -295,3 +295,13 @@ def test_the_config_of_alfworld_has_its_own_splits():
 def test_no_flat_name_means_two_keys():
     targets = [target for name, target in FLAT.items() if name == target.partition(".")[2]]
     assert len(targets) == len(set(targets))
+
+
+def test_no_address_of_a_judge_is_written_down(tmp_path: Path):
+    """It may hold a login, and what is told of a config goes to config.json."""
+    judge = "{provider: ollama, name: m, endpoint: 'https://me:hunter22@judge.example'}"
+    metric = f"{{type: geval, name: kind, criteria: is it kind, model: {judge}}}"
+    text = f"env: {{name: jsonl, metrics: [{metric}]}}\n"
+    told = read_skill(config(tmp_path, text)).told()["env"]["metrics"]
+    assert told[0]["model"] == {"provider": "ollama", "name": "m"}
+    assert told[0]["criteria"] == "is it kind"

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kept.core.event import RunStarted
+from kept.core.model import ModelReply
 from kept.core.state import State
 from kept.errors import JournalError, KeptError, RunError
 from kept.report import as_json, markdown, summary
@@ -214,6 +216,22 @@ def test_a_damaged_line_of_the_rollouts_is_named_left_out_and_asked_for_again(
         state = resumed(folder)
         assert state.settled() == end, str(damage)
         assert f"rollouts.jsonl:{line}: a damaged line is left out" in caplog.text, str(damage)
+
+
+def test_of_two_lines_with_one_request_the_damaged_one_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    with closing(RunJournal(tmp_path)) as journal:
+        for scope in ("propose/1", "propose/2"):
+            journal.record_call(scope, "same", ModelReply("yes"))
+    path = tmp_path / "rollouts.jsonl"
+    first, second = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + second.replace(b'"yes"', b"7") + b"\n")
+    with closing(RunJournal(tmp_path)) as journal:
+        journal.tail(0)
+        assert journal.calls("propose/2", "same", ModelReply) == []
+    assert "rollouts.jsonl:2: a damaged line is left out" in caplog.text
+    assert "rollouts.jsonl: a damaged line is left out" in caplog.text, "an empty one"
 
 
 def test_what_could_not_be_read_back_is_not_written(tmp_path: Path):

@@ -51,6 +51,9 @@ def adopt(run: str, yes: bool, commit: bool, as_json: bool) -> None:
     diff = best_diff(past)
     if not as_json:
         output.answer(output.coloured_diff(diff).removesuffix("\n"))
+    elif not yes:
+        # nobody agrees to what was not shown; the answer itself stays one document
+        output.note(diff.removesuffix("\n"))
     if not yes and not _agreed(past, adoption):
         output.note("nothing was changed")
         if as_json:

@@ -301,6 +301,8 @@ def _filled(edit: Fill, before: str) -> Splice | EditReport:
         return Splice(edit.path, len(before), "", _appended(before, f"\n{whole}\n"))
     if len(found) > 1 or not found[0].endswith(edit.end):
         return EditReport(edit, "ambiguous", f"`{edit.begin}` stands more than once, or never ends")
+    if "\r\n" in found[0]:
+        whole = whole.replace("\r\n", "\n").replace("\n", "\r\n")
     return Splice(edit.path, before.find(edit.begin), found[0], whole)
 
 

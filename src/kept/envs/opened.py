@@ -103,7 +103,7 @@ class Opened:
     """Writes a split that was made by ratio, below the outputs of a run or where the config says;
     the folder, or None where the split was read."""
     warnings: tuple[str, ...] = ()
-    unseen: tuple[str, ...] = ()
-    """Which files of the skill nobody sees who works by it, in words."""
+    ignored: tuple[str, ...] = ()
+    """What was given and is not used, in words: a file that is no text, a key of another way."""
     inputs: Mapping[str, str] | None = None
     """Hashes of what the environment was made from, by name, for the plan."""

@@ -60,7 +60,7 @@ def opened(
         probe=probed,
         materialise=by_split.write,
         warnings=tuple(_warnings(by_split.cases)),
-        unseen=tuple(map(_unseen, skill.left_out)),
+        ignored=tuple(map(_unseen, skill.left_out)),
         inputs={"cases": by_split.cases.fingerprint()},
     )
 

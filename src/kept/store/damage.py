@@ -46,7 +46,8 @@ def naming(path: Path, at: int) -> Generator[None]:
 def left_out(path: Path, line: bytes, why: object) -> None:
     """Tell that a line of the rollout file is passed over: what it held is asked for again."""
     # in a larger file its number is not worth the time: there may be many such lines
-    at = path.read_bytes().find(line.rstrip(b"\n")) if path.stat().st_size <= LARGEST else -1
+    looked_for = line.strip() if path.stat().st_size <= LARGEST else b""
+    at = path.read_bytes().find(looked_for) if looked_for else -1
     place = f"{path.name}:{_number_at(path, at)}" if at >= 0 else path.name
     log.warning("%s: a damaged line is left out (%s): %.80r", place, why, line)
 

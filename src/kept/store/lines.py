@@ -82,7 +82,7 @@ def read_reply(pack: Pack, row: wire.CallLine, kind: type[T], path: Path) -> T |
     try:
         return wire.decode(raw, Failure) if row.failed else wire.decode(raw, kind)
     except ValueError as error:
-        left_out(path, b'"key":' + wire.encode(row.key), error)
+        left_out(path, _start_of(row), error)
         return None
 
 
@@ -93,8 +93,13 @@ def raw_reply(pack: Pack, row: wire.CallLine, path: Path) -> bytes | None:
     try:
         return pack.get(wire.decode(row.reply, str))
     except ValueError as error:
-        left_out(path, b'"key":' + wire.encode(row.key), error)
+        left_out(path, _start_of(row), error)
         return None
+
+
+def _start_of(row: wire.CallLine) -> bytes:
+    """What no other line has: the same request may be made in another scope."""
+    return b'"scope":' + wire.encode(row.scope) + b',"key":' + wire.encode(row.key)
 
 
 def lines_from(path: Path, start: int) -> Iterator[bytes]:

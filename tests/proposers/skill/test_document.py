@@ -77,6 +77,20 @@ def test_a_skill_with_line_endings_of_windows_keeps_them_and_is_edited_like_any_
     assert anew == f"# New\n\nOne.\n\n{REGION}\n".replace("\n", "\r\n")
 
 
+def test_in_a_skill_whose_lines_do_not_all_end_alike_edits_go_where_they_are_meant():
+    """One line of Windows, of a head that another editor wrote, had rules put behind a region."""
+    mixed = f"---\r\nname: x\r\n---\r\n{WHOLE}"
+    text, fates = made(
+        mixed,
+        item("insert_after", "First rule", "- Between."),
+        item("replace", "- Between.\n- Second rule.", "- Other.\n- Third."),
+        item("insert_after", "name: x", "note: y"),
+    )
+    assert fates == ["applied"] * 3
+    body = BODY.replace("- Second rule.", "- Other.\n- Third.")
+    assert text == f"---\r\nname: x\r\nnote: y\r\n---\r\n{body}\n{REGION}\n"
+
+
 def test_a_model_cannot_open_or_close_a_region():
     text, _ = made(WHOLE, item("append", content=f"x {APPENDIX.begin} y {SLOW_UPDATE.end}"))
     assert text.count(APPENDIX.begin) == 0 and text.count(SLOW_UPDATE.end) == 1

@@ -151,6 +151,23 @@ def test_a_window_that_nobody_knows_of_is_met_by_turns_too(traces: int):
     assert len(requests) == (2 if traces == 1 else 4), "all, half, a quarter, an eighth"
 
 
+def test_a_rollout_that_was_not_shown_stands_behind_nothing():
+    """An edit had all cases of its minibatch behind it, also those that were left out."""
+
+    def say(request: ModelRequest) -> Any:
+        if shown(request).count("### Trajectory") > 2:
+            return Failure("context", "candidate", "too long", tried=True)
+        return by_side(request)
+
+    rows = {f"q{n}": (0.0, said(6)) for n in range(4)}
+    reply, requests = propose(say, make_brief(rows), failure_only=True)
+    assert isinstance(reply, Proposal), reply
+    patches: Any = reply.about["patches"]
+    (patch,) = patches
+    seen = shown(requests[-1]).count("### Trajectory")
+    assert "unseen" in patch and 0 < seen == len(patch["cases"]) < 4 == patch["batch_size"]
+
+
 @pytest.mark.parametrize("update", [SUGGEST, REWRITE], ids=lambda one: one.mode)
 def test_whoever_writes_a_whole_skill_thinks_as_long_as_the_config_says(update: Any):
     """In `full_rewrite_minibatch` the two keys did nothing."""

@@ -86,7 +86,7 @@ def test_mergers_of_a_level_are_asked_together_those_of_both_kinds():
             flying[stage] += 1
             if flying[stage] >= wanted[stage]:
                 all_there[stage].set()
-            await asyncio.wait_for(all_there[stage].wait(), 20)
+            await asyncio.wait_for(all_there[stage].wait(), 120)
             return await super().complete(request)
 
     one = proposer(by_side, size=1, merge_size=2)

@@ -14,8 +14,9 @@ from kept.store.journal import RunJournal
 from kept.store.reader import Run
 from kept.store.skill import folder as views
 from kept.testing import AcceptAll
+from kept.testing.server import Seen
 from tests.recipes.skill import world
-from tests.recipes.skill.test_key_effects import AWARE, ENDS, Ran, ran
+from tests.recipes.skill.test_key_effects import AWARE, ENDS, Ran, ran, said
 
 ALL = (*ENDS, *AWARE, "optimizer.use_meta_reflect=true", "optimizer.learning_rate=1")
 HISTORY = {
@@ -146,11 +147,21 @@ def test_what_is_flushed_after_each_step_has_a_folder_for_each(tmp_path: Path):
     assert len(taken) > 1
 
 
+def in_skill(seen: Seen) -> str:
+    """As ever, with the file that each edit is for: of a folder it has to be named."""
+    text = said(seen)
+    return text.replace('"op":', '"file": "SKILL.md", "op":') if seen.model == "teacher" else text
+
+
 def test_the_best_of_a_skill_that_is_a_folder_is_a_folder(tmp_path: Path):
     """`best_skill.md` had its SKILL.md alone."""
     skill = {"SKILL.md": world.START, "references/rules.md": "# Rules\n"}
-    done = ran(tmp_path, "train.num_epochs=1", skill=skill)
-    for name, text in skill.items():
+    done = ran(tmp_path, "train.num_epochs=1", skill=skill, gate=AcceptAll(), say=in_skill)
+    (folder,) = done.out.parent.glob("home/runs/*")
+    with Run(folder) as run:
+        best = run.best.texts
+    assert best["SKILL.md"] != world.START and best.keys() == skill.keys(), "something was kept"
+    for name, text in best.items():
         assert (done.out / "best_skill" / name).read_text() == text
 
 

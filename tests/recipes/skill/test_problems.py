@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from kept.recipes.skill.measuring import compile_measure
+from kept.recipes.sweeping import Wanted
+from kept.spec.skill.names import flags_of
 from tests.cli.tasks import Called, kept
 
 BAD = """\
@@ -127,6 +130,40 @@ def test_a_way_to_the_data_that_is_not_taken_is_told(flags: list[str], told: str
     assert called.code == 0, called.stderr
     assert "4 rollouts each" in called.stdout, "as many as there are, and not as a batch may have"
     assert ("is not read" in called.stderr) == bool(told) and told in called.stderr
+    plan = compile_measure(Path("bad.yaml"), Wanted(), flags_of(flags).found)
+    assert [one for one in plan.warnings if "is not read" in one] == ([told] if told else [])
+
+
+def test_prompts_that_cannot_be_read_are_told_beside_the_rest(here: Path):
+    (here / "mine").mkdir()
+    (here / "mine/ranking.md").write_bytes("größer".encode("utf-16"))
+    called = train(SOUND.replace("num_epochs: 1", "num_epochs: many") + "prompts: mine\n")
+    assert called.code == 2 and "train.num_epochs" in called.stderr
+    assert "prompts: cannot read mine/ranking.md" in called.stderr.replace(f"{here}/", "")
+
+
+JUDGED = """\
+model: {optimizer: MODEL, target: scripted/replies.jsonl}
+train: {num_epochs: 1}
+env:
+  name: jsonl
+  data_path: data.json
+  metrics: [{type: geval, name: kind, criteria: is it kind}]
+budget: {max_usd: 1}
+"""
+
+
+def test_a_judge_without_a_price_is_told_once(here: Path):
+    model = "{provider: openai_compatible, base_url: 'http://example.com/v1', model: m}"
+    called = train(JUDGED.replace("MODEL", model))
+    assert called.code == 2 and called.stderr.count("cannot be kept") == 1, called.stderr
+
+
+@pytest.mark.parametrize("wrong", [("MODEL", "3"), ("  name: jsonl\n", "")])
+def test_what_metrics_lack_because_of_another_mistake_is_not_told(wrong: tuple[str, str]):
+    called = train(JUDGED.replace(*wrong).replace("MODEL", "scripted/replies.jsonl"))
+    assert called.code == 2
+    assert "judge" not in called.stderr and "measured by metrics" not in called.stderr
 
 
 ROWS: dict[str, dict[str, object]] = {

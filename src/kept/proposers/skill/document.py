@@ -83,16 +83,34 @@ def rewritten(old: str, new: str) -> str:
 
 
 def _as_in(text: str, said: str) -> str:
-    """What a model wrote, with the line endings of a text; models know but one kind."""
-    plain = said.replace("\r\n", "\n")
-    return plain.replace("\n", "\r\n") if "\r\n" in text else plain
+    """What a model wrote, with the line endings that most lines have; models know but one kind."""
+    windows = text.count("\r\n")
+    return _ended(said, "\r\n" if windows > text.count("\n") - windows else "\n")
+
+
+def _ended(said: str, ending: str) -> str:
+    return said.replace("\r\n", "\n").replace("\n", ending)
+
+
+def _found(text: str, said: str) -> str:
+    """A target as it stands in a text: of one whose lines do not all end alike, too."""
+    forms = (said, _ended(said, "\n"), _ended(said, "\r\n"))
+    return next((form for form in forms if form in text), said)
+
+
+def _ending_at(text: str, at: int) -> str:
+    """How the line ends that a place is on; the last one as the one before it."""
+    end = text.find("\n", at)
+    end = text.rfind("\n") if end < 0 else end
+    return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
 
 
 def edit_of(item: Item, text: str) -> Edit:
     """The edit that a model meant, for the text that it is to be made in."""
     path = str(item.get("file") or SKILL)
-    target = _as_in(text, str(item.get("target") or ""))
-    content = _as_in(text, without_markers(str(item.get("content") or "")).strip("\r\n"))
+    target = _found(text, str(item.get("target") or ""))
+    ending = _ending_at(text, max(0, text.find(target)))
+    content = _ended(without_markers(str(item.get("content") or "")).strip("\r\n"), ending)
     match item["op"]:
         case "replace":
             return Replace(path, target, content)
@@ -106,10 +124,10 @@ def edit_of(item: Item, text: str) -> Edit:
 
 def _inserted(path: str, target: str, content: str, text: str) -> Edit:
     """Behind the line that holds the target: a rule is put between lines, not into one."""
-    ending = _as_in(text, "\n")
+    at = text.find(target)
+    ending = _ending_at(text, max(0, at))
     if not target or text.count(target) != 1:
         return InsertAfter(path, target, ending + content)  # which is reported, and changes nothing
-    at = text.find(target)
     end = text.find(ending, at + len(target.rstrip("\r\n")))
     return InsertAfter(path, text[at : len(text) if end < 0 else end], ending + content)
 

@@ -121,8 +121,13 @@ async def _analyse(
         said = await desk.ask(f"{_place(group)}/shorter", system, pages.items, wanted)
     if isinstance(said, Failure):
         return said
-    cut: Patch = {"cut_turns": pages.cut} if pages.cut else {}
-    return cut | _read(said, update, most, notes=notes)
+    about: Patch = {"cut_turns": pages.cut} if pages.cut else {}
+    if said.unseen:
+        # what it was not shown does not speak for what it says
+        shown = {id(item) for item in said.shown}
+        told = zip(group.rows, pages.items[-len(group.rows) :], strict=True)
+        about["cases"] = [row.case.id for row, item in told if id(item) in shown]
+    return about | _read(said, update, most, notes=notes)
 
 
 def _read(said: Said, update: Update, most: int, *, notes: bool) -> Patch:

@@ -86,6 +86,7 @@ class Said(NamedTuple):
     """What the teacher answered."""
 
     data: dict[str, Any]
+    shown: tuple[Item, ...]
     unseen: str
     """What it was not shown, for want of room; in words."""
 
@@ -124,7 +125,8 @@ class Desk:
             heard = await ask_fitted(asked, items, self.scope.branch(where))
         if isinstance(heard, Failure):
             return heard
-        return Said(cast("dict[str, Any]", json.loads(heard.reply.text)), heard.shown.unseen)
+        data = cast("dict[str, Any]", json.loads(heard.reply.text))
+        return Said(data, heard.shown.items, heard.shown.unseen)
 
     async def do_without(self, where: str, failure: Failure) -> None:
         """Go on without an answer, and write that down: it is not asked for after a kill.

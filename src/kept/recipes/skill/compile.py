@@ -31,7 +31,7 @@ from kept.recipes.hashing import hash_of
 from kept.recipes.racing import default_gate, with_race
 from kept.recipes.skill.guards import guards_of
 from kept.recipes.skill.money import check_money
-from kept.recipes.skill.proposing import proposers_of, read_prompts, teacher_of
+from kept.recipes.skill.proposing import check_prompts, proposers_of, read_prompts, teacher_of
 from kept.scorers.mixed import MIXED, Mixed
 from kept.spec.load import said
 from kept.spec.skill.read import SkillSpec, look_at_skill
@@ -84,6 +84,8 @@ def compile_skill(
         configs = (asked.config, spec.student)
         heard(spec, lambda: check_money(spec, *configs), ("budget", "max_usd"))
     heard(spec, lambda: read_prompts(spec), ("prompts",))
+    if opened is not None:
+        heard(spec, lambda: check_prompts(spec, opened.prompts), ("env", "name"))
     spec.source.check()
     assert opened is not None and asked is not None, "what keeps them is reported"
     return plan_of(spec, opened, overrides, began, asked)
@@ -146,7 +148,7 @@ def plan_of(
         materialise=opened.materialise,
     )
     plan = replace(plan, views=(partial(SkillFolder, trained),))
-    warnings = (*opened.warnings, *opened.unseen, *_warnings(spec, plan, asked.config))
+    warnings = (*opened.warnings, *opened.ignored, *_warnings(spec, plan, asked.config))
     return Compiled(plan, tuple(dict.fromkeys(warnings)))
 
 

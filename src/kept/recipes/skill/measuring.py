@@ -87,7 +87,7 @@ def compile_measure(
         },
     )
     told = {"name": f"{opened.name}, {split}", "kind": KIND, "agent": _about(spec, opened)}
-    return Compiled(as_sweep(plan, wanted, told), (*opened.unseen, *_warnings(spec)))
+    return Compiled(as_sweep(plan, wanted, told), (*opened.ignored, *_warnings(spec)))
 
 
 def cases_of(opened: Opened, name: str) -> tuple[str, tuple[Case, ...]]:

@@ -54,7 +54,7 @@ def open_skill(spec: SkillSpec) -> Opened | None:
         return None
     made = opened(env, settings, by_split, lambda _: student, scorer)
     unread = (f"`env.{key}` {told}" for key, told in _unread(spec))
-    return replace(made, warnings=(*made.warnings, *unread))
+    return replace(made, ignored=(*made.ignored, *unread))
 
 
 def heard(spec: SkillSpec, find: Callable[[], T], loc: Loc) -> T | None:
@@ -64,6 +64,8 @@ def heard(spec: SkillSpec, find: Callable[[], T], loc: Loc) -> T | None:
     except SpecError as error:
         spec.source.problems += error.problems
     except KeptError as error:
+        if any(told.message == error.message for told in spec.source.problems):
+            return None  # once is enough, wherever it was found first
         where = spec.source.where(loc)
         spec.source.problems.append(Problem(where, dotted(loc), error.message, error.hint))
     return None
@@ -110,12 +112,15 @@ def _measured(spec: SkillSpec, settings: EnvSettings) -> tuple[EnvSettings, Scor
     """The settings without the metrics that answers are measured by, and the scorer for those."""
     if settings.options.get(METRICS) is None:
         return settings, None
+    left = {key: value for key, value in settings.options.items() if key != METRICS}
+    without = replace(settings, options=left)
+    if not settings.name or has_problems(spec, "model"):
+        # what else there is to say follows from that
+        return without, None
     # at use: few configs have any, and what measures them takes 0.1 s to import
     from kept.recipes.skill.metrics import metric_scorer
 
-    scorer = heard(spec, lambda: metric_scorer(spec, settings), ("env", METRICS))
-    left = {key: value for key, value in settings.options.items() if key != METRICS}
-    return replace(settings, options=left), scorer
+    return without, heard(spec, lambda: metric_scorer(spec, settings), ("env", METRICS))
 
 
 def _look_alone(spec: SkillSpec, settings: EnvSettings, *, known: bool) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 
 from kept.core.model import ModelRequest
 from kept.core.ports import Model, Proposer
@@ -29,7 +30,7 @@ def teacher_of(
 ) -> Teacher:
     """Who is asked: with prompts of the user before the environment's, and those before ours."""
     own = {name: prompt(name) for name in SKILLS}
-    _refuse_strange(spec.where("name"), "env.name", prompts)
+    check_prompts(spec, prompts)
     return Teacher(
         model=model,
         request=ModelRequest((), max_tokens=config.max_tokens),
@@ -43,13 +44,25 @@ def teacher_of(
     )
 
 
+def check_prompts(spec: SkillSpec, prompts: Mapping[str, str]) -> None:
+    """A `SpecError` where an environment brings a prompt that nobody asks for."""
+    _refuse_strange(spec.where("name"), "env.name", prompts)
+
+
 def read_prompts(spec: SkillSpec) -> dict[str, str]:
     """The user's own prompts, by name; a `SpecError` for a file that stands for none."""
     if not spec.prompts:
         return {}
     paths = sorted((spec.folder / spec.prompts).glob("*.md"))
     _refuse_strange(spec.source.where(("prompts",)), "prompts", [path.stem for path in paths])
-    return {path.stem: path.read_text(encoding="utf-8") for path in paths}
+    return {path.stem: _text_of(path, spec.source.where(("prompts",))) for path in paths}
+
+
+def _text_of(path: Path, where: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError([Problem(where, "prompts", f"cannot read {path}: {error}")]) from error
 
 
 def _refuse_strange(where: str, key: str, names: Iterable[str]) -> None:

@@ -85,9 +85,33 @@ class SkillSpec:
             "gradient": self.gradient.model_dump(),
             "optimizer": self.optimizer.model_dump(),
             "evaluation": self.evaluation.model_dump(),
-            "env": {**self.env.model_dump(), **self.options},
+            "env": {**self.env.model_dump(), **_told_options(self.options)},
             "budget": self.budget.model_dump(),
         }
+
+
+_TOLD = ("provider", "name", "temperature", "max_tokens", "top_p")
+"""Keys of a judge that are written down: its address may hold a login."""
+
+
+def _told_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What an environment is told, with no more of its judges than can be shown."""
+    found = dict(options)
+    metrics = found.get("metrics")
+    if isinstance(metrics, list):
+        found["metrics"] = [_told_metric(one) for one in cast("list[Any]", metrics)]
+    return found
+
+
+def _told_metric(metric: object) -> object:
+    if not isinstance(metric, dict):
+        return metric
+    found = cast("dict[str, Any]", metric)
+    judge = found.get("model")
+    if not isinstance(judge, dict):
+        return found
+    told = {key: value for key, value in cast("dict[str, Any]", judge).items() if key in _TOLD}
+    return {**found, "model": told}
 
 
 def _without_secrets(config: ModelConfig) -> dict[str, Any]:
