@@ -34,7 +34,8 @@ def replay_demo(world: World, number: int) -> Replayed:
         lines = (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()[:CASES]
         (folder / "cases.jsonl").write_text("\n".join(lines), encoding="utf-8")
         # nobody is asked: only the plan of the task is wanted
-        settings = ("runner.model=handoff/desk", f"cases.seed={number}")
+        turns = "budget.max_iterations=16"  # for all eight prompts; the demo itself has ten
+        settings = ("runner.model=handoff/desk", f"cases.seed={number}", turns)
         plan = compile_task(folder / "task.yaml", settings).plan
         plan = replace(
             plan,

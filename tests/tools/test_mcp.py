@@ -199,7 +199,9 @@ def test_a_use_that_brings_a_server_down_is_found_and_those_beside_it_are_answer
         return rounds
 
     first, second, *later = asyncio.run(whole())
-    assert all(isinstance(one, Failure) and one.retryable for one in first)
+    # on a busy machine some are answered before the server has gone down
+    assert all(isinstance(one, ToolAnswer) or one.retryable for one in first)
+    assert isinstance(first[3], Failure)
     for answers in (second, *later):
         crashed = answers.pop(3)
         assert isinstance(crashed, Failure) and not crashed.retryable

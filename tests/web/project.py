@@ -84,7 +84,9 @@ def make_project(folder: Path, harm: str = HOSTILE) -> Path:
         shutil.copytree(SUITE, folder / "suite", dirs_exist_ok=True)
         _done(kept("agent", "optimize", "suite.yaml", "-q"), (0,))
     with ModelServer(world.searchqa_answer) as server, inside(folder / "train", **home):
-        words = world.write_searchqa(folder / "train", server.v1, "optimizer.use_meta_skill=true")
+        # one that keeps something in the first epoch, and in the second
+        more = ("optimizer.use_meta_skill=true", "train.seed=5")
+        words = world.write_searchqa(folder / "train", server.v1, *more)
         _done(kept(*words), (0,))
     return folder
 
