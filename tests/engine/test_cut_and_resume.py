@@ -35,6 +35,8 @@ from tests.engine.worlds import (
     make_turning,
 )
 
+pytestmark = pytest.mark.slow
+
 Maker = Callable[[int, int, int], tuple[Plan, CountingRunner, CountingModel]]
 
 

@@ -1,5 +1,7 @@
 """Every gate passes the suite that ships in `kept.testing`."""
 
+import pytest
+
 from kept.core.objective import Objective, TieBreaker
 from kept.core.ports import Gate
 from kept.core.score import Outcome
@@ -10,6 +12,9 @@ from kept.gates.fixed import FixedRace
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
 from kept.testing.suites.gate import GateSuite
+
+
+pytestmark = pytest.mark.slow
 
 
 class TestStrict(GateSuite):
