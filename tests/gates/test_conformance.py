@@ -13,7 +13,6 @@ from kept.gates.race import Race
 from kept.gates.repeats import Repeats
 from kept.testing.suites.gate import GateSuite
 
-
 pytestmark = pytest.mark.slow
 
 
