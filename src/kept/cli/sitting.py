@@ -163,10 +163,8 @@ def answer_text(told: Summary) -> str:
         with closing(Run(told.folder)) as run:
             rows += suite_rows(run)
     if told.recipe == SKILL:
-        from kept.cli.train import outputs_of
-
         with closing(Run(told.folder)) as run:
-            rows.append(("outputs", path_from_here(outputs_of(run))))
+            rows.append(("outputs", path_from_here(run.outputs)))
     if told.improved:
         rows.append(("best", path_from_here(told.folder / "best")))
     rows.append(("look", command_for("report", told.folder)))

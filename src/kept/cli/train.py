@@ -12,7 +12,6 @@ from kept.cli.options import gain_option, json_option, quiet_option
 if TYPE_CHECKING:
     from kept.core.plan import Plan
     from kept.recipes import Compiled
-    from kept.store.reader import Run
 
 
 @click.command(
@@ -120,12 +119,6 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
         ("gate", f"{plan.gate.name}, by `{plan.objective.metric}`"),
         ("outputs", str(plan.facts["results"])),
     ]
-
-
-def outputs_of(run: "Run") -> Path:
-    """The folder of the files that a training leaves behind, besides its journal."""
-    place = run.path_of("results") or Path()
-    return place if run.fact("named") else place / run.id
 
 
 def check_place(plan: "Plan") -> None:

@@ -215,7 +215,7 @@ def spec_of(run: Run) -> tuple[Path, tuple[str, ...]]:
 
 def write_pages(run: Run) -> Path:
     """Write report.md and how the run ended; the folder of its files."""
-    folder = (run.path_of("results") or Path()) / ("" if run.fact("named") else run.id)
+    folder = run.outputs
     folder.mkdir(parents=True, exist_ok=True)
     page = tuning_report(run, folder)
     write_whole(folder / "report.md", page.encode("utf-8", "surrogateescape"))

@@ -78,6 +78,11 @@ UNDECIDED: tuple[VerdictCode, ...] = ("indecisive", "unaffordable")
 """Codes of steps that were begun, and of which nobody can tell."""
 
 
+def gain_in(numbers: Mapping[str, float]) -> float | None:
+    """By how much the numbers of a verdict say that it is better: at least on train cases."""
+    return numbers.get("gain", numbers.get("screen_gain"))
+
+
 def word_for(outcome: VerdictKind, code: VerdictCode) -> str:
     """What a person calls an outcome: a step that changes nothing has an answer instead."""
     return code if code in (*ANSWERS, "measured") else outcome
@@ -106,7 +111,7 @@ class Verdict:
     @property
     def gain(self) -> float | None:
         """By how much it is better where that was measured: at least on train cases."""
-        return self.numbers.get("gain", self.numbers.get("screen_gain"))
+        return gain_in(self.numbers)
 
     @property
     def word(self) -> str:

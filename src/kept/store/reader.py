@@ -99,6 +99,12 @@ class Run:
         said = self.fact(name)
         return self.moved(Path(str(said))) if said else None
 
+    @property
+    def outputs(self) -> Path:
+        """The folder of the files that a run leaves behind, besides its journal."""
+        place = self.path_of("results") or Path()
+        return place if self.fact("named") else place / self.id
+
     def moved(self, path: Path) -> Path:
         """A path of the project, in the project that the run is in now.
 

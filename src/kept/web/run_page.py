@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 from weakref import WeakKeyDictionary
 
+from kept.core.verdict import gain_in
 from kept.core.words import count, one_line
 from kept.report.words import duration
 from kept.store.glance import Glance
@@ -270,7 +271,7 @@ def is_shown(row: StepRow, show: str) -> bool:
 def step_line(row: StepRow, told: Glance) -> dict[str, object]:
     """A step in a line."""
     numbers = row.numbers
-    gain = numbers.get("gain", numbers.get("screen_gain"))
+    gain = gain_in(numbers)
     loss = None if row.outcome == "crash" else row.measured
     return {
         "step": row.step,
