@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.real.bank import CASES, DRAWS, FILE, LETTERS, TEMPERATURE, cases, lines, prompts
 from kept.demo import REVIEWS
-from kept.models.local_engine import Engine, engine_of, grammar_of
+from kept.models.local_engine import Engine, engine_of
 from kept.models.weights import known, pull
 from kept.settings import processors
 
@@ -31,7 +31,7 @@ def body(prompt: str, case: dict[str, str]) -> dict[str, Any]:
     digest = hashlib.sha256(f"{prompt}\0{case['id']}".encode()).digest()
     return {
         "messages": [*system, user],
-        "grammar": grammar_of(schema),
+        "schema": schema,
         "temperature": TEMPERATURE,
         "max_tokens": MAX_TOKENS,
         "seed": int.from_bytes(digest[:3], "big"),

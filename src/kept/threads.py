@@ -107,6 +107,8 @@ class Threads:
                         # another thread may have been started in this one's stead
                         self._started -= 1
                         return
+            # a thread that waits for work holds on to nothing of the last
+            del call
 
 
 def _answer(

@@ -1,7 +1,10 @@
-"""The model in this process: real weights, real answers."""
+"""The model on this machine: real weights, real answers."""
 
 import asyncio
+import gc
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +20,7 @@ from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.models.local import LocalModel
 from kept.testing import ModelSuite
+from tests.processes import is_gone
 
 pytestmark = pytest.mark.model
 
@@ -216,3 +220,76 @@ def test_a_process_that_ends_in_the_middle_of_an_answer_ends_well(smollm2: Path)
 def test_it_writes_nothing_to_the_terminal(model: LocalModel, capfd: pytest.CaptureFixture[str]):
     ask(model, "hello")
     assert capfd.readouterr() == ("", "")
+
+
+STORY = ModelRequest((Message("user", "Tell a very long story."),), max_tokens=1500)
+
+
+async def begun(model: LocalModel) -> "asyncio.Task[ModelReply | Failure]":
+    """A long answer that has begun."""
+    task = asyncio.create_task(model.complete(STORY))
+    while model._engine is None or not any(model._engine._calls):
+        await asyncio.sleep(0.01)
+    return task
+
+
+def test_a_llama_that_dies_is_a_failure_of_nobody_and_the_next_question_has_another(smollm2: Path):
+    model = LocalModel("local/smollm2", smollm2, slots=1)
+
+    async def killed() -> ModelReply | Failure:
+        task = await begun(model)
+        assert model._engine is not None
+        (process,) = model._engine._processes
+        os.kill(process.pid, signal.SIGKILL)
+        return await task
+
+    failure = asyncio.run(killed())
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.blame) == ("server", "infrastructure")
+    assert failure.message == "local/smollm2 failed: llama.cpp was ended by SIGKILL"
+    assert ask(model, "hello", max_tokens=2).usage.tokens_out == 2
+
+
+KILLED = """
+import asyncio, os, signal, sys, threading
+from pathlib import Path
+from kept.core.model import Message, ModelRequest
+from kept.models.local import LocalModel
+model = LocalModel("local/smollm2", Path(sys.argv[1]))
+story = ModelRequest((Message("user", "Tell a very long story."),), max_tokens=1500)
+threading.Thread(target=lambda: asyncio.run(model.complete(story)), daemon=True).start()
+while model._engine is None or not any(model._engine._calls):
+    pass
+print(*(process.pid for process in model._engine._processes), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.kill
+def test_when_we_are_killed_no_llama_is_left(smollm2: Path):
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(smollm2)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert pids
+    assert all(map(is_gone, pids)), "it works on for nobody"
+
+
+def test_when_nobody_has_the_model_any_more_its_processes_are_gone(smollm2: Path):
+    model = LocalModel("local/smollm2", smollm2, slots=1, context=256)
+    ask(model, "hello", max_tokens=1)
+    assert model._engine is not None
+    (process,) = model._engine._processes
+    del model
+    gc.collect()
+    assert process._process.poll() == 0
+
+
+def test_a_llama_is_told_none_of_our_secrets(smollm2: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
+    model = LocalModel("local/smollm2", smollm2, slots=1, context=128)
+    ask(model, "hello", max_tokens=1)
+    assert model._engine is not None
+    (process,) = model._engine._processes
+    assert b"sk-0123456789" not in Path(f"/proc/{process.pid}/environ").read_bytes()

@@ -1,4 +1,4 @@
-"""What somebody is told who has not got what a model in this process needs."""
+"""What somebody is told who has not got what a model on this machine needs."""
 
 import asyncio
 import sys

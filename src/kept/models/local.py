@@ -1,4 +1,4 @@
-"""A model that runs in this process, on llama.cpp: no key, no network, no price.
+"""A model that runs on this machine, on llama.cpp: no key, no network, no price.
 
 With the same seed it gives the same answer again.
 """
@@ -6,6 +6,7 @@ With the same seed it gives the same answer again.
 import asyncio
 import json
 import threading
+import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from kept.core.model import Finish, ModelReply, ModelRequest
 from kept.core.rollout import Failure, FailureKind, Usage
 from kept.errors import SetupError
 from kept.models.config import SHAPES, ModelConfig
-from kept.models.local_engine import Engine, engine_of, grammar_of
+from kept.models.local_engine import Engine, engine_of
 from kept.models.weights import known, needed
 from kept.threads import Threads
 
@@ -57,6 +58,7 @@ class LocalModel:
         self._slots = slots
         self._context = context
         self._threads = Threads(slots, "kept-model")
+        weakref.finalize(self, self._threads.close)
         self._engine: Engine | None = None
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
@@ -149,7 +151,7 @@ def _body(request: ModelRequest) -> dict[str, Any]:
     }
     body |= {name: value for name, value in given.items() if value is not None}
     if request.schema:
-        body["grammar"] = grammar_of(request.schema)
+        body["schema"] = dict(request.schema)
     return body
 
 
