@@ -2,6 +2,9 @@
 # Makes .venv out of whatever this machine has; scripts/test and scripts/demo share it.
 # Sourced from the repository root under `set -euo pipefail`. Talks on stderr only.
 
+# Else every process that is started here compiles what it imports anew.
+unset PYTHONDONTWRITEBYTECODE
+
 root=$PWD
 venv=$root/.venv
 log=$root/.venv.log

@@ -100,7 +100,7 @@ def kind_words(path: Path) -> str | None:
 
 
 def _kind(keys: Mapping[str, object]) -> Kind | None:
-    from kept.spec.agent.agent import is_agent
+    from kept.spec.agent.told import is_agent
 
     if is_suite(keys):
         return "suite"
@@ -147,7 +147,7 @@ def compile_sweep(
 
 def is_agent_spec(path: Path) -> bool:
     """Whether a path means an agent.yaml."""
-    from kept.spec.agent.agent import is_agent
+    from kept.spec.agent.told import is_agent
     from kept.spec.source import read_source
 
     keys = cast("dict[str, object]", read_source(find_spec(path)).data)

@@ -16,6 +16,8 @@ from kept.errors import SetupError
 from kept.store.reader import Run
 from tests.cli.tasks import kept, write_task
 
+pytestmark = pytest.mark.slow
+
 BEST = "good good\ngood\n"
 
 
@@ -104,7 +106,6 @@ def test_without_a_terminal_and_without_yes_nothing_is_changed(here: Path):
     assert (here / "prompt.md").read_text() == "good\n"
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("run")
 @pytest.mark.parametrize(
     ("answer", "text"), [(b"y\n", BEST), (b"n\n", "good\n"), (b"\n", "good\n")]

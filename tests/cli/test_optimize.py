@@ -11,6 +11,8 @@ from kept.engine import attempt
 from kept.store.reader import Run
 from tests.cli.tasks import RUN, SCORE, kept, write_task
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_answer_is_on_stdout_and_the_steps_are_on_stderr(here: Path):
     write_task(here)

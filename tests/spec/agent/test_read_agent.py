@@ -10,9 +10,9 @@ import pytest
 from kept.errors import SpecError
 from kept.models.config import expand
 from kept.models.providers import key_of
-from kept.spec.agent.agent import is_agent
 from kept.spec.agent.metrics import GEvalMetricSpec, RagMetricSpec, StandardMetricSpec
 from kept.spec.agent.read import ParsedAgent, ReadAgent, parse_agent, read_agent
+from kept.spec.agent.told import is_agent
 from kept.spec.agent.tools import HierarchicalDocumentToolSpec, McpToolSpec, VectorstoreToolSpec
 from kept.spec.source import read_source
 from tests.spec.agent.agents import AGENT, FINANCE, ROUTER, write, write_agent
