@@ -2,7 +2,8 @@
 # Makes .venv out of whatever this machine has; scripts/test and scripts/demo share it.
 # Sourced from the repository root under `set -euo pipefail`. Talks on stderr only.
 
-# Else every process that is started here compiles what it imports anew.
+# Whoever set it did not think of a .venv of ours: every process that is started here would compile
+# what it imports anew.
 unset PYTHONDONTWRITEBYTECODE
 
 root=$PWD
@@ -69,7 +70,8 @@ create_venv() {
 install_into_venv() {
   local target=.${1:+[$1]}
   if "$venv/bin/python" -c 'import pip' 2>/dev/null; then
-    "$venv/bin/python" -m pip install -e "$target" >>"$log" 2>&1
+    # not compiled: that takes half of the time, and Python compiles what it imports
+    "$venv/bin/python" -m pip install --no-compile -e "$target" >>"$log" 2>&1
   else
     uv pip install --python "$venv/bin/python" -e "$target" >>"$log" 2>&1
   fi

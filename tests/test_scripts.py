@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import is_gone
+
 ROOT = Path(__file__).parent.parent
+INSTALL = "python -m pip install --no-compile"
 REAL_TOOLS = (
     "bash",
     "cat",
@@ -23,6 +26,7 @@ REAL_TOOLS = (
     "mkdir",
     "mktemp",
     "rm",
+    "sleep",
     "sort",
     "tail",
 )
@@ -38,14 +42,30 @@ case "$*" in
   "-m virtualenv "*) {make_venv} "$4" ;;
   "-m pip "*"[local]") [ ! -e {state}/fails-local ] || {{ cat {state}/fails-local; exit 1; }} ;;
   "-m pip "*) [ ! -e {state}/fails-pip ] ;;
-  "-m pytest"*) exit "$(cat {state}/pytest-exit)" ;;
+  "-m pytest"*)
+    echo "tests"
+    [ ! -e {state}/interrupted ] || kill -INT $PPID
+    exit "$(cat {state}/pytest-exit)"
+    ;;
   "- "*) cat >/dev/null; [ ! -e {state}/fails-whole ] ;;
 esac
 """
 MAKE_VENV = """#!/bin/bash
 mkdir -p "$1/bin"
 cp {bin}/python3 "$1/bin/python"
-for tool in ruff pyright kept; do cp {bin}/tool "$1/bin/$tool"; done
+for tool in ruff kept; do cp {bin}/tool "$1/bin/$tool"; done
+cp {bin}/pyright "$1/bin/pyright"
+"""
+# Ends when the tests have begun, or after ten seconds; `hangs-pyright` is one that never does.
+PYRIGHT = """#!/bin/bash
+echo "pyright $*" >>{state}/calls
+echo $$ >{state}/pid-of-pyright
+[ ! -e {state}/hangs-pyright ] || sleep 300
+for _ in {{1..500}}; do
+  [[ $(<{state}/calls) == *"python -m pytest"* ]] && echo "types" && break
+  sleep 0.02
+done
+[ ! -e {state}/fails-pyright ]
 """
 TOOL = """#!/bin/bash
 echo "${{0##*/}} $*" >>{state}/calls
@@ -88,6 +108,7 @@ class Machine:
         self.stub("make-venv", MAKE_VENV)
         self.stub("python3", PYTHON)
         self.stub("tool", TOOL)
+        self.stub("pyright", PYRIGHT)
         self.stub("git", TOOL)
         self.stub("bwrap", TOOL)
         self.stub("npm", TOOL)
@@ -148,7 +169,9 @@ def machine(tmp_path: Path) -> Machine:
 
 def test_the_first_run_installs_and_the_second_does_not(machine: Machine):
     assert machine.run("test", "-k", "gate").returncode == 0
-    assert machine.calls("python -m pip install") == ["python -m pip install -e .[dev]"]
+    assert machine.calls("python -m pip install") == [
+        "python -m pip install --no-compile -e .[dev]"
+    ]
     assert machine.calls("python -m pytest") == ["python -m pytest -k gate"]
     again = machine.run("test", "-k", "gate")
     assert again.returncode == 0
@@ -247,11 +270,15 @@ def test_demo_uses_what_test_made(machine: Machine):
 
 def test_demo_alone_installs_the_model_and_no_tools_and_test_adds_them(machine: Machine):
     assert machine.run("demo").returncode == 0
-    assert machine.calls("python -m pip install") == ["python -m pip install -e .[local]"]
+    assert machine.calls("python -m pip install") == [
+        "python -m pip install --no-compile -e .[local]"
+    ]
     assert machine.run("demo").returncode == 0
     assert machine.calls("python -m pip") == []
     assert machine.run("test", "-x").returncode == 0
-    assert machine.calls("python -m pip install") == ["python -m pip install -e .[dev]"]
+    assert machine.calls("python -m pip install") == [
+        "python -m pip install --no-compile -e .[dev]"
+    ]
 
 
 def test_a_machine_without_an_engine_for_the_model_still_sees_a_demo(machine: Machine):
@@ -259,7 +286,7 @@ def test_a_machine_without_an_engine_for_the_model_still_sees_a_demo(machine: Ma
     done = machine.run("demo")
     assert done.returncode == 0
     assert "there is no xllamacpp for this machine; going on without the model" in done.stderr
-    assert machine.calls("python -m pip install")[-1] == "python -m pip install -e ."
+    assert machine.calls("python -m pip install")[-1] == f"{INSTALL} -e ."
     assert machine.calls("kept") == ["kept demo"]
 
 
@@ -318,12 +345,12 @@ def test_without_the_weights_the_tests_of_the_model_are_skipped(machine: Machine
     [
         ("npm", "npm install --prefix {cache}/agents "),
         (
-            "python -m pip install --target {cache}/peers/dspy",
-            "python -m pip install --target {cache}/peers/dspy dspy==",
+            "python -m pip install --no-compile --target {cache}/peers/dspy",
+            "python -m pip install --no-compile --target {cache}/peers/dspy dspy==",
         ),
         (
-            "python -m pip install --target {cache}/peers/inspect",
-            "python -m pip install --target {cache}/peers/inspect inspect_ai==",
+            "python -m pip install --no-compile --target {cache}/peers/inspect",
+            "python -m pip install --no-compile --target {cache}/peers/inspect inspect_ai==",
         ),
     ],
 )
@@ -348,18 +375,17 @@ def test_without_a_peer_its_tests_are_skipped(machine: Machine):
     done = machine.run("test")
     assert "pip could not install dspy==" in done.stderr
     assert "pip could not install inspect_ai==" in done.stderr
-    for call in (calls := machine.calls("python -m pytest")):
-        assert "--missing dspy:dspy==" in call
-        assert "--missing inspect:inspect_ai==" in call
-    assert len(calls) == 2
+    apart, others = machine.calls("python -m pytest")
+    assert "--missing inspect:inspect_ai==" in apart
+    assert "--missing dspy:dspy==" in others
 
 
 def test_without_the_agent_clis_their_tests_are_skipped(machine: Machine):
     machine.note("fails-npm")
     done = machine.run("test")
     assert "npm could not install @openai/codex@" in done.stderr
-    for call in machine.calls("python -m pytest"):
-        assert "--missing agents:@openai/codex@" in call
+    _, call = machine.calls("python -m pytest")
+    assert "--missing agents:@openai/codex@" in call
     machine.run("test")
     assert len(machine.calls("npm")) == 1, "it is tried again"
 
@@ -373,13 +399,22 @@ def test_a_failing_check_fails_the_whole_and_the_tests_still_run(machine: Machin
 
 
 def test_types_are_checked_beside_the_tests_and_told_behind_them(machine: Machine):
-    assert machine.run("test", "fast").stdout.endswith("-- pyright: ok\n")
+    assert machine.run("test", "fast").stdout.endswith("tests\n-- pyright: ok\ntypes\n")
     machine.note("fails-pyright")
     done = machine.run("test", "fast")
     assert done.returncode == 1
-    assert done.stdout.endswith("-- pyright: FAILED\n")
+    assert done.stdout.endswith("tests\n-- pyright: FAILED\ntypes\n")
     (call,) = machine.calls("python -m pytest")
     assert ":FAILED" not in call
+
+
+def test_who_interrupts_it_leaves_nothing_behind(machine: Machine):
+    machine.note("interrupted")
+    machine.note("hangs-pyright")
+    done = machine.run("test", "fast")
+    assert done.returncode == 130
+    assert "-- pyright" not in done.stdout
+    assert is_gone(int((machine.state / "pid-of-pyright").read_text()))
 
 
 def test_failing_tests_fail_the_whole_with_their_own_code(machine: Machine):

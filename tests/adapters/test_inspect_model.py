@@ -1,4 +1,4 @@
-"""An Inspect task whose model runs in this process, asked by Inspect over HTTP."""
+"""An Inspect task whose model runs on this machine, asked by Inspect over HTTP."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The task for the model in this process: its data, and that a run of it finds what is better."""
+"""The task for the model on this machine: its data, and that a run of it finds what is better."""
 
 import asyncio
 import json

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +17,11 @@ import pytest
 from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolOffer
 from kept.core.ports import Model
 from kept.core.rollout import Failure
+from kept.models import local_process
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.models.local import LocalModel
+from kept.models.local_process import LlamaProcess
 from kept.testing import ModelSuite
 from tests.processes import is_gone
 
@@ -217,37 +220,87 @@ def test_a_process_that_ends_in_the_middle_of_an_answer_ends_well(smollm2: Path)
     assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr
 
 
-def test_it_writes_nothing_to_the_terminal(model: LocalModel, capfd: pytest.CaptureFixture[str]):
-    ask(model, "hello")
+def test_it_writes_nothing_to_the_terminal(smollm2: Path, capfd: pytest.CaptureFixture[str]):
+    ask(LocalModel("local/smollm2", smollm2, slots=1, context=192), "hello")
     assert capfd.readouterr() == ("", "")
 
 
 STORY = ModelRequest((Message("user", "Tell a very long story."),), max_tokens=1500)
 
 
-async def begun(model: LocalModel) -> "asyncio.Task[ModelReply | Failure]":
-    """A long answer that has begun."""
+def processes(model: LocalModel) -> list[LlamaProcess]:
+    assert model._engine is not None
+    return model._engine._processes
+
+
+async def killed(model: LocalModel) -> ModelReply | Failure:
+    """What comes of a long answer whose llama is killed in the middle."""
     task = asyncio.create_task(model.complete(STORY))
-    while model._engine is None or not any(model._engine._calls):
+    while model._engine is None or not processes(model)[0].busy:
         await asyncio.sleep(0.01)
-    return task
+    os.kill(processes(model)[0].pid, signal.SIGKILL)
+    return await task
 
 
 def test_a_llama_that_dies_is_a_failure_of_nobody_and_the_next_question_has_another(smollm2: Path):
     model = LocalModel("local/smollm2", smollm2, slots=1)
-
-    async def killed() -> ModelReply | Failure:
-        task = await begun(model)
-        assert model._engine is not None
-        (process,) = model._engine._processes
-        os.kill(process.pid, signal.SIGKILL)
-        return await task
-
-    failure = asyncio.run(killed())
+    failure = asyncio.run(killed(model))
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.blame) == ("server", "infrastructure")
     assert failure.message == "local/smollm2 failed: llama.cpp was ended by SIGKILL"
     assert ask(model, "hello", max_tokens=2).usage.tokens_out == 2
+
+
+def test_where_it_cannot_be_started_again_every_question_is_told_so(smollm2: Path, tmp_path: Path):
+    weights = tmp_path / "weights.gguf"
+    shutil.copy(smollm2, weights)
+    model = LocalModel("local/smollm2", weights, slots=1)
+    asyncio.run(killed(model))
+    weights.write_bytes(b"no weights at all")
+    for _ in range(2):
+        failure = asyncio.run(asyncio.wait_for(model.complete(STORY), 60))
+        assert isinstance(failure, Failure)
+        assert failure.kind == "harness"
+        assert "llama.cpp cannot use" in failure.message
+    shutil.copy(smollm2, weights)
+    assert ask(model, "hello", max_tokens=2).usage.tokens_out == 2
+
+
+@pytest.mark.parametrize(
+    ("worker", "kind", "told"),
+    [
+        ("import sys; sys.exit('no such instruction')", "server", "code 1: no such instruction"),
+        ("import os; os.kill(os.getpid(), 9)", "server", "was ended by SIGKILL"),
+        ("print('not JSON', flush=True)", "server", "did not load"),
+        ('print(\'{"missing": "no libgomp"}\', flush=True)', "harness", "does not work: no lib"),
+        ('print(\'{"ready": 1}\\n{"id": 0, "ch\', flush=True)', "server", "exit code 0"),
+    ],
+)
+def test_a_llama_that_never_answers_is_told_of_and_nobody_waits_for_it(
+    worker: str,
+    kind: str,
+    told: str,
+    smollm2: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    (tmp_path / "worker.py").write_text(worker)
+    monkeypatch.setattr(local_process, "_WORKER", tmp_path / "worker.py")
+    model = LocalModel("local/smollm2", smollm2, slots=2, context=64)
+    failure = asyncio.run(asyncio.wait_for(model.complete(STORY), 60))
+    assert isinstance(failure, Failure)
+    assert failure.kind == kind
+    assert told in failure.message
+
+
+def test_a_llama_that_cannot_be_started_is_a_failure(
+    smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "gone"))
+    failure = asyncio.run(LocalModel("local/smollm2", smollm2, slots=1).complete(STORY))
+    assert isinstance(failure, Failure)
+    assert failure.kind == "server"
+    assert "llama.cpp cannot be started" in failure.message
 
 
 KILLED = """
@@ -258,7 +311,7 @@ from kept.models.local import LocalModel
 model = LocalModel("local/smollm2", Path(sys.argv[1]))
 story = ModelRequest((Message("user", "Tell a very long story."),), max_tokens=1500)
 threading.Thread(target=lambda: asyncio.run(model.complete(story)), daemon=True).start()
-while model._engine is None or not any(model._engine._calls):
+while model._engine is None or not any(one.busy for one in model._engine._processes):
     pass
 print(*(process.pid for process in model._engine._processes), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -268,7 +321,11 @@ os.kill(os.getpid(), signal.SIGKILL)
 @pytest.mark.kill
 def test_when_we_are_killed_no_llama_is_left(smollm2: Path):
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(smollm2)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", KILLED, str(smollm2)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     pids = [int(pid) for pid in done.stdout.split()]
@@ -279,17 +336,16 @@ def test_when_we_are_killed_no_llama_is_left(smollm2: Path):
 def test_when_nobody_has_the_model_any_more_its_processes_are_gone(smollm2: Path):
     model = LocalModel("local/smollm2", smollm2, slots=1, context=256)
     ask(model, "hello", max_tokens=1)
-    assert model._engine is not None
-    (process,) = model._engine._processes
+    (process,) = processes(model)
     del model
     gc.collect()
-    assert process._process.poll() == 0
+    # the thread that answered may hold it a moment longer
+    assert process._process.wait(30) == 0
 
 
 def test_a_llama_is_told_none_of_our_secrets(smollm2: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
     model = LocalModel("local/smollm2", smollm2, slots=1, context=128)
     ask(model, "hello", max_tokens=1)
-    assert model._engine is not None
-    (process,) = model._engine._processes
+    (process,) = processes(model)
     assert b"sk-0123456789" not in Path(f"/proc/{process.pid}/environ").read_bytes()

@@ -12,7 +12,7 @@ DemoName = Literal["reviews", "redact"]
 _FOLDER = Path(__file__).parent
 
 REVIEWS = _FOLDER / "reviews"
-"""A task for the model that runs in this process: label short reviews."""
+"""A task for the model that runs on this machine: label short reviews."""
 
 MODEL = "smollm2"
 """The model that `reviews` is about."""

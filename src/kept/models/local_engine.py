@@ -29,12 +29,17 @@ class Engine:
         ]
         self._processes: list[LlamaProcess] = []
         self._lock = threading.Lock()
+        self._starting = [threading.Lock() for _ in range(count)]
         self._calls = [0] * count
         # also when the interpreter ends
         weakref.finalize(self, _close, self._processes)
-        self._processes += (LlamaProcess(*shape) for shape in self._shapes)
-        for process in self._processes:
-            process.wait_until_ready()
+        try:
+            self._processes += (LlamaProcess(*shape) for shape in self._shapes)
+            for process in self._processes:
+                process.wait_until_ready()
+        except BaseException:
+            _close(self._processes)
+            raise
 
     def chat(self, body: dict[str, Any], stop: Stop) -> list[dict[str, Any]]:
         """What it streams in answer to a request of the OpenAI protocol, as far as it got.
@@ -52,16 +57,23 @@ class Engine:
                 self._calls[at] -= 1
 
     def _process(self, at: int) -> LlamaProcess:
-        with self._lock:
+        with self._starting[at]:
             if self._processes[at].gone:
                 # whoever asked it was told; who asks now is answered
                 self._processes[at].close()
-                self._processes[at] = LlamaProcess(*self._shapes[at])
-                self._processes[at].wait_until_ready()
+                process = LlamaProcess(*self._shapes[at])
+                try:
+                    process.wait_until_ready()
+                except BaseException:
+                    process.close()
+                    raise
+                self._processes[at] = process
             return self._processes[at]
 
 
 def _close(processes: list[LlamaProcess]) -> None:
+    for process in processes:
+        process.close_input()
     for process in processes:
         process.close()
 

