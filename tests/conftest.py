@@ -9,9 +9,10 @@ import sys
 import tomllib
 import warnings
 from collections import Counter, defaultdict
+from collections.abc import Generator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,7 +32,7 @@ settings.load_profile("kept")
 LONG = ({"wheel", "model"}, {"slow", "kill", "agents", "browser", "docs"})
 """Marks of tests that take minutes, and of those that take seconds."""
 
-LONGEST, WORTH = 25, 20.0
+LONGEST, WORTH = 60, 5.0
 """Files whose time is told at the end, and the seconds from which on that is worth a line."""
 
 
@@ -61,7 +62,9 @@ class MarkReport:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.ran: defaultdict[str, set[str]] = defaultdict(set)
         self.files: defaultdict[str, float] = defaultdict(float)
+        self.cpu: defaultdict[str, float] = defaultdict(float)
         self.skipped: Counter[str] = Counter()
+        self.used = sum(os.times()[:4])
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         longest_first(items)
@@ -73,8 +76,19 @@ class MarkReport:
                 if mark in self.missing:
                     item.add_marker(pytest.mark.skip(reason=f"needs {self.missing[mark]}"))
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None]:
+        try:
+            return (yield)
+        finally:
+            # of this process and of all that it waited for, since the last test ended
+            before, self.used = self.used, sum(os.times()[:4])
+            item.user_properties.append(("cpu", self.used - before))
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        label = str(dict(report.user_properties)["marks"])
+        told = dict(report.user_properties)
+        label = str(told["marks"])
+        self.cpu[report.nodeid.partition("::")[0]] += cast("float", told.get("cpu", 0.0))
         self.seconds[label] += report.duration
         self.ran[label].add(report.nodeid)
         self.files[report.nodeid.partition("::")[0]] += report.duration
@@ -94,7 +108,8 @@ class MarkReport:
             terminalreporter.write_line(f"{label:<16} {seconds:8.2f} s   {count} tests")
         for path, seconds in sorted(self.files.items(), key=lambda entry: -entry[1])[:LONGEST]:
             if seconds >= WORTH:
-                terminalreporter.write_line(f"{path:<48} {seconds:8.2f} s")
+                line = f"{path:<48} {seconds:8.2f} s {self.cpu[path]:8.2f} s of CPU"
+                terminalreporter.write_line(line)
         for mark, package in self.missing.items():
             line = f"skipped marks: {mark} (needs {package}), {self.skipped[mark]} tests"
             terminalreporter.write_line(line, yellow=True)

@@ -59,7 +59,7 @@ class Installed(NamedTuple):
     env: dict[str, str]
 
     def install(self, what: str) -> None:
-        run(self.python, "-m", "pip", "install", "-q", what, cwd=self.elsewhere)
+        run(self.python, "-m", "pip", "install", "-q", "--no-compile", what, cwd=self.elsewhere)
 
     def demo(self, **more: str) -> str:
         kept = self.python.parent / "kept"
