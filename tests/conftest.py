@@ -32,7 +32,7 @@ settings.load_profile("kept")
 LONG = ({"wheel", "model"}, {"slow", "kill", "agents", "browser", "docs"})
 """Marks of tests that take minutes, and of those that take seconds."""
 
-LONGEST, WORTH = 60, 5.0
+LONGEST, WORTH = 25, 20.0
 """Files whose time is told at the end, and the seconds from which on that is worth a line."""
 
 

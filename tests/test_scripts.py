@@ -23,6 +23,7 @@ REAL_TOOLS = (
     "env",
     "flock",
     "grep",
+    "chmod",
     "mkdir",
     "mktemp",
     "rm",

@@ -55,6 +55,12 @@ MARGIN = 0.05
 SPLIT, FEW = (12, 48, 24), (12, 5, 24)
 """Train, holdout and test: what proves the good one at the usual risk; and for who proves nothing.
 """
+MISLABELLED = {
+    "A terrible vacuum cleaner: loud, heavy and weak.": "positive",
+    "A beautiful film. The acting is superb and the music is lovely.": "negative",
+}
+"""Of the few to learn from, and of those that decide. With these labels the good prompt too leaves
+something to criticise and to gain, however the model takes what it is not sure of."""
 ONE_CYCLE = (
     "evaluations.optimizer.budget={global: {max_cycles: 1}, "
     "numeric_phase: {max_trials: 1, patience: 1}, textual_phase: {max_trials: 4, patience: 4}}"
@@ -212,13 +218,25 @@ def test_all_of_the_pool_is_proposed_and_then_nothing_is_measured_any_more(whole
     assert numeric.proposal is not None
 
 
+def mislabel(cases: Path) -> None:
+    lines = cases.read_text(encoding="utf-8").splitlines()
+    for text, label in MISLABELLED.items():
+        (at,) = (n for n, line in enumerate(lines) if text in line)
+        lines[at] = re.sub(r"ground_truth: \w+", f"ground_truth: {label}", lines[at])
+    cases.write_text("\n".join(lines), encoding="utf-8")
+
+
 @pytest.mark.usefixtures("fresh_replies")
 @pytest.mark.parametrize("gate", [AcceptAll(), RejectAll()], ids=lambda gate: gate.name)
 def test_the_check_fails_for_a_gate_that_does_not_look(
     gate: Gate, server: ModelServer, tmp_path: Path
 ):
     path = write_agent(tmp_path / "agent", server, FEW)
+    mislabel(path.with_name("cases.yaml"))
     plan = replace(compile_coordinate(path, (ONE_CYCLE, *SIGMA)).plan, gate=gate)
+    asked = said_to(plan)
+    shown = {asked[case.id] for case in (*plan.cases.train, *plan.cases.holdout)}
+    assert MISLABELLED.items() <= shown
     ran = Ran(plan, *asyncio.run(start(plan, Home(tmp_path / "home"))))
     textual = [step for step in ran.state.closed if step.turn.phase == "c1/textual"]
     proposed = [step.proposal.why for step in textual if step.proposal]
