@@ -23,7 +23,6 @@ REAL_TOOLS = (
     "env",
     "flock",
     "grep",
-    "chmod",
     "mkdir",
     "mktemp",
     "rm",
