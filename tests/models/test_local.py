@@ -194,30 +194,39 @@ def calls(model: LocalModel) -> list[int]:
     return list(model._engine._calls)
 
 
-LEAVING = """
-import asyncio, sys, threading
+ANSWERING = """
+import asyncio, os, signal, sys, threading
 from pathlib import Path
 from kept.core.model import Message, ModelRequest
 from kept.models.local import LocalModel
 model = LocalModel("local/smollm2", Path(sys.argv[1]))
 story = ModelRequest((Message("user", "Tell a very long story."),), max_tokens=1500)
 threading.Thread(target=lambda: asyncio.run(model.complete(story)), daemon=True).start()
-while model._engine is None or not any(model._engine._calls):
+while model._engine is None or not any(one.busy for one in model._engine._processes):
     pass
-print("leaving")
+print(*(one.pid for one in model._engine._processes), flush=True)
 """
 
 
-@pytest.mark.slow
-def test_a_process_that_ends_in_the_middle_of_an_answer_ends_well(smollm2: Path):
+def ended_in_an_answer(weights: Path, more: str = "") -> tuple[int, list[int]]:
+    """How a process ended that was being answered, and the processes that answered it."""
     done = subprocess.run(
-        [sys.executable, "-c", LEAVING, str(smollm2)],
+        [sys.executable, "-c", ANSWERING + more, str(weights)],
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
-    assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr
+    assert not done.stderr
+    return done.returncode, [int(pid) for pid in done.stdout.split()]
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_in_the_middle_of_an_answer_ends_well(smollm2: Path):
+    code, pids = ended_in_an_answer(smollm2)
+    assert code == 0
+    assert pids
+    assert all(map(is_gone, pids))
 
 
 def test_it_writes_nothing_to_the_terminal(smollm2: Path, capfd: pytest.CaptureFixture[str]):
@@ -247,7 +256,7 @@ def test_a_llama_that_dies_is_a_failure_of_nobody_and_the_next_question_has_anot
     failure = asyncio.run(killed(model))
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.blame) == ("server", "infrastructure")
-    assert failure.message == "local/smollm2 failed: llama.cpp was ended by SIGKILL"
+    assert failure.message == "local/smollm2 failed: llama.cpp was killed by SIGKILL"
     assert ask(model, "hello", max_tokens=2).usage.tokens_out == 2
 
 
@@ -269,11 +278,15 @@ def test_where_it_cannot_be_started_again_every_question_is_told_so(smollm2: Pat
 @pytest.mark.parametrize(
     ("worker", "kind", "told"),
     [
-        ("import sys; sys.exit('no such instruction')", "server", "code 1: no such instruction"),
-        ("import os; os.kill(os.getpid(), 9)", "server", "was ended by SIGKILL"),
+        (
+            "import sys; sys.exit('no such instruction')",
+            "server",
+            "ended with exit 1: no such instruction",
+        ),
+        ("import os; os.kill(os.getpid(), 9)", "server", "was killed by SIGKILL"),
         ("print('not JSON', flush=True)", "server", "did not load"),
         ('print(\'{"missing": "no libgomp"}\', flush=True)', "harness", "does not work: no lib"),
-        ('print(\'{"ready": 1}\\n{"id": 0, "ch\', flush=True)', "server", "exit code 0"),
+        ('print(\'{"ready": 1}\\n{"id": 0, "ch\', flush=True)', "server", "ended with exit 0"),
     ],
 )
 def test_a_llama_that_never_answers_is_told_of_and_nobody_waits_for_it(
@@ -303,32 +316,10 @@ def test_a_llama_that_cannot_be_started_is_a_failure(
     assert "llama.cpp cannot be started" in failure.message
 
 
-KILLED = """
-import asyncio, os, signal, sys, threading
-from pathlib import Path
-from kept.core.model import Message, ModelRequest
-from kept.models.local import LocalModel
-model = LocalModel("local/smollm2", Path(sys.argv[1]))
-story = ModelRequest((Message("user", "Tell a very long story."),), max_tokens=1500)
-threading.Thread(target=lambda: asyncio.run(model.complete(story)), daemon=True).start()
-while model._engine is None or not any(one.busy for one in model._engine._processes):
-    pass
-print(*(process.pid for process in model._engine._processes), flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
 @pytest.mark.kill
 def test_when_we_are_killed_no_llama_is_left(smollm2: Path):
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(smollm2)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    pids = [int(pid) for pid in done.stdout.split()]
+    code, pids = ended_in_an_answer(smollm2, "os.kill(os.getpid(), signal.SIGKILL)")
+    assert code == -signal.SIGKILL
     assert pids
     assert all(map(is_gone, pids)), "it works on for nobody"
 

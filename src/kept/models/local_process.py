@@ -3,7 +3,6 @@
 import itertools
 import json
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from queue import SimpleQueue
 from typing import IO, Any
 
 from kept.errors import SetupError
+from kept.sandbox.ended import how_ended, last_words
 from kept.sandbox.session import start_alone
 from kept.settings import child_environment
 
@@ -27,9 +27,6 @@ LOADING = 600.0
 
 CLOSING = 5.0
 """Seconds that it has to go when it is told to."""
-
-_DETAIL = 2000
-"""Bytes of its last words that are looked at."""
 
 _WORKER = Path(__file__).with_name("local_worker.py")
 
@@ -196,24 +193,13 @@ class LlamaProcess:
                 answers.put(None)
 
     def _ended(self) -> str:
-        try:
-            code = self._process.wait(CLOSING)
-        except subprocess.TimeoutExpired:
-            return "says no more"
-        how = f"ended with exit code {code}"
-        if code < 0:
-            how = f"was ended by signal {-code}"
-            with suppress(ValueError):  # some have no name
-                how = f"was ended by {signal.Signals(-code).name}"
-        return f"{how}{self._last_words()}"
-
-    def _last_words(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSING)
+        said = ""
         with suppress(OSError, ValueError):  # closed meanwhile
-            size = self._errors.seek(0, 2)
-            self._errors.seek(max(0, size - _DETAIL))
-            lines = self._errors.read().decode(errors="replace").split("\n")
-            return next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
-        return ""
+            said = last_words(self._errors).rpartition("\n")[2]
+        how = how_ended(self._process.poll())
+        return f"{how}: {said}" if said else how
 
 
 def _packages() -> str:

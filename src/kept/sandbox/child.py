@@ -15,13 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from kept.sandbox.ended import how_ended, last_words
 from kept.sandbox.session import start_alone
 
 MOST_LINE = 64 * 1024 * 1024
 """Bytes of an answer; a process that says more in one line is ended, before it fills our memory."""
-
-_DETAIL = 4000
-"""Bytes of its last words that are worth telling."""
 
 
 class ChildEnded(Exception):
@@ -154,15 +152,7 @@ class Child:
     def _silent(self) -> ChildEnded:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
-        code = self._process.poll()
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, size - _DETAIL))
-        said = self._errors.read().decode("utf-8", "replace").strip()
+        how, said = how_ended(self._process.poll()), last_words(self._errors)
         self.end()
-        how = "fell silent" if code is None else f"ended with exit {code}"
-        if code is not None:
-            # bwrap reports a signal as 128 + n
-            with suppress(ValueError):
-                how = f"was killed by {signal.Signals(-code if code < 0 else code - 128).name}"
         last = said.rpartition("\n")[2]
         return ChildEnded(f"{how}: {last[:300]}" if last else how, said)
