@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from kept.sandbox import strays, warden
+from kept.sandbox.ended import how_ended
 from kept.settings import child_environment
 
 if TYPE_CHECKING:
@@ -58,11 +59,7 @@ class Program:
 
     def how(self) -> str:
         """How it ended, in words."""
-        if self.code is None:
-            return "it fell silent"
-        how = f"it ended with exit {self.code}"
-        if self.code < 0:
-            how = f"it was killed by {signal.Signals(-self.code).name}"
+        how = f"it {how_ended(self.code)}"
         last = self.last_words.rpartition("\n")[2]
         return f"{how}: {last[:300]}" if last else how
 
