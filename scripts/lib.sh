@@ -66,18 +66,35 @@ create_venv() {
   fi
 }
 
-# install_into_venv EXTRA, where the extra may be empty.
-install_into_venv() {
-  local target=.${1:+[$1]}
-  if "$venv/bin/python" -c 'import pip' 2>/dev/null; then
-    # not compiled: that takes half of the time, and Python compiles what it imports
-    "$venv/bin/python" -m pip install --no-compile -e "$target" >>"$log" 2>&1
-  else
-    uv pip install --python "$venv/bin/python" -e "$target" >>"$log" 2>&1
-  fi
+has_pip() { "$venv/bin/python" -c 'import pip' 2>/dev/null; }
+
+# find_uv: prints the uv to install with: this machine's, or that of .venv.
+find_uv() { command -v uv || command -v "$venv/bin/uv"; }
+
+# fetch_uv: into .venv, where there is none, for it takes a tenth of pip's time. It reads neither
+# pip.conf nor PIP_*: where pip was told of an index of its own, pip is what installs.
+fetch_uv() {
+  if find_uv >/dev/null || ! has_pip; then return; fi
+  if "$venv/bin/python" -m pip config list 2>/dev/null | grep -q '\.index-url='; then return; fi
+  "$venv/bin/python" -m pip install --no-compile uv >>"$log" 2>&1 </dev/null || :
 }
 
-# build_with_uv EXTRA. uv reads neither pip.conf nor PIP_*, so it may miss an index that pip knows.
+# install ARG...: with uv where there is one; with pip where uv cannot.
+install() {
+  local uv
+  if uv=$(find_uv) &&
+    "$uv" pip install --python "$venv/bin/python" "$@" >>"$log" 2>&1 </dev/null; then return; fi
+  # not compiled: that takes half of the time, and Python compiles what it imports
+  has_pip && "$venv/bin/python" -m pip install --no-compile "$@" >>"$log" 2>&1 </dev/null
+}
+
+# install_into_venv EXTRA, where the extra may be empty.
+install_into_venv() {
+  fetch_uv
+  install -e ".${1:+[$1]}"
+}
+
+# build_with_uv EXTRA.
 build_with_uv() {
   command -v uv >/dev/null || return 1
   uv venv -q --python "${PYTHON:->=3.11}" "$venv" >>"$log" 2>&1 && install_into_venv "$1" && return

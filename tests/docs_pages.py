@@ -155,6 +155,8 @@ class Scratch:
         self.cwd.mkdir(parents=True)
         self.home = folder / "home"
         self.home.mkdir()
+        self.bin = folder / "bin"
+        self.bin.mkdir()
         if weights is not None:
             models = self.home / ".cache" / "kept" / "models"
             models.mkdir(parents=True)
@@ -243,7 +245,7 @@ class Scratch:
 
     def environment(self) -> dict[str, str]:
         """A reader's terminal without their keys: `kept` on the path, an empty home, no colour."""
-        path = [str(Path(sys.executable).parent), *os.get_exec_path()]
+        path = [str(self.bin), str(Path(sys.executable).parent), *os.get_exec_path()]
         more = {"PYTHONPATH": str(self.packages)} if self.packages else {}
         return {
             **more,

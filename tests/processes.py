@@ -5,10 +5,12 @@ import sys
 import time
 from pathlib import Path
 
+from tests import warm
+
 
 def start_kept(folder: Path, *words: str) -> subprocess.Popen[str]:
     """`kept` in a folder, the leader of a process group, with nothing of our environment."""
-    return subprocess.Popen(
+    return warm.Popen(
         [sys.executable, "-m", "kept", *words],
         cwd=folder,
         env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "LANG": "C.UTF-8"},

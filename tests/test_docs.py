@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.conftest import peer_folder
 from tests.docs_pages import DocsError, Scratch, matches, read_blocks, read_commands
 
@@ -46,6 +47,8 @@ def test_every_block_of_the_page_does_what_it_says(
     if needed and not (weights or packages):
         pytest.skip(f"{needed} is not here: `./scripts/test` fetches it")
     scratch = Scratch(tmp_path, ROOT / "examples", packages, weights)
+    if page != "README.md" and packages is None:
+        warm.put_command(scratch.bin)
     scratch.run_page(page, (ROOT / page).read_text(encoding="utf-8"))
 
 

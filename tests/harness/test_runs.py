@@ -14,6 +14,7 @@ import pytest
 from kept.core.model import ModelReply
 from kept.store.reader import Run
 from kept.testing.server import Fault, ModelServer, Seen
+from tests import warm
 from tests.harness.stand_in import KEY, put
 from tests.harness.worlds import shell
 from tests.processes import is_running
@@ -50,7 +51,7 @@ def write(folder: Path, agent: tuple[str, str], more: str = "") -> None:
 def spawn(folder: Path, *words: str, url: str = NOWHERE) -> "subprocess.Popen[str]":
     env = {**os.environ, "MODEL_URL": url, "SOME_SECRET_KEY": OTHER, "COLUMNS": "100"}  # noqa: TID251 # for a process
     env |= dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), KEY)
-    return subprocess.Popen(
+    return warm.Popen(
         [sys.executable, "-m", "kept", *words],
         cwd=folder,
         env=env,

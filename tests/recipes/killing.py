@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from kept.testing.server import ModelServer
+from tests import warm
 
 
 def kept(folder: Path, *words: str, **more: str) -> "subprocess.Popen[str]":
@@ -15,7 +16,7 @@ def kept(folder: Path, *words: str, **more: str) -> "subprocess.Popen[str]":
     env = {"PATH": os.defpath, "HOME": str(folder), "KEY": "none", **more}
     command = [sys.executable, "-m", "kept", *words]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, env=env, stdout=pipe, stderr=pipe, text=True)
+    return warm.Popen(command, cwd=folder, env=env, stdout=pipe, stderr=pipe, text=True)
 
 
 def killed_at(process: "subprocess.Popen[str]", server: ModelServer, answers: int) -> None:

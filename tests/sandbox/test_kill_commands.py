@@ -15,6 +15,7 @@ from kept.core.state import State
 from kept.sandbox import strays
 from kept.store import wire
 from kept.store.reader import Run
+from tests import warm
 
 pytestmark = [pytest.mark.kill, pytest.mark.slow, pytest.mark.sandbox]
 
@@ -58,7 +59,7 @@ def write(folder: Path) -> None:
 
 def spawn(folder: Path, walls: str, *words: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "kept", *words, "--set", f"sandbox.walls={walls}", "-q"]
-    return subprocess.Popen(
+    return warm.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 

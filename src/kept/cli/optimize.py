@@ -103,13 +103,17 @@ def _optimize(
 
 
 def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool) -> int | None:
-    """The code that a refinement ended with, or None for a folder that no run is in."""
+    """The code that a refinement ended with, or None for a folder that no finished run is in."""
+    from kept.agents.rundir.places import COMPLETION, JOURNAL
     from kept.cli import output
     from kept.cli.names import path_from_here
-    from kept.cli.refine_sitting import is_finished, refine_folder
+    from kept.runs import is_agent
 
-    if not is_finished(folder):
+    ours = (folder / JOURNAL).exists()
+    if not (is_agent(folder) if ours else (folder / COMPLETION).exists()):
         return None
+    from kept.cli.refine_sitting import refine_folder
+
     if not quiet:
         output.note(f"{path_from_here(folder)} is a finished run, to be refined")
     return refine_folder(folder, settings, as_json=as_json, quiet=quiet)

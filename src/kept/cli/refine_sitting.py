@@ -12,7 +12,7 @@ from kept.agents.experiments.refining import new_task_session
 from kept.agents.experiments.tasks import best_run
 from kept.agents.refine.lock import refining
 from kept.agents.refine.session import SESSIONS, free_name, session_name
-from kept.agents.rundir.read import COMPLETION
+from kept.agents.rundir.places import COMPLETION
 from kept.agents.rundir.write import Layout, write_run
 from kept.agents.stopping import Stop
 from kept.cli import output
@@ -24,10 +24,10 @@ from kept.cli.looking import iteration_named
 from kept.cli.names import command_for
 from kept.cli.progress import PlainProgress, Progress
 from kept.cli.refined import Refined, readings_usd, told_of
-from kept.core.plan import REFINE
+from kept.core.plan import AGENT_RUN, REFINE
 from kept.core.state import State
 from kept.errors import SetupError
-from kept.recipes.agent_reading import agent_run_of, delivered_by, is_agent_run
+from kept.recipes.agent_reading import agent_run_of, delivered_by
 from kept.recipes.agent_run import Watched
 from kept.recipes.refine import ARTIFACTS, compile_refine
 from kept.recipes.refine_asked import SESSIONS as SESSIONS_BELOW
@@ -60,12 +60,6 @@ def named(run_dir: str | None, target: str | None) -> Seed:
     return Seed(folder, new_task_session(task, time.time()), task.target)
 
 
-def is_finished(folder: Path) -> bool:
-    """Whether a folder is one of a finished task, of ours or of others."""
-    ours = (folder / "journal.jsonl").exists()
-    return is_agent(folder) if ours else (folder / COMPLETION).exists()
-
-
 def refine_folder(folder: Path, settings: tuple[str, ...], *, as_json: bool, quiet: bool) -> int:
     """Refine the run in a folder as `kept refine` does by itself; the exit code."""
     seed = named(str(folder), None)
@@ -92,7 +86,7 @@ def lay_out(folder: Path) -> None:
     """Write the files of an agent run of ours as its source lays them out."""
     run = Run(folder)
     try:
-        record = agent_run_of(run) if is_agent_run(run) else None
+        record = agent_run_of(run) if run.recipe == AGENT_RUN else None
         if record is not None:
             write_run(folder, record, delivered_by(run), Layout())
     finally:

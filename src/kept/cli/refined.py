@@ -34,8 +34,7 @@ def told_of(run: Run, state: State) -> Told:
 
 def refined_of(run: Run) -> "Refined | None":
     """The refinement that a run is; None for others, and for one whose task is gone."""
-    started = run.state.started
-    if started is None or started.recipe != REFINE:
+    if run.recipe != REFINE:
         return None
     asked = Refinement.of(run.fact(REFINE))
     try:

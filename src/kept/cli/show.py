@@ -65,19 +65,22 @@ def show(  # a command has its options
 def _show_run(name: str, as_json: bool) -> None:
     from kept.cli import output
     from kept.cli.looking import iteration_named, open_run
-    from kept.cli.refined import refined_of
     from kept.cli.texts import refinement_text, run_text
-    from kept.recipes.agent_reading import is_agent_run
+    from kept.core.plan import AGENT_RUN, REFINE
     from kept.report import headline, summary
     from kept.report.document import step_row
     from kept.report.tested import sweep_of
 
     found = iteration_named(name)
     past = open_run(name if found is None else found.refinement)
-    if found is not None or is_agent_run(past):
+    if found is not None or past.recipe == AGENT_RUN:
         _show_agent_run(past, found, as_json)
         return
-    sweep, told, refined = sweep_of(past), summary(past), refined_of(past)
+    sweep, told, refined = sweep_of(past), summary(past), None
+    if past.recipe == REFINE:
+        from kept.cli.refined import refined_of
+
+        refined = refined_of(past)
     past.close()
     if sweep is not None:
         _show_sweep(sweep, past.folder, as_json)

@@ -9,7 +9,6 @@ from kept.agents.rundir.write import Layout, sweep, write_run
 from kept.agents.runner import DELIVERED
 from kept.agents.story import STORY, Moment, record_of
 from kept.core.event import Event, RunStopped
-from kept.core.plan import AGENT_RUN
 from kept.core.ports import Journal
 from kept.core.rollout import Job
 from kept.core.score import Outcome
@@ -21,12 +20,6 @@ CASE = "task"
 """The one case of an agent run."""
 
 log = logging.getLogger("kept")
-
-
-def is_agent_run(run: Run) -> bool:
-    """Whether a run is one of `kept agent run`."""
-    started = run.state.started
-    return started is not None and started.recipe == AGENT_RUN
 
 
 def scope_of(run: Run) -> str:

@@ -51,7 +51,7 @@ def headline(told: Summary) -> dict[str, Any]:
 
 def as_json(run: Run) -> dict[str, Any]:
     """Everything that the page tells."""
-    if run.state.started is not None and run.state.started.recipe == AGENT_RUN:
+    if run.recipe == AGENT_RUN:
         from kept.report.agent_run import agent_run_document
 
         return {"schema": SCHEMA, "run": run.id, **agent_run_document(run)}

@@ -41,7 +41,7 @@ MAX_DIFF_LINES = 400
 
 def markdown(run: Run) -> str:
     """The whole report."""
-    if run.state.started is not None and run.state.started.recipe == AGENT_RUN:
+    if run.recipe == AGENT_RUN:
         # at use: few runs are one, and it takes longer to import than the rest
         from kept.report.agent_run import agent_run_report
 

@@ -90,6 +90,11 @@ class Run:
             return words.get(stopped.kind, "finished")
         return "running" if holder(self.folder) is not None else "killed"
 
+    @property
+    def recipe(self) -> str | None:
+        """What kind of run it is; None where it ended before it began."""
+        return self.state.started.recipe if self.state.started else None
+
     def fact(self, name: str) -> object:
         """One of the facts that the run started with; None when it is not there."""
         return self.state.started.facts.get(name) if self.state.started else None

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from kept.agents.loss import run_loss
 from kept.agents.record import AgentRun, Iteration
 from kept.agents.rundir.files import read_object, text_in
-from kept.agents.rundir.read import COMPLETION
+from kept.agents.rundir.places import COMPLETION
 from kept.agents.telling import end_line
 from kept.core.words import count
 from kept.recipes.agent_reading import agent_run_of, delivered_by

@@ -7,8 +7,8 @@ from pathlib import Path
 from kept.agents.experiments.folders import Experiment, Task, all_experiments, read_task
 from kept.agents.loss import first_number
 from kept.agents.rundir.files import part, read_object, text_in
-from kept.agents.rundir.places import files_below
-from kept.agents.rundir.read import COMPLETION, read_run
+from kept.agents.rundir.places import COMPLETION, files_below
+from kept.agents.rundir.read import read_run
 from kept.errors import SetupError
 from kept.store.home import Home
 from kept.web.loss_bar import LossShown, loss_shown

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 
 from kept.agents.experiments.folders import all_experiments
 from kept.agents.rundir.files import read_object
-from kept.agents.rundir.places import deliverable
-from kept.agents.rundir.read import COMPLETION, FinishedRun, read_run
+from kept.agents.rundir.places import COMPLETION, deliverable
+from kept.agents.rundir.read import FinishedRun, read_run
 from kept.core.event import RunStarted
 from kept.core.plan import AGENT_RUN, REFINE
 from kept.errors import SetupError

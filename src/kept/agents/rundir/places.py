@@ -11,6 +11,9 @@ HEIGHT = 5
 
 FINAL = "FINAL"
 
+COMPLETION = "run_completion.json"
+"""What every run of the source has at its end."""
+
 JOURNAL = "journal.jsonl"
 """What a run of ours has, and one of the source has not."""
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 from kept.agents.loss import Loss, Signals, Weights, first_number, loss_of, mean_of
 from kept.agents.rundir.files import below, part, read_object, read_rows, rows_in, text_in
 from kept.agents.rundir.places import (
+    COMPLETION,
     Delivered,
     deliverable,
     evaluation_path,
@@ -19,8 +20,6 @@ from kept.agents.rundir.places import (
 )
 from kept.core.refine import Caps
 from kept.errors import SetupError
-
-COMPLETION = "run_completion.json"
 
 GATES = frozenset(
     (
