@@ -21,10 +21,12 @@ from kept.models.weights import KNOWN
 from kept.settings import cache_home
 
 # a loaded machine is no finding, and every run looks at the same examples, unless fresh are wanted
+FRESH = bool(os.environ.get("KEPT_FRESH"))  # noqa: TID251 # of the tests, not of Kept
 settings.register_profile(
     "kept",
     deadline=None,
-    derandomize=not os.environ.get("KEPT_FRESH"),  # noqa: TID251 # of the tests, not of Kept
+    max_examples=100 if FRESH else 60,
+    derandomize=not FRESH,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("kept")

@@ -71,9 +71,9 @@ class Installed(NamedTuple):
         by = (UV, "pip", "install", "--python", self.python) if UV else by_pip
         run(*by, "-q", what, cwd=self.elsewhere)
 
-    def demo(self, **more: str) -> str:
+    def demo(self, *words: str, **more: str) -> str:
         kept = self.python.parent / "kept"
-        words = ("/bin/sh", "-c", f"{kept} demo 2>&1")
+        words = ("/bin/sh", "-c", f"{kept} demo {' '.join(words)} 2>&1")
         return run(*words, cwd=self.elsewhere, env={**self.env, **more})
 
 
@@ -97,11 +97,21 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 
 
 def test_an_installed_kept_runs_its_demo_far_from_the_checkout(installed: Installed):
-    output = installed.demo()
+    output = installed.demo("--keep", "mine")
     # nothing was asked for that could run a model
-    assert "pip install 'kept[local]'" in output
-    assert "so this is the demo `redact`, which needs no model" in output
-    assert "score 0.555556 → 0.9375" in output
+    before, _, after = output.partition("so this is the demo `redact`, which needs no model")
+    assert "needs the package `xllamacpp`" in before
+    assert "hint: pip install 'kept[local]'" in before
+    assert "redact.txt:4: not a pattern" in after
+    steps = [line for line in after.splitlines() if line.startswith("step ")]
+    assert {"keep", "discard", "crash"} <= {line.split()[2] for line in steps}
+    assert all("better" in line or "tied" in line for line in steps if " keep " in line)
+    assert "score 0.555556 → 0.9375" in after
+    (folder,) = (installed.elsewhere / "mine" / ".kept" / "runs").iterdir()
+    assert f"kept report mine/.kept/runs/{folder.name}" in after
+    assert after.rstrip().endswith("kept optimize mine/task.yaml")
+    assert (folder / "report.md").is_file()
+    assert not (installed.elsewhere / ".kept").exists()
 
 
 @pytest.mark.slow

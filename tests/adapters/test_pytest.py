@@ -1,5 +1,6 @@
 """A test suite as evaluator: every test a case, and files that may change."""
 
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,12 @@ def suite(folder: Path) -> Path:
     return project
 
 
+PLAIN = [f"-pno:{one.name}" for one in entry_points(group="pytest11")]
+"""Plugins of the environment that runs these tests: to import them takes a second each time."""
+
+
 def run(folder: Path, *tries: str, **more: Any) -> kept.Result:
-    options: dict[str, Any] = {"home": folder / "home", "workers": 2, **more}
+    options: dict[str, Any] = {"home": folder / "home", "workers": 2, "options": PLAIN, **more}
     options["budget"] = kept.Budget(max_iterations=max(1, len(tries)))
     if tries:
         options["proposers"] = list(tries)

@@ -32,29 +32,6 @@ def no_index(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_without_the_model_the_demo_is_the_other_task_and_says_what_was_kept_and_refused_and_why(
-    here: Path, no_engine: None
-):
-    called = kept("demo", "--keep", "mine")
-    assert called.code == 0
-    before, _, after = called.stderr.partition("so this is the demo `redact`")
-    assert "needs the package `xllamacpp`" in before
-    assert "hint: pip install 'kept[local]'" in before
-    assert "redact.txt:4: not a pattern" in after
-    steps = [line for line in called.stderr.splitlines() if line.startswith("step ")]
-    verdicts = {line.split()[2] for line in steps}
-    assert {"keep", "discard", "crash"} <= verdicts
-    assert all("better" in line or "tied" in line for line in steps if " keep " in line)
-    assert called.stdout.startswith("score 0.55")
-    assert "→" in called.stdout.splitlines()[0]
-    assert called.stdout.rstrip().endswith("kept optimize mine/task.yaml")
-    (folder,) = (here / "mine" / ".kept" / "runs").iterdir()
-    assert f"kept report mine/.kept/runs/{folder.name}" in called.stdout
-    assert (folder / "report.md").is_file()
-    assert not (here / ".kept").exists()
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_index")
 def test_without_an_index_the_demo_says_so_and_turns_to_the_other_task(here: Path):
     (here / "mine").mkdir()

@@ -14,6 +14,7 @@ from kept.cli.commands import COMMANDS, SECTIONS
 from kept.cli.main import cli
 from kept.sandbox import abilities
 from kept.testing.server import ModelServer
+from tests import warm
 from tests.agents.experiments.made import write_experiment
 from tests.agents.play import GOOD, REPORT, Play, complete, delegate, done, plan, say, write
 from tests.agents.rundir.made import perfect_run
@@ -207,18 +208,21 @@ def test_every_example_runs(name: str, here: Path, model: ModelServer):
         "prompts: ['{{x}}']\nproviders: [openai:gpt-5-mini]\n"
         "tests: [{vars: {x: one}, assert: [{type: contains, value: one}]}]\n"
     )
-    bin_folder = Path(sys.executable).parent
+    bin_folder = here.parent / "bin"
+    bin_folder.mkdir()
+    warm.put_command(bin_folder)
     asked: dict[str, str] = {}
     if name == "agent":
         write_scripted_run(here)
         asked = {"KEPT_MODEL": "scripted/said.jsonl", "OPENAI_API_KEY": "none"}
         asked["OPENAI_BASE_URL"] = model.v1
+    python = Path(sys.executable).parent
     for example in examples_of(name):
         done = subprocess.run(
             example,
             shell=True,
             cwd=here,
-            env={"PATH": f"{bin_folder}:/usr/bin:/bin", "TMPDIR": str(here), **asked},
+            env={"PATH": f"{bin_folder}:{python}:/usr/bin:/bin", "TMPDIR": str(here), **asked},
             capture_output=True,
             text=True,
             check=False,

@@ -13,6 +13,7 @@ import pytest
 from kept.core.state import State
 from kept.store import wire
 from kept.store.reader import Run
+from tests import warm
 from tests.engine.counting_server import CountingServer
 from tests.engine.kill_target import HOLDOUT, STEPS, WORKERS
 
@@ -23,9 +24,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def spawn(home: Path, port: int, *more: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "tests.engine.kill_target", str(home), str(port), *more]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return warm.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process: "subprocess.Popen[str]") -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from kept.testing.server import ModelServer
+from tests import warm
 from tests.web.asking import Site
 from tests.web.project import make_agents, make_project
 from tests.web.team import Team
@@ -46,7 +47,7 @@ def site(project: Path) -> Generator[Site]:
 def serving(home: Path, **variables: str) -> Generator[Site]:
     """`kept view` over a home, as a process, until the test is over."""
     command = [sys.executable, "-m", "kept", "view", str(home), "--no-browser", "--port", "0"]
-    process = subprocess.Popen(
+    process = warm.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
