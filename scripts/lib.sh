@@ -72,15 +72,18 @@ has_pip() { "$venv/bin/python" -c 'import pip' 2>/dev/null; }
 find_uv() { command -v uv || command -v "$venv/bin/uv"; }
 
 # fetch_uv: into .venv, where there is none, for it takes a tenth of pip's time. It reads neither
-# pip.conf nor PIP_*: where pip was told of an index of its own, pip is what installs.
+# pip.conf nor PIP_*: where pip was told of another index, or of none, none is fetched. What only adds
+# to the index (extra-index-url, find-links) is found by pip, when uv could not.
 fetch_uv() {
+  local config
   if find_uv >/dev/null || ! has_pip; then return; fi
-  if "$venv/bin/python" -m pip config list 2>/dev/null | grep -q '\.index-url='; then return; fi
-  "$venv/bin/python" -m pip install --no-compile uv >>"$log" 2>&1 </dev/null || :
+  config=$("$venv/bin/python" -m pip config list 2>/dev/null) || :
+  if [[ $config == *.index-url=* || $config == *.no-index=* ]]; then return; fi
+  "$venv/bin/python" -m pip install --no-compile uv==0.13.8 >>"$log" 2>&1 </dev/null || :
 }
 
-# install ARG...: with uv where there is one; with pip where uv cannot.
-install() {
+# pip_install ARG...: with uv where there is one; with pip where uv cannot.
+pip_install() {
   local uv
   if uv=$(find_uv) &&
     "$uv" pip install --python "$venv/bin/python" "$@" >>"$log" 2>&1 </dev/null; then return; fi
@@ -91,7 +94,7 @@ install() {
 # install_into_venv EXTRA, where the extra may be empty.
 install_into_venv() {
   fetch_uv
-  install -e ".${1:+[$1]}"
+  pip_install -e ".${1:+[$1]}"
 }
 
 # build_with_uv EXTRA.
@@ -167,7 +170,7 @@ ensure_venv() {
     say "that failed; starting over"
   fi
 
-  say "making .venv (once; about half a minute)"
+  say "making .venv (once)"
   rm -rf "$venv"
   : >"$log"
   if ! build_with_uv "$extra"; then

@@ -36,6 +36,8 @@ class Popen(subprocess.Popen[str]):
             "session": rest[20],
         }
         assert args[0] == sys.executable
+        unused = {n: rest[n] for n in (0, 1, 3, 8, 19, 21)}
+        assert unused == {0: None, 1: None, 3: (), 8: False, 19: -1, 21: -1}, unused
         self.pid = next(warm()).start(request, streams)
         self._child_created = True
         cast("Any", self)._close_pipe_fds(*pipes)
@@ -84,7 +86,9 @@ class Parent:
         socket.send_fds(self._near, [json.dumps(request).encode()], streams)
         answer = self._near.recv(64)
         assert answer, f"it ended with {self._process.wait()}"
-        return int(answer)
+        pid = int(answer)
+        assert pid > 0
+        return pid
 
 
 @cache

@@ -32,6 +32,9 @@ LIMIT = 1 << 20
 LATER = ("kept.adapters", "kept.testing")
 """Of no use to most commands."""
 
+MOST_FILES = 1024
+"""That are open in a process that forks; it has a dozen."""
+
 THIRD = ("aiohttp", "rich.console", "rich.live", "rich.table")
 """What commands import when they first need it."""
 
@@ -55,13 +58,15 @@ def fork_for_parent() -> int:
     """As `os.fork`, but the new process is a child of our parent, who can wait for it."""
     number = SYS_CLONE[os.uname().machine]
     python = ctypes.pythonapi
-    call = ctypes.PyDLL(None).syscall
+    call = ctypes.PyDLL(None, use_errno=True).syscall
     python.PyOS_BeforeFork()
     pid = call(number, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
-    if pid:
-        python.PyOS_AfterFork_Parent()
-    else:
+    if pid == 0:
         python.PyOS_AfterFork_Child()
+        return 0
+    python.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "no process could be forked")
     return pid
 
 
@@ -74,21 +79,36 @@ def serve(far: socket.socket, asked: socket.socket) -> dict[str, Any]:
         message, streams, _, _ = socket.recv_fds(asks, LIMIT, 3)
         if by_parent and not message:
             sys.exit()
+        if not message:
+            asks.close()
+            continue
+        waits, begun = os.pipe()
         pid = fork_for_parent() if by_parent else fork_for_client(asks)
         if not pid:
             break
+        os.close(begun)
+        os.read(waits, 1)  # until it leads its session, if it is to: then it may be signalled
         if by_parent:
             far.send(str(pid).encode())
         else:
             asks.close()
-        for fd in streams:
+        for fd in (waits, *streams):
             os.close(fd)
     for end in {far, asked, asks}:
         end.close()
+    os.close(waits)
+    return taken_over(json.loads(message), streams, begun)
+
+
+def taken_over(request: dict[str, Any], streams: list[int], begun: int) -> dict[str, Any]:
+    """The request of a new process, once its session and its streams are its own."""
+    if request["session"]:
+        os.setsid()
+    os.close(begun)
     for n, fd in enumerate(streams):
         os.dup2(fd, n)
         os.close(fd)
-    return json.loads(message)
+    return request
 
 
 def fork_for_client(client: socket.socket) -> int:
@@ -98,15 +118,20 @@ def fork_for_client(client: socket.socket) -> int:
             pass
     if (between := os.fork()) or not (pid := os.fork()):
         return between
+    os.closerange(3, client.fileno())
+    os.closerange(client.fileno() + 1, MOST_FILES)
+    ended = os.pidfd_open(pid)
+    ready, _, _ = select.select([client, ended], [], [])
+    if ended not in ready:
+        os.kill(pid, signal.SIGKILL)  # the client is gone, which says no more than it has
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    client.send(str(code if code >= 0 else 128 - code).encode())
+    with contextlib.suppress(OSError):
+        client.send(str(code if code >= 0 else 128 - code).encode())
     os._exit(0)
 
 
 def become(request: dict[str, Any]) -> None:
     """Run what was asked for, as Python does that was started so."""
-    if request["session"]:
-        os.setsid()
     os.chdir(request["cwd"])
     os.environ.clear()  # noqa: TID251 # of a process
     os.environ.update(request["env"])  # noqa: TID251 # of a process
@@ -127,7 +152,7 @@ def become(request: dict[str, Any]) -> None:
 
 
 def end_of(run: Callable[[], None]) -> int:
-    """The code that a process ends with; what it was interrupted by ends it here."""
+    """The code that a process ends with; less than none for the signal that is to end it."""
     try:
         run()
     except SystemExit as error:
@@ -136,8 +161,7 @@ def end_of(run: Callable[[], None]) -> int:
         sys.stderr.write(f"{error.code}\n")
     except KeyboardInterrupt:
         traceback.print_exc()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
+        return -signal.SIGINT
     except BaseException:  # noqa: BLE001 # as Python itself
         traceback.print_exc()
     else:
@@ -152,6 +176,9 @@ def leave(code: int) -> NoReturn:
     for opened in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             opened.flush()
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
     os._exit(code)
 
 

@@ -28,7 +28,9 @@ def spawn(kind: str, folder: Path, *more: str, path: str = "") -> "subprocess.Po
     command = [sys.executable, "-m", "tests.adapters.kill_target", kind, str(folder), *more]
     pipe = subprocess.PIPE
     env = {"PATH": os.defpath, "HOME": str(folder), "PYTHONPATH": path}
-    return warm.Popen(command, cwd=ROOT, env=env, stdout=pipe, stderr=pipe, text=True)
+    # what is imported from there must not be there already
+    start = subprocess.Popen[str] if path else warm.Popen
+    return start(command, cwd=ROOT, env=env, stdout=pipe, stderr=pipe, text=True)
 
 
 def finish(process: "subprocess.Popen[str]") -> str:

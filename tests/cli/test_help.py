@@ -182,8 +182,8 @@ def examples_of(name: str) -> list[str]:
 
 
 @pytest.mark.slow
-# test_demo.py runs those of `kept demo`, which take their time, and tests/web those of `kept view`,
-# which end when they are told to
+# test_wheel.py runs `kept demo`, which takes its time, and tests/web `kept view`, which ends when
+# it is told to
 @pytest.mark.parametrize(
     "name",
     [

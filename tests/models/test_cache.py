@@ -65,23 +65,6 @@ def test_every_part_of_a_request_and_the_number_of_the_draw_tell_calls_apart(cac
     assert scripted.calls == len(others) + 3
 
 
-class CertainModel(ScriptedModel):
-    """Draws nothing at temperature 0."""
-
-    def is_certain(self, request: ModelRequest) -> bool:
-        return request.temperature == 0
-
-
-def test_neither_seed_nor_number_makes_another_draw_of_an_answer_that_is_certain(cache: CallCache):
-    scripted = CertainModel(lambda request: f"{request.seed}")
-    model = CachedModel(scripted, cache)
-    zero = replace(ASKED, temperature=0.0)
-    said = [draw(model, replace(zero, seed=n), repeat=n).text for n in (4, 5, 6)]
-    assert (said, scripted.calls) == (["4", "4", "4"], 1)
-    chance = [draw(model, replace(zero, temperature=0.5, seed=n)).text for n in (4, 5)]
-    assert (chance, scripted.calls) == (["4", "5"], 3)
-
-
 def test_a_failure_is_not_kept(cache: CallCache):
     scripted = ScriptedModel([Failure("refused", "candidate", "no"), "yes"])
     model = CachedModel(scripted, cache)

@@ -87,15 +87,6 @@ def test_without_temperature_the_seed_does_not_matter(model: LocalModel):
     assert len(texts) == 1
 
 
-def test_whether_its_answer_is_certain_depends_on_the_temperature_wherever_it_was_said():
-    asked = ModelRequest((Message("user", "x"),), seed=4)
-    zero = LocalModel("local/x", Path("x.gguf"), said={"temperature": 0.0})
-    assert zero.is_certain(asked)
-    assert not zero.is_certain(replace(asked, temperature=0.1))
-    assert not LocalModel("local/x", Path("x.gguf")).is_certain(asked)
-    assert LocalModel("local/x", Path("x.gguf")).is_certain(replace(asked, temperature=0.0))
-
-
 def test_an_answer_does_not_depend_on_what_else_is_asked_at_the_time(model: LocalModel):
     what = [request(f"Write a word about {n}.", seed=n, temperature=0.8) for n in range(8)]
 

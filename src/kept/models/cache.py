@@ -2,8 +2,7 @@
 
 A model that draws its answers gives a different one each time, and a run that wants to know how far
 they differ must not be told the same one twice: hence the number, and hence no cache for the target
-of a run unless somebody asks for it. Where a model is certain to say the same again, neither its
-number nor its seed makes another draw.
+of a run unless somebody asks for it.
 """
 
 import json
@@ -13,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -73,15 +71,6 @@ class CallCache:
         self._db.close()
 
 
-@runtime_checkable
-class Certain(Protocol):
-    """A model that knows when its answer does not depend on chance."""
-
-    def is_certain(self, request: ModelRequest) -> bool:
-        """Whether it says the same again, whatever the seed and however often it is asked."""
-        ...
-
-
 class CachedModel:
     """A model whose replies are kept: the same draw of the same request is asked for once."""
 
@@ -119,8 +108,6 @@ class CachedModel:
         return usual_usd(self._model, request)
 
     def _key(self, request: ModelRequest, repeat: int) -> str:
-        if isinstance(self._model, Certain) and self._model.is_certain(request):
-            request, repeat = replace(request, seed=None), 0
         whole = {"at": self._address, "model": self.name, "n": repeat, **asdict(request)}
         text = json.dumps(whole, sort_keys=True, default=lambda data: data.hex())
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

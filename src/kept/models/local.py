@@ -1,6 +1,6 @@
 """A model that runs on this machine, on llama.cpp: no key, no network, no price.
 
-With the same seed it gives the same answer again; at temperature 0, with any.
+With the same seed it gives the same answer again.
 """
 
 import asyncio
@@ -89,11 +89,6 @@ class LocalModel:
             message = f"{self.name} does not understand the schema of the request"
             return Failure("harness", "infrastructure", message, reply.text)
         return reply
-
-    def is_certain(self, request: ModelRequest) -> bool:
-        """Whether it says the same again, whatever the seed: it draws nothing at temperature 0."""
-        said = request.temperature
-        return (self._said.get("temperature") if said is None else said) == 0
 
     def _answer(self, call: "_Call") -> list[dict[str, Any]]:
         call.begun.set()
