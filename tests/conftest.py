@@ -4,6 +4,7 @@
 machine, `--stage NAME:MILLISECONDS:VERDICT` for what ran before pytest.
 """
 
+import gc
 import os
 import sys
 import tomllib
@@ -77,6 +78,12 @@ class MarkReport:
             for mark in marks:
                 if mark in self.missing:
                     item.add_marker(pytest.mark.skip(reason=f"needs {self.missing[mark]}"))
+
+    def pytest_collection_finish(self) -> None:
+        # no test is garbage, and to look through nine thousand of them time and again takes longer
+        # than to run most
+        gc.collect()
+        gc.freeze()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None]:

@@ -23,10 +23,14 @@ def put_off() -> None:
 def settled() -> Generator[None]:
     """Look now and then, but not through what was made before."""
     before = gc.get_threshold()
-    gc.freeze()
+    # what somebody else has put aside is not ours to bring back
+    ours = not gc.get_freeze_count()
+    if ours:
+        gc.freeze()
     gc.set_threshold(_RUNNING)
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
+        if ours:
+            gc.unfreeze()
