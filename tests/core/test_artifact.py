@@ -1,5 +1,7 @@
 """Candidates are what they hold, and paths stay inside their folder."""
 
+from typing import cast
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +30,15 @@ def test_a_character_that_moves_from_path_to_text_makes_another_candidate():
     assert Candidate({"ab": "c"}).id != Candidate({"a": "bc"}).id
     assert Candidate({"a": "x", "b": ""}).id != Candidate({"a": "xb"}).id
     assert Candidate({"a": "x"}).id != Candidate({}, {"a": "x"}).id
+
+
+def test_a_copy_is_the_same_candidate_and_can_be_changed_without_it():
+    one = Candidate({"a": "x"}, {"b": "0"})
+    copy = one.copied()
+    assert (copy.texts, copy.blobs, copy.id) == (one.texts, one.blobs, one.id)
+    cast("dict[str, str]", copy.texts)["a"] = "y"
+    cast("dict[str, str]", copy.blobs).clear()
+    assert (one.texts, one.blobs) == ({"a": "x"}, {"b": "0"})
 
 
 def test_bytes_that_are_not_utf8_have_an_id_too():

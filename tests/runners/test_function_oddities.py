@@ -183,3 +183,51 @@ def test_a_proposer_that_changes_the_cases_it_sees_spoils_no_rollout(tmp_path: P
     kept.optimize("seed", evaluate, cases, proposers=[hides], budget=3, home=tmp_path)
     assert seen and all("answer" in case for case in seen)
     assert cases.train[0].data == DATA
+
+
+def rewrites(candidate: Candidate, case: Any) -> float:
+    texts = cast("dict[str, str]", candidate.texts)
+    texts["text"] += " and more"
+    return len(texts["text"])
+
+
+async def rewrites_async(candidate: Candidate, case: Any) -> float:
+    return rewrites(candidate, case)
+
+
+@pytest.mark.parametrize("function", [rewrites, rewrites_async])
+@pytest.mark.parametrize("timeout", [None, 60.0])
+def test_a_function_that_changes_its_candidate_changes_no_other_call(
+    function: Callable[..., object], timeout: float | None
+):
+    candidate = Candidate({"text": "be brief"})
+
+    async def thrice() -> list[Rollout | Failure]:
+        runner = FunctionRunner(function, "score", 1, timeout)
+        scope = JournalScope(MemoryJournal(), JOB)
+        try:
+            return [await runner.run(JOB, candidate, Case("a", 1), scope) for _ in range(3)]
+        finally:
+            await runner.close()
+
+    told = asyncio.run(thrice())
+    assert [one.metrics for one in told if isinstance(one, Rollout)] == [{"score": 17.0}] * 3
+    assert candidate.texts == {"text": "be brief"}
+
+
+def test_a_proposer_that_writes_into_the_incumbent_changes_only_what_it_proposes(tmp_path: Path):
+    def writes(brief: kept.Brief) -> Any:
+        texts = cast("dict[str, str]", brief.incumbent.texts)
+        texts["text"] = "" if brief.step == 0 else texts["text"] + "x"
+        return texts
+
+    found = kept.optimize(
+        {"text": "seed", "other": ""},
+        lambda candidate: len(candidate["text"]),
+        proposers=[writes],
+        gate="strict",
+        width=1,
+        budget=3,
+        home=tmp_path,
+    )
+    assert found.best.texts == {"text": "seedxx", "other": ""}

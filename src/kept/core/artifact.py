@@ -71,6 +71,15 @@ class Candidate:
         (text,) = self.texts.values()
         return text
 
+    def copied(self) -> "Candidate":
+        """The same, for one who may change its texts: nobody else gets to see that."""
+        copy = object.__new__(Candidate)
+        # not by its own way to be made, which hashes every text: each rollout may need one
+        object.__setattr__(copy, "texts", {**self.texts})
+        object.__setattr__(copy, "blobs", {**self.blobs})
+        object.__setattr__(copy, "id", self.id)
+        return copy
+
     def __getitem__(self, path: str) -> str:
         return self.texts[path]
 

@@ -70,9 +70,9 @@ class FunctionProposer:
                 self._quick = False
 
     def _seen(self, brief: Brief) -> Brief:
-        """The brief with cases of its own: what a function changes there, no rollout gets to see.
+        """The brief with texts and cases of its own: what is changed there, no rollout gets to see.
 
-        Copied once for all its briefs, since there may be thousands of cases.
+        Cases are copied once for all its briefs, since there may be thousands.
         """
         if self._train[0] is not brief.train:
             makers = [copier(case.data) for case in brief.train]
@@ -81,8 +81,9 @@ class FunctionProposer:
                 for case, make in zip(brief.train, makers, strict=True)
             )
             self._train = (brief.train, tuple(own) if any(makers) else brief.train)
-        train = self._train[1]
-        return brief if train is brief.train else replace(brief, train=train)
+        parent = brief.parent and replace(brief.parent, incumbent=brief.ground.copied())
+        incumbent = brief.incumbent.copied()
+        return replace(brief, train=self._train[1], incumbent=incumbent, parent=parent)
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """What the function says, as edits."""

@@ -48,9 +48,11 @@ class FunctionRunner:
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
         """Call the function once."""
+        # what a call does to its candidate or its case, no other call gets to see
+        own = candidate.copied()
         # where there are no cases, a second argument keeps the default that it has
         alone = case is IMPLICIT_CASE and self._has_default
-        args = (candidate, self._own(case)) if self._takes_case and not alone else (candidate,)
+        args = (own, self._own(case)) if self._takes_case and not alone else (own,)
         try:
             if self._timeout is None and self._threads is None:
                 # not by `_call`: that is one more coroutine for every rollout
@@ -94,7 +96,7 @@ class FunctionRunner:
             raise _tamed(error) from error
 
     def _own(self, case: Case) -> object:
-        """The data of a case, for one call alone: what it changes, no other call gets to see."""
+        """The data of a case, for one call alone."""
         known = self._copiers.get(case.id)
         if known is None or known[0] is not case:
             known = self._copiers[case.id] = (case, copier(case.data))
