@@ -221,9 +221,12 @@ def test_a_proposer_that_writes_into_the_incumbent_changes_only_what_it_proposes
         texts["text"] = "" if brief.step == 0 else texts["text"] + "x"
         return texts
 
+    def evaluate(candidate: Candidate) -> float:
+        return len(candidate["text"])
+
     found = kept.optimize(
         {"text": "seed", "other": ""},
-        lambda candidate: len(candidate["text"]),
+        evaluate,
         proposers=[writes],
         gate="strict",
         width=1,

@@ -8,7 +8,8 @@ import pytest
 from kept.errors import SetupError, SpecError
 from kept.spec.skill.inherit import find_config, own_configs
 from kept.spec.skill.names import FLAT, flags_of
-from kept.spec.skill.read import SkillSpec, read_skill
+from kept.spec.skill.read import SkillSpec
+from tests.spec.skills import read_skill
 
 # the default snapshot of the method's source, as it is printed there
 SNAPSHOT = """\

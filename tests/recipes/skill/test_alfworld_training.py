@@ -17,12 +17,12 @@ from kept.envs.splitting import Parted
 from kept.models.config import ModelConfig
 from kept.recipes.skill.compile import Asked, plan_of
 from kept.runs import start
-from kept.spec.skill.read import read_skill
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import ScriptedModel
 from tests.envs.games import games
 from tests.envs.games import plan_of as planned
+from tests.spec.skills import read_skill
 
 __all__ = ["games"]
 

@@ -16,9 +16,10 @@ from kept.recipes.skill.opening import settings_of
 from kept.recipes.skill.students import student_config, student_of
 from kept.spec.seed_models import KEYS as MODEL_KEYS
 from kept.spec.skill.config import SECTIONS
-from kept.spec.skill.read import SkillSpec, read_skill
+from kept.spec.skill.read import SkillSpec
 from kept.testing import ScriptedModel
 from tests.recipes.skill import world
+from tests.spec.skills import read_skill
 from tests.spec.test_skill_config import SNAPSHOT
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "skill-config.md"

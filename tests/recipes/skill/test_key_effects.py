@@ -26,11 +26,11 @@ from kept.errors import SetupError, SpecError
 from kept.models.config import ModelConfig
 from kept.recipes.skill.compile import Asked, plan_of
 from kept.runs import start
-from kept.spec.skill.read import read_skill
 from kept.store.home import Home
 from kept.testing.server import Seen
 from tests.recipes.skill import world
 from tests.recipes.skill.test_config_keys import CHANGED
+from tests.spec.skills import read_skill
 
 CASES = (8, 8, 4)
 ROOT = Path(__file__).parents[3]

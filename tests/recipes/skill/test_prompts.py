@@ -11,9 +11,9 @@ from kept.prompts import SKILLS, prompt
 from kept.proposers.skill.step import StepProposer
 from kept.proposers.skill.teacher import Prompts
 from kept.recipes.skill.compile import Asked, plan_of
-from kept.spec.skill.read import read_skill
 from kept.testing import ScriptedModel
 from tests.recipes.skill import world
+from tests.spec.skills import read_skill
 
 TEACHER = Asked(ScriptedModel(()), ModelConfig(provider="scripted", model="none"))
 

@@ -11,7 +11,8 @@ from kept.envs.working import WorkspaceRunner
 from kept.errors import SetupError
 from kept.recipes.skill.students import student_config, student_of
 from kept.sandbox import abilities
-from kept.spec.skill.read import SkillSpec, read_skill
+from kept.spec.skill.read import SkillSpec
+from tests.spec.skills import read_skill
 
 
 def spec_of(folder: Path, *overrides: str) -> SkillSpec:

@@ -14,11 +14,11 @@ from kept.core.state import State
 from kept.models.config import ModelConfig
 from kept.recipes.skill.compile import Asked, claim_passes, plan_of
 from kept.runs import start
-from kept.spec.skill.read import read_skill
 from kept.store.home import Home
 from kept.testing import AcceptAll, RejectAll, ScriptedModel
 from kept.testing.server import ModelServer
 from tests.recipes.skill import world
+from tests.spec.skills import read_skill
 
 SIZES = (48, 40, 40)
 

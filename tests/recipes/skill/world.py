@@ -24,8 +24,8 @@ from kept.envs.opened import About, Opened
 from kept.models.asking import ask, draw_seed
 from kept.models.connect import connect
 from kept.recipes.skill.compile import plan_of
-from kept.spec.skill.read import read_skill
 from kept.testing.server import Seen
+from tests.spec.skills import read_skill
 
 START = "# Skill\n\nAnswer the question.\n"
 GOOD = ("Check the units before answering.", "Answer with the last number alone.")

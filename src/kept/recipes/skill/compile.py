@@ -34,7 +34,7 @@ from kept.recipes.skill.money import check_money
 from kept.recipes.skill.proposing import check_prompts, proposers_of, read_prompts, teacher_of
 from kept.scorers.mixed import MIXED, Mixed
 from kept.spec.load import said
-from kept.spec.skill.read import SkillSpec, look_at_skill
+from kept.spec.skill.read import SkillSpec, read_skill
 from kept.store.skill.folder import SkillFolder, Trained
 
 FLOORS = (-0.2, 0.0, 0.05, 0.1)
@@ -75,7 +75,7 @@ def compile_skill(
     """
     from kept.recipes.skill.opening import has_problems, heard, open_skill
 
-    spec = look_at_skill(path, overrides, folder)
+    spec = read_skill(path, overrides, folder)
     spec.source.problems += problems
     sound = not has_problems(spec, "model")
     opened = open_skill(spec)

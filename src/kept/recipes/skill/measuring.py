@@ -22,7 +22,7 @@ from kept.recipes.skill.money import check_money
 from kept.recipes.skill.opening import has_problems, heard, open_skill
 from kept.recipes.sweeping import Wanted, as_sweep
 from kept.scorers.passing import Passing
-from kept.spec.skill.read import SkillSpec, look_at_skill
+from kept.spec.skill.read import SkillSpec, read_skill
 
 NAMES: Mapping[str, tuple[Split, ...]] = {
     "train": ("train",),
@@ -53,7 +53,7 @@ def compile_measure(
 
     `problems` are those of the command line that the overrides come from.
     """
-    spec = look_at_skill(path, overrides, folder)
+    spec = read_skill(path, overrides, folder)
     spec.source.problems += problems
     opened = open_skill(spec)
     if not has_problems(spec, "model"):

@@ -125,19 +125,11 @@ def _without_secrets(config: ModelConfig) -> dict[str, Any]:
 
 
 def read_skill(path: Path, overrides: Sequence[str] = (), folder: Path | None = None) -> SkillSpec:
-    """The config at a path; a `SpecError` with all that is wrong with it.
+    """The config at a path, as far as it can be understood.
 
-    Paths in it begin in `folder`: by default here, wherever the config lies.
+    What is wrong with it is reported to its source, whose `check` tells it. Paths in it begin in
+    `folder`: by default here, wherever the config lies.
     """
-    made = look_at_skill(path, overrides, folder)
-    made.source.check()
-    return made
-
-
-def look_at_skill(
-    path: Path, overrides: Sequence[str] = (), folder: Path | None = None
-) -> SkillSpec:
-    """The same, as far as it can be understood; what is wrong with it is reported to its source."""
     folder = (folder or Path.cwd()).absolute()
     source = read_layers(path, overrides)
     data = cast("dict[str, Any]", source.data)
