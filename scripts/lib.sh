@@ -19,11 +19,13 @@ apt_line() { printf 'apt-get update && apt-get install -y %s' "$*"; }
 
 # apt_install PACKAGE...
 apt_install() {
+  local said
   say "you are root and $* is missing, so: $(apt_line "$@")"
   # A stale list is better than no attempt.
   apt-get update >>"$log" 2>&1 || say "apt-get update failed; using the lists at hand"
-  if ! DEBIAN_FRONTEND=noninteractive apt-get install -y "$@" >>"$log" 2>&1 </dev/null; then
-    tail -n 5 "$log" >&2
+  # not straight to the log, to which others write meanwhile
+  if ! said=$(DEBIAN_FRONTEND=noninteractive apt-get install -y "$@" 2>&1 </dev/null); then
+    tail -n 5 <<<"$said" >&2
     say "apt-get install failed"
     return 1
   fi

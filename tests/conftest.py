@@ -10,7 +10,7 @@ import sys
 import tomllib
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -79,12 +79,6 @@ class MarkReport:
                 if mark in self.missing:
                     item.add_marker(pytest.mark.skip(reason=f"needs {self.missing[mark]}"))
 
-    def pytest_collection_finish(self) -> None:
-        # no test is garbage, and to look through nine thousand of them time and again takes longer
-        # than to run most
-        gc.collect()
-        gc.freeze()
-
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None]:
         try:
@@ -136,6 +130,21 @@ def pytest_xdist_auto_num_workers() -> int:
     # macOS cannot say which of them are ours
     ours = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, (ours or 1) * 3 // 2)
+
+
+def pytest_collection_finish() -> None:
+    """No test is garbage, and to look through all of them time and again takes a tenth of a run."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def nothing_aside() -> Iterator[None]:
+    """For what puts aside what is no garbage: as in a process where nobody has."""
+    gc.unfreeze()
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

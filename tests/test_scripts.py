@@ -77,7 +77,7 @@ echo "${{0##*/}} $*" >>{state}/calls
 """
 APT = """#!/bin/bash
 echo "apt-get $*" >>{state}/calls
-[ ! -e {state}/fails-apt ] || exit 100
+[ ! -e {state}/fails-apt ] || {{ cat {state}/fails-apt; exit 100; }}
 case "$*" in
   *python3-venv*) : >{state}/has-ensurepip ;;
   *" git"*) cp {bin}/tool {bin}/git ;;
@@ -398,6 +398,31 @@ def test_what_only_some_tests_need_is_fetched_once_when_all_are_run(
     assert tool != "npm" or "@openai/codex@" in call
     machine.run("test")
     assert machine.calls(tool) == []
+
+
+def test_peers_that_a_compiler_lets_begin_early_are_fetched_once(machine: Machine):
+    for tool in ("make", "g++"):
+        machine.stub(tool, TOOL)
+    assert machine.run("test").returncode == 0
+    assert sum("--target" in call for call in machine.calls("python -m pip install")) == 3
+
+
+def test_in_a_fresh_checkout_the_tests_of_inspect_collect_all_there_are(machine: Machine):
+    (machine.checkout / "tests" / "__pycache__").mkdir(parents=True)
+    (machine.checkout / "tests" / "test_a.py").write_text("import inspect")
+    (machine.checkout / "tests" / "test_b.py").write_text("import os")
+    assert machine.run("test").returncode == 0
+    assert machine.calls("python -m pytest")[0].endswith(" -m inspect")
+    (machine.checkout / "tests" / "__pycache__" / "a.cpython-311-pytest-9.pyc").write_text("")
+    assert machine.run("test").returncode == 0
+    assert machine.calls("python -m pytest")[0].endswith(" -m inspect tests/test_a.py")
+
+
+def test_what_apt_says_where_it_fails_is_shown(machine: Machine):
+    (machine.bin / "git").unlink()
+    machine.be_user(0)
+    machine.note("fails-apt", "E: there is no git here")
+    assert "E: there is no git here" in machine.run("test", "-x").stderr
 
 
 def test_without_a_peer_its_tests_are_skipped(machine: Machine):

@@ -77,6 +77,7 @@ def the_session(seed: Path) -> dict[str, object]:
     return json.loads(path.read_text())
 
 
+@pytest.mark.usefixtures("nothing_aside")
 def test_a_run_that_gets_better_ends_with_0_and_best_holds_it(here: Path, stage: Stage):
     seed, frozen = seed_in(here), gc.get_freeze_count()
     called = refine(seed)

@@ -1,4 +1,4 @@
-"""A plain function as proposer: whose thread it is called in."""
+"""A plain function as proposer: whose thread it is called in, and what it is given."""
 
 import os
 import subprocess
@@ -7,12 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
-from kept.core.proposal import Brief
+from kept.core.artifact import Candidate
+from kept.core.proposal import Brief, Parent, Proposal
+from kept.core.verdict import Verdict
 from kept.proposers.function import QUICK, FunctionProposer
-from tests.proposers.briefs import ask, make_brief
+from tests.proposers.briefs import ask, close, make_brief
 
 BRIEF = make_brief({"text": "seed"})
 
@@ -85,3 +89,16 @@ def test_a_function_that_others_kept_from_the_processor_is_not_taken_for_a_slow_
     with crowded():
         # now and then the kernel has a thread wait for itself, which nobody could tell apart
         assert any(stays() for _ in range(5))
+
+
+def test_what_a_near_miss_is_held_against_is_the_function_s_own_too():
+    near, ground = Candidate({"text": "near"}), Candidate({"text": "ground"})
+    past = close(make_brief({"text": "x"}), Proposal(()), Verdict("discard", "worse"))
+    brief = replace(make_brief({"text": "x"}), incumbent=near, parent=Parent(past, ground))
+
+    def spoil(seen: Brief) -> None:
+        for one in (seen.incumbent, seen.ground):
+            cast("dict[str, str]", one.texts)["text"] += " spoilt"
+
+    ask(FunctionProposer(spoil), brief)
+    assert (near.text, ground.text) == ("near", "ground")

@@ -9,7 +9,7 @@ from kept.errors import SetupError, SpecError
 from kept.spec.skill.inherit import find_config, own_configs
 from kept.spec.skill.names import FLAT, flags_of
 from kept.spec.skill.read import SkillSpec
-from tests.spec.skills import read_skill
+from tests.spec.skill_configs import sound_skill
 
 # the default snapshot of the method's source, as it is printed there
 SNAPSHOT = """\
@@ -88,22 +88,22 @@ def config(folder: Path, text: str, name: str = "skill.yaml") -> Path:
 
 def problems(path: Path, *overrides: str) -> list[str]:
     with pytest.raises(SpecError) as told:
-        read_skill(path, overrides)
+        sound_skill(path, overrides)
     return [f"{p.where} {p.path}: {p.message}|{p.hint or ''}" for p in told.value.problems]
 
 
 def test_the_snapshot_of_the_source_loads_as_it_is(tmp_path: Path):
-    spec = read_skill(config(tmp_path, SNAPSHOT))
+    spec = sound_skill(config(tmp_path, SNAPSHOT))
     assert spec.teacher is not None and spec.teacher.name == "azure_openai/gpt-5.4"
     assert (spec.train.batch_size, spec.optimizer.lr_scheduler) == (80, "cosine")
     base = Path(str(own_configs()[0])).parent.parent / "_base_" / "default.yaml"
-    assert read_skill(base).told() == spec.told(), "ours is the same"
+    assert sound_skill(base).told() == spec.told(), "ours is the same"
 
 
 def test_a_config_is_laid_over_what_it_inherits_key_by_key(tmp_path: Path):
     config(tmp_path, SNAPSHOT, "_base_/default.yaml")
     text = "_base_: ../_base_/default.yaml\ntrain:\n  batch_size: 40\nenv: {name: x, deep: 1}\n"
-    spec = read_skill(config(tmp_path, text, "one/default.yaml"))
+    spec = sound_skill(config(tmp_path, text, "one/default.yaml"))
     assert (spec.train.batch_size, spec.train.num_epochs, spec.env.name) == (40, 4, "x")
     assert spec.env.split_seed == 42 and spec.options == {"deep": 1}
 
@@ -136,7 +136,7 @@ def test_files_that_inherit_in_a_circle_are_refused(tmp_path: Path):
 def test_a_path_behind_a_flag_is_read_as_it_stands(tmp_path: Path, name: str):
     """As YAML, the first would be the file `my`, and the second no value at all."""
     for words in (["--skill_init", name], [f"--skill_init={name}"]):
-        assert read_skill(config(tmp_path, SNAPSHOT), overrides_of(words)).env.skill_init == name
+        assert sound_skill(config(tmp_path, SNAPSHOT), overrides_of(words)).env.skill_init == name
 
 
 def test_mergers_of_one_patch_are_refused(tmp_path: Path):
@@ -148,7 +148,7 @@ def test_mergers_of_one_patch_are_refused(tmp_path: Path):
 def test_keys_that_stand_alone_mean_those_of_their_sections(tmp_path: Path):
     """In the original the flat key `env` swallowed the section `env`."""
     flat = "batch_size: 12\nteacher_model: gpt-5\nteacher_backend: openai_chat\nenv: searchqa\n"
-    spec = read_skill(config(tmp_path, flat))
+    spec = sound_skill(config(tmp_path, flat))
     assert (spec.train.batch_size, spec.env.name) == (12, "searchqa")
     assert spec.teacher is not None and spec.teacher.model == "gpt-5"
     both = "batch_size: 12\ntrain: {batch_size: 13}\n"
@@ -158,7 +158,7 @@ def test_keys_that_stand_alone_mean_those_of_their_sections(tmp_path: Path):
 def test_a_model_in_our_words_takes_the_place_of_an_inherited_one(tmp_path: Path):
     config(tmp_path, SNAPSHOT, "base.yaml")
     text = "_base_: base.yaml\nmodel: {optimizer: openai/gpt-5-mini}\n"
-    spec = read_skill(config(tmp_path, text))
+    spec = sound_skill(config(tmp_path, text))
     assert spec.teacher is not None and spec.teacher.name == "openai/gpt-5-mini"
     assert spec.student is not None and spec.student.name == "azure_openai/gpt-5.4"
 
@@ -194,11 +194,11 @@ def test_flags_of_the_source_are_no_less_for_a_config_in_our_words(tmp_path: Pat
     assert "`target` is the same role" in told and "call it `target`" in told
     (told,) = problems(path, *overrides_of(["--backend", "claude"]))
     assert "no model is named that it could be of" in told
-    spec = read_skill(path, overrides_of(["--student_backend", "codex_exec"]))
+    spec = sound_skill(path, overrides_of(["--student_backend", "codex_exec"]))
     assert spec.agent == "codex_exec"
-    spec = read_skill(path, overrides_of(["--reasoning_effort", "high"]))
+    spec = sound_skill(path, overrides_of(["--reasoning_effort", "high"]))
     assert [one and one.effort for one in (spec.teacher, spec.student)] == ["high", "high"]
-    spec = read_skill(path, ["model.target.model=u"])
+    spec = sound_skill(path, ["model.target.model=u"])
     assert spec.student is not None and (spec.student.model, spec.student.tries) == ("u", 2)
 
 
@@ -210,11 +210,11 @@ def test_a_later_file_beats_an_earlier_one_in_whoevers_words(tmp_path: Path):
 
 def test_an_agent_cli_is_handed_back_by_name(tmp_path: Path):
     words = ["--student_backend", "codex_exec", "--student_model", "m"]
-    spec = read_skill(config(tmp_path, SNAPSHOT), overrides_of(words))
+    spec = sound_skill(config(tmp_path, SNAPSHOT), overrides_of(words))
     assert (spec.agent, spec.student, spec.student_model) == ("codex_exec", None, "m")
-    other = read_skill(config(tmp_path, SNAPSHOT), overrides_of([*words[:3], "n"]))
+    other = sound_skill(config(tmp_path, SNAPSHOT), overrides_of([*words[:3], "n"]))
     assert spec.told() != other.told(), "another model is another run"
-    old = read_skill(config(tmp_path, SNAPSHOT), ["model.student_backend=", "model.backend=codex"])
+    old = sound_skill(config(tmp_path, SNAPSHOT), ["model.student_backend=", "model.backend=codex"])
     assert old.agent == "codex_exec"
 
 
@@ -223,14 +223,14 @@ def test_a_key_of_a_provider_is_refused_and_never_written_down(tmp_path: Path):
     secret = "sk-12345"
     told = problems(config(tmp_path, SNAPSHOT), f"model.azure_openai_api_key={secret}")
     assert len(told) == 1 and secret not in told[0] and "model.azure_openai_api_key=…" in told[0]
-    spec = read_skill(config(tmp_path, SNAPSHOT), ["model.azure_openai_api_key=${MY_KEY}"])
+    spec = sound_skill(config(tmp_path, SNAPSHOT), ["model.azure_openai_api_key=${MY_KEY}"])
     assert spec.teacher is not None and spec.teacher.api_key == "${MY_KEY}"
     assert "MY_KEY" not in str(spec.told())
 
 
 def read_words(words: str) -> SkillSpec:
     name, *rest = words.split()
-    return read_skill(find_config(name), overrides_of(rest))
+    return sound_skill(find_config(name), overrides_of(rest))
 
 
 def test_every_command_line_of_the_source_is_understood():
@@ -303,6 +303,6 @@ def test_no_address_of_a_judge_is_written_down(tmp_path: Path):
     judge = "{provider: ollama, name: m, endpoint: 'https://me:hunter22@judge.example'}"
     metric = f"{{type: geval, name: kind, criteria: is it kind, model: {judge}}}"
     text = f"env: {{name: jsonl, metrics: [{metric}]}}\n"
-    told = read_skill(config(tmp_path, text)).told()["env"]["metrics"]
+    told = sound_skill(config(tmp_path, text)).told()["env"]["metrics"]
     assert told[0]["model"] == {"provider": "ollama", "name": "m"}
     assert told[0]["criteria"] == "is it kind"

@@ -13,6 +13,9 @@ _STARTING = 200_000
 _RUNNING = 7_000
 """Objects between two looks in a run: most go away without one."""
 
+_FEW = 1_000
+"""Objects that some Pythons put aside by themselves."""
+
 
 def put_off() -> None:
     """Do not look yet."""
@@ -24,7 +27,7 @@ def settled() -> Generator[None]:
     """Look now and then, but not through what was made before."""
     before = gc.get_threshold()
     # what somebody else has put aside is not ours to bring back
-    ours = not gc.get_freeze_count()
+    ours = gc.get_freeze_count() < _FEW
     if ours:
         gc.freeze()
     gc.set_threshold(_RUNNING)

@@ -11,6 +11,12 @@ Copier = Callable[[], object]
 """Makes a copy of the value that it was made for."""
 
 
+def owned(value: object) -> object:
+    """A copy of a value; the value itself where there is nothing in it to be changed."""
+    make = copier(value)
+    return value if make is None else make()
+
+
 def copier(value: object) -> Copier | None:
     """What makes copies of a value, quickly; None where there is nothing in it to be changed.
 

@@ -71,6 +71,10 @@ class Outcome(NamedTuple):
     trace: str = ""
     """Address of the trace in the store; empty when there is none."""
 
+    def copied(self) -> "Outcome":
+        """The same, for one who may change its metrics: nobody else gets to see that."""
+        return self._replace(metrics={**self.metrics})
+
 
 class Tally(NamedTuple):
     """Running sums of one number."""

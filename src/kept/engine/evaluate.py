@@ -347,7 +347,7 @@ class Evaluator:
 
     def _tell(self, work: Work, job: Job, outcome: Outcome) -> None:
         for hear in self.hearers:
-            hear(job, outcome)
+            hear(job, outcome.copied())
         if work.called:
             self._purse.done(job)
             billed = self.attempts.billed

@@ -199,7 +199,9 @@ class Judge:
     def _hack(self, incumbent: Candidate, candidate: Candidate) -> Verdict | None:
         """The first guard's reason to refuse a candidate."""
         for guard in self._plan.guards:
-            reason = guard.check(self._plan.seed, incumbent, candidate)
+            # each its own: a guard that tidies a text up for itself changes no candidate
+            sides = (self._plan.seed, incumbent, candidate)
+            reason = guard.check(*(side.copied() for side in sides))
             if reason is not None:
                 return Verdict("discard", f"guard {guard.name}: {reason}", code="guard")
         return None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from kept.core.artifact import Candidate
 from kept.core.budget import StopReason
 from kept.core.event import Proposed
 from kept.core.exchange import EXPECTED
@@ -133,6 +134,9 @@ class Proposing:
             reply = await self._call(proposer, brief, scope)
             if not isinstance(reply, Ask):
                 break
+            if (made := reply.made) is not None:
+                # anew, for its texts may be another's by now, or be changed later
+                reply = replace(reply, made=Candidate({**made.texts}, {**made.blobs}))
             self._check(reply, proposer)
             if any(answer.ask == reply for answer in brief.answers):
                 reply = Failure("harness", "infrastructure", "it asked for the same thing twice")
@@ -190,7 +194,7 @@ class Proposing:
             )
 
     def _answer(self, ask: Ask) -> Answer:
-        outcomes = dict(self._evaluator.outcomes(ask))
+        outcomes = {p: o.copied() for p, o in self._evaluator.outcomes(ask)}
         traces = {p: self._journal.trace(o.trace) for p, o in outcomes.items() if o.trace}
         return Answer(ask, outcomes, {p: _without_gold(trace) for p, trace in traces.items()})
 

@@ -22,7 +22,7 @@ from kept.store.reader import Run
 from kept.testing import ScriptedModel
 from tests.envs.games import games
 from tests.envs.games import plan_of as planned
-from tests.spec.skills import read_skill
+from tests.spec.skill_configs import sound_skill
 
 __all__ = ["games"]
 
@@ -92,7 +92,7 @@ def test_two_steps_of_training_on_real_games_bring_the_rule_that_wins(
     made = opened(
         env, EnvSettings(name="alfworld"), Parted(cases), lambda one: ChatRunner(one, model)
     )
-    spec = read_skill(tmp_path / "skill.yaml")
+    spec = sound_skill(tmp_path / "skill.yaml")
     config = ModelConfig(provider="scripted", model="teacher.jsonl")
     plan = plan_of(spec, made, teacher=Asked(ScriptedModel(teach), config)).plan
     ended = asyncio.run(start(plan, Home(tmp_path / "home")))

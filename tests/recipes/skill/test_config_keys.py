@@ -19,7 +19,7 @@ from kept.spec.skill.config import SECTIONS
 from kept.spec.skill.read import SkillSpec
 from kept.testing import ScriptedModel
 from tests.recipes.skill import world
-from tests.spec.skills import read_skill
+from tests.spec.skill_configs import sound_skill
 from tests.spec.test_skill_config import SNAPSHOT
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "skill-config.md"
@@ -142,7 +142,7 @@ def seen(folder: Path, *overrides: str) -> Any:
     """All that a run does by a config: what is asked of whom, in which order, decided how."""
     path = folder / "skill.yaml"
     path.write_text(SNAPSHOT + "  name: searchqa\n  data_path: x\n")
-    spec = read_skill(path, overrides)
+    spec = sound_skill(path, overrides)
     opened = world.opened(MODEL, SIZES)
     plan = plan_of(spec, opened, (), "", TEACHER).plan
     what = (plan.schedule, plan.gate, plan.objective, plan.budget, plan.workers, plan.width)

@@ -30,7 +30,7 @@ from kept.store.home import Home
 from kept.testing.server import Seen
 from tests.recipes.skill import world
 from tests.recipes.skill.test_config_keys import CHANGED
-from tests.spec.skills import read_skill
+from tests.spec.skill_configs import sound_skill
 
 CASES = (8, 8, 4)
 ROOT = Path(__file__).parents[3]
@@ -174,7 +174,7 @@ def ran(
     teacher, student = Watched("teacher", say), Watched("student", say)
     opened = world.opened(student, CASES, runner=Student(student), scorer=Exact(), **more)
     asked = Asked(teacher, ModelConfig(provider="scripted", model="none"))
-    plan = plan_of(read_skill(path, overrides), opened, overrides, "", asked).plan
+    plan = plan_of(sound_skill(path, overrides), opened, overrides, "", asked).plan
     if gate is not None:
         assert isinstance(plan.schedule, Epochs)
         plan = replace(plan, gate=gate, schedule=replace(plan.schedule, sealed=False))

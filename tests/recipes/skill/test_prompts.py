@@ -13,7 +13,7 @@ from kept.proposers.skill.teacher import Prompts
 from kept.recipes.skill.compile import Asked, plan_of
 from kept.testing import ScriptedModel
 from tests.recipes.skill import world
-from tests.spec.skills import read_skill
+from tests.spec.skill_configs import sound_skill
 
 TEACHER = Asked(ScriptedModel(()), ModelConfig(provider="scripted", model="none"))
 
@@ -25,7 +25,7 @@ def prompts_of(folder: Path, env: Mapping[str, str], **files: str) -> Prompts:
     for name, text in files.items():
         (folder / "mine" / f"{name}.md").write_text(text)
     config.write_text(config.read_text() + "prompts: mine\n")
-    spec = read_skill(config, (), folder)
+    spec = sound_skill(config, (), folder)
     plan = plan_of(spec, world.opened(ScriptedModel(()), prompts=env), (), "", TEACHER).plan
     (step,) = (one for one in plan.proposers if isinstance(one, StepProposer))
     return step.teacher.prompts

@@ -12,13 +12,13 @@ from kept.errors import SetupError
 from kept.recipes.skill.students import student_config, student_of
 from kept.sandbox import abilities
 from kept.spec.skill.read import SkillSpec
-from tests.spec.skills import read_skill
+from tests.spec.skill_configs import sound_skill
 
 
 def spec_of(folder: Path, *overrides: str) -> SkillSpec:
     path = folder / "skill.yaml"
     path.write_text("train: {batch_size: 2}\nenv: {name: searchqa}\n")
-    return read_skill(path, overrides, folder)
+    return sound_skill(path, overrides, folder)
 
 
 @pytest.fixture

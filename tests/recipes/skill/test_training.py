@@ -18,7 +18,7 @@ from kept.store.home import Home
 from kept.testing import AcceptAll, RejectAll, ScriptedModel
 from kept.testing.server import ModelServer
 from tests.recipes.skill import world
-from tests.spec.skills import read_skill
+from tests.spec.skill_configs import sound_skill
 
 SIZES = (48, 40, 40)
 
@@ -94,7 +94,7 @@ def test_a_race_that_rollouts_are_too_few_for_is_warned_of(tmp_path: Path):
     opened = world.opened(ScriptedModel(()), (100, 60, 0))
 
     def warned(*overrides: str) -> list[str]:
-        spec = read_skill(path, overrides)
+        spec = sound_skill(path, overrides)
         warnings = plan_of(spec, opened, overrides, "", teacher).warnings
         return [told for told in warnings if "few for a race" in told]
 
@@ -111,7 +111,7 @@ def test_reminders_that_nobody_is_asked_for_are_warned_of(tmp_path: Path):
 
     def warned(mode: str) -> bool:
         aware = "optimizer.use_skill_aware_reflection=true"
-        spec = read_skill(path, (f"optimizer.skill_update_mode={mode}", aware))
+        spec = sound_skill(path, (f"optimizer.skill_update_mode={mode}", aware))
         made = plan_of(spec, world.opened(ScriptedModel(())), (), "", teacher)
         return any("is not asked for reminders" in told for told in made.warnings)
 

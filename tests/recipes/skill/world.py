@@ -25,7 +25,7 @@ from kept.models.asking import ask, draw_seed
 from kept.models.connect import connect
 from kept.recipes.skill.compile import plan_of
 from kept.testing.server import Seen
-from tests.spec.skills import read_skill
+from tests.spec.skill_configs import sound_skill
 
 START = "# Skill\n\nAnswer the question.\n"
 GOOD = ("Check the units before answering.", "Answer with the last number alone.")
@@ -154,7 +154,7 @@ def write_config(
 def make_plan(
     path: Path, overrides: Sequence[str] = (), sizes: Sequence[int] = (24, 12, 12), **more: Any
 ) -> Plan:
-    spec = read_skill(path, overrides)
+    spec = sound_skill(path, overrides)
     assert spec.student is not None
     return plan_of(spec, opened(connect(spec.student), sizes, **more), overrides).plan
 

@@ -15,6 +15,7 @@ from kept.adapters.identity import source_of_kind
 from kept.adapters.records import NOTE, findings_in, trace_of
 from kept.core.artifact import Candidate
 from kept.core.case import Case
+from kept.core.own import owned
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Score
@@ -173,7 +174,7 @@ class AdapterRunner:
 
     def _rollouts(self, group: Sequence[Wanted]) -> Iterable[Rollout]:
         texts, traced = group[0].candidate.texts, group[0].traced
-        items = [wanted.item for wanted in group]
+        items = [owned(wanted.item) for wanted in group]
         told = self._adapter.evaluate(items, dict(texts), capture_traces=traced)
         scores = _rows(told, "scores", len(group))
         if scores is None:

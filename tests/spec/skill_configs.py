@@ -7,7 +7,7 @@ from kept.spec.skill import read
 from kept.spec.skill.read import SkillSpec
 
 
-def read_skill(path: Path, overrides: Sequence[str] = (), folder: Path | None = None) -> SkillSpec:
+def sound_skill(path: Path, overrides: Sequence[str] = (), folder: Path | None = None) -> SkillSpec:
     """The config at a path; a `SpecError` with all that is wrong with it."""
     made = read.read_skill(path, overrides, folder)
     made.source.check()
