@@ -118,11 +118,14 @@ def test_an_evaluator_of_gepa_s_that_takes_the_answer_out_of_its_example(tmp_pat
         answers.append(example.pop("answer", None))
         return len(candidate)
 
+    def write(prompt: str) -> str:
+        return "<new-text>\nlonger\n</new-text>"
+
     gepa.optimize_anything(
         "seed",
         evaluator=evaluate,
         dataset=[{"id": n, "answer": n} for n in range(20)],
-        reflection_lm=lambda _: "<new-text>\nlonger\n</new-text>",
+        reflection_lm=write,
         max_metric_calls=300,
         home=tmp_path,
     )
