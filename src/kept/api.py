@@ -34,7 +34,7 @@ class Result:
     seed: Candidate
     best: Candidate
     seed_value: float | None
-    """The metric of the seed on the deciding cases; None when it never ran."""
+    """The metric of the seed on test cases, else on those that decided; None if it never ran."""
     best_value: float | None
     stopped: StopReason
     state: State

@@ -243,7 +243,7 @@ def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
 
 
 def values(state: State) -> tuple[float | None, float | None]:
-    """The metric of seed and best on the deciding cases, where they were measured."""
+    """The metric of seed and best on the test cases, else on others that both were measured on."""
     direction = "minimize" if state.fact("direction") == "minimize" else "maximize"
     objective = Objective(direction=direction)
     seed, best = (_losses(state, id_) for id_ in (state.seed, state.best))
