@@ -133,7 +133,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_finish() -> None:
-    """No test is garbage, and to look through all of them time and again takes a tenth of a run."""
+    """No test is garbage; to look through all of them, again and again, took 5 % of a run."""
     gc.collect()
     gc.freeze()
 
