@@ -13,6 +13,9 @@ from click.testing import CliRunner
 
 import kept
 from kept.cli.main import cli
+from kept.core.event import Event
+from kept.core.score import Outcome
+from kept.core.state import State
 
 CASE = kept.Case("a", 1)
 CIRCLE: dict[str, Any] = {}
@@ -307,3 +310,32 @@ def test_a_single_deciding_case_is_warned_of(tmp_path: Path, caplog: pytest.LogC
     kept.optimize("a", evaluate, range(4), proposers=["aa"], home=tmp_path)
     kept.optimize("a", size, proposers=["aa"], home=tmp_path)
     assert caplog.messages == []
+
+
+class Events:
+    """A sink that asks for no rollouts."""
+
+    def __init__(self) -> None:
+        self.kinds: list[str] = []
+
+    def on_event(self, event: Event, state: State) -> None:
+        self.kinds.append(event.kind)
+
+
+class Rollouts(Events):
+    """One that does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[kept.Job] = []
+
+    def on_rollout(self, job: kept.Job, outcome: Outcome) -> None:
+        self.seen.append(job)
+
+
+def test_a_sink_is_told_of_rollouts_if_it_has_a_method_for_them(tmp_path: Path):
+    some, all_ = Events(), Rollouts()
+    found = kept.optimize("a", size, proposers=["aa"], home=tmp_path, sinks=[some, all_])
+    assert some.kinds == all_.kinds
+    assert some.kinds[0] == "run_started"
+    assert len(all_.seen) == found.spend.rollouts > 0

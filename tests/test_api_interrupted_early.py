@@ -8,8 +8,6 @@ import pytest
 
 import kept
 from kept.core.event import Event, RunStarted
-from kept.core.rollout import Job
-from kept.core.score import Outcome
 from kept.core.state import State
 
 
@@ -19,9 +17,6 @@ class Impatient:
     def on_event(self, event: Event, state: State) -> None:
         if isinstance(event, RunStarted):
             os.kill(os.getpid(), signal.SIGINT)
-
-    def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """Too late for this one."""
 
 
 def _length(candidate: kept.Candidate) -> float:

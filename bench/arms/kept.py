@@ -16,8 +16,6 @@ from bench.world import EVALUATOR_SECONDS, SEED, TRAIN, line, score
 from kept import Append, Brief, Budget, Candidate, Case, Cases, Proposal, Result, optimize
 from kept.core.event import Event, StepClosed, StepOpened
 from kept.core.ports import Sink
-from kept.core.rollout import Job
-from kept.core.score import Outcome
 from kept.core.state import State
 
 AT_USE = (
@@ -65,9 +63,6 @@ class KillAt:
         if isinstance(event, StepClosed) and event.step == self._step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """Nothing to do."""
-
 
 class FirstOpening:
     """A sink that reads the watch when the next step opens."""
@@ -80,9 +75,6 @@ class FirstOpening:
     def on_event(self, event: Event, state: State) -> None:
         if self.reading is None and isinstance(event, StepOpened):
             self.reading = self._watch.read(self._world.calls)
-
-    def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """Nothing to do."""
 
 
 def run(order: Order, world: World, budget: Budget, *sinks: Sink, resume: str = "") -> Result:

@@ -421,9 +421,6 @@ class Loses:
                 os.dup2(full, int(fd.name))
                 os.close(full)
 
-    def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """Nothing to do."""
-
 
 def half(candidate: kept.Candidate) -> float:
     return 0.5

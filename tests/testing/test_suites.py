@@ -26,7 +26,7 @@ from kept.core.ports import (
 )
 from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Turn
 from kept.core.rollout import Failure, Job, Pair, Rollout
-from kept.core.score import Outcome, Score
+from kept.core.score import Score
 from kept.core.state import State
 from kept.core.tool import ToolAnswer
 from kept.core.verdict import Verdict, View
@@ -375,9 +375,6 @@ class BadSink:
     def on_event(self, event: Event, state: State) -> None:
         if state.keeps:
             raise RuntimeError("too good to be true")
-
-    def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """Nothing."""
 
 
 def test_the_sink_suite_catches_a_sink_that_raises():

@@ -175,11 +175,19 @@ class Measuring(Gate, Protocol):
 
 
 class Sink(Protocol):
-    """Is told what happens: progress, logs, pages. Must not raise and must not block."""
+    """Is told what happens: progress, logs, pages. Must not raise and must not block.
+
+    One that has a method `on_rollout` as well is told of every rollout: see `Hearing`.
+    """
 
     def on_event(self, event: Event, state: State) -> None:
         """Something happened, and this is the state after it."""
         ...
+
+
+@runtime_checkable
+class Hearing(Sink, Protocol):
+    """A sink that is told of rollouts too, each with an outcome of its own."""
 
     def on_rollout(self, job: Job, outcome: Outcome) -> None:
         """A rollout is done and in the journal."""

@@ -11,7 +11,6 @@ from kept.agents.story import STORY, Moment, record_of
 from kept.core.event import Event, RunStopped
 from kept.core.ports import Journal
 from kept.core.rollout import Job
-from kept.core.score import Outcome
 from kept.core.state import State
 from kept.store.journal import RunJournal
 from kept.store.reader import Run
@@ -73,6 +72,3 @@ class RunFolder:
                     write_run(self._folder, record, delivered_by(run), Layout())
         except OSError as error:
             log.warning("cannot write %s: %s", error.filename, error.strerror)
-
-    def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """Nothing to do: the end of the sitting tells it."""

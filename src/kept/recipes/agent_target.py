@@ -13,8 +13,6 @@ from kept.agents.refine.session import session_stamp
 from kept.agents.rundir.write import Layout, sweep, write_run
 from kept.core.event import Event, RunStopped
 from kept.core.ports import Journal, Sink
-from kept.core.rollout import Job
-from kept.core.score import Outcome
 from kept.core.state import State
 from kept.core.words import one_line
 from kept.errors import SetupError
@@ -127,6 +125,3 @@ class TaskRun:
         held = held_by(self._task)
         if held is not None and held.measure != FOLLOW and not chosen(self._task):
             log.warning("%s is left as it is: %s", self._task.best, held.stays(FOLLOW))
-
-    def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """Nothing to do: the end of the sitting tells it."""

@@ -199,9 +199,9 @@ _CHECKS: tuple[_Check, ...] = (
     ),
     _Check(
         "sinks",
-        lambda value: _is_list(value, "on_event", "on_rollout"),
+        lambda value: _is_list(value, "on_event"),
         "`sinks` is {}, not a list of sinks",
-        "a sink has the methods on_event and on_rollout, as kept.Sink says",
+        "a sink has a method on_event(event, state), as kept.Sink says",
     ),
 )
 

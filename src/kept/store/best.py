@@ -11,8 +11,6 @@ from pathlib import Path
 from kept.core.artifact import Candidate
 from kept.core.event import Event, StepClosed
 from kept.core.ports import Journal
-from kept.core.rollout import Job
-from kept.core.score import Outcome
 from kept.core.state import State
 from kept.errors import JournalError
 from kept.store.files import write_files
@@ -34,9 +32,6 @@ class BestFolder:
         moved = isinstance(event, StepClosed) and event.verdict.best
         if moved or event.kind in ("run_started", "run_resumed"):
             swap_best(self._folder, self._journal.load(state.best), self._modes)
-
-    def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """Nothing to do."""
 
 
 def swap_best(folder: Path, candidate: Candidate, modes: Mapping[str, int] | None = None) -> None:

@@ -14,8 +14,6 @@ from kept.core.artifact import Candidate
 from kept.core.edit import reapply
 from kept.core.event import Event, Proposed, RunResumed, RunStarted, StepClosed, StepOpened
 from kept.core.ports import Journal
-from kept.core.rollout import Job
-from kept.core.score import Outcome
 from kept.core.stage import StepRecords
 from kept.core.state import State
 from kept.errors import JournalError
@@ -85,9 +83,6 @@ class View(ABC):
             if not self._told:
                 log.warning("cannot write %s: %s", error.filename, error.strerror)
             self._told = True
-
-    def on_rollout(self, job: Job, outcome: Outcome) -> None:  # noqa: B027 # no view needs it
-        """Nothing to do."""
 
     def sides(self, step: StepRecords) -> tuple[Candidate, Candidate] | None:
         """What a step's candidate was made of, and the candidate; None where there is none."""

@@ -12,8 +12,6 @@ from kept.agents.texts import own_artifacts
 from kept.core.artifact import Candidate
 from kept.core.event import Event
 from kept.core.ports import Gate
-from kept.core.rollout import Job
-from kept.core.score import Outcome
 from kept.core.state import State
 from kept.errors import JournalError
 from kept.recipes.agent_run import Asked, Before, compile_agent_run
@@ -226,9 +224,6 @@ def test_what_runs_use_is_what_was_measured_also_of_versions_that_a_suite_names(
             active = it.registry.active()
             used.append((active["pattern_library"].number, active["worker_pitfalls"].number))
 
-        def on_rollout(self, job: Job, outcome: Outcome) -> None:
-            pass
-
     ended = it.start(it.plan(epochs=3), (Watches(),))
     outcomes = [step.verdict.outcome for step in ended.state.closed]
     assert outcomes == ["discard", "keep", "keep"]
@@ -245,9 +240,6 @@ def test_of_a_large_suite_runs_use_only_what_is_proven_for_other_tasks(tmp_path:
     class Watches:
         def on_event(self, event: Event, state: State) -> None:
             used.append(it.registry.active()["worker_pitfalls"].number)
-
-        def on_rollout(self, job: Job, outcome: Outcome) -> None:
-            pass
 
     ended = it.start(it.plan(epochs=2), (Watches(),))
     codes = [(step.turn.proposer, step.verdict.outcome) for step in ended.state.closed]

@@ -37,8 +37,6 @@ from kept.agents.rundir.write import Layout, write_run
 from kept.core.event import Event, RunStopped
 from kept.core.ports import Journal
 from kept.core.refine import Attempt, attempts, reruns, run_folder, stop_word
-from kept.core.rollout import Job
-from kept.core.score import Outcome
 from kept.core.state import State
 from kept.store.files import write_below
 from kept.store.views import write_whole
@@ -167,9 +165,6 @@ class SessionFiles:
             if not self._told:
                 log.warning("cannot write %s: %s", error.filename, error.strerror)
             self._told = True
-
-    def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """Nothing to do."""
 
     def _session(self, told: "Told", ended: float | None) -> Session:
         place, started, stopped = self._place, told.state.started, told.state.stopped
