@@ -35,7 +35,7 @@ class In:
     name: str = "in"
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
-        return self.gate.decide(replace(view, **self.step))
+        return self.gate.decide(view._replace(**self.step))
 
 
 def won(verdict: Verdict, gate: Gate) -> bool:

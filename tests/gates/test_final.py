@@ -63,8 +63,7 @@ class Table:
 
     def filled(self, view: View, asked: Asked) -> View:
         shown = {side.id: self.side(side.id, asked) for side in _sides(view)}
-        return replace(
-            view,
+        return view._replace(
             challenger=shown[view.challenger.id],
             incumbent=shown[view.incumbent.id],
             best=shown[view.best.id],
@@ -198,7 +197,7 @@ def test_without_noise_two_passes_are_enough_and_one_where_that_is_known():
     assert hold(table, ("good", "better"))[0] in ("good", "better")
     assert {pair.repeat for _, pair in table.answered} == {0, 1}
     still = Table(fixed)
-    view = replace(still.view("better", ("good", "better"), 2), still=True)
+    view = still.view("better", ("good", "better"), 2)._replace(still=True)
     told = still.hear(Race(final=Final(among=2)), view)
     assert told.outcome == "keep" or AHEAD in told.numbers
     assert {pair.repeat for _, pair in still.answered} == {0}

@@ -35,7 +35,7 @@ class At:
     name: str = "at"
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
-        return FIXED.decide(replace(view, ledger=self.ledger))
+        return FIXED.decide(view._replace(ledger=self.ledger))
 
 
 def matter(runs: Runs, tasks: tuple[str, ...] = TASKS) -> Matter:

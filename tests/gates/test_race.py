@@ -149,7 +149,7 @@ def test_what_shines_on_train_alone_is_not_kept():
 
 def test_the_draws_of_an_incumbents_time_are_its_own():
     view = hear(Race(), matter(0.9, 0.4)).views[0]
-    answer = Race().decide(replace(view, ledger=Ledger(3, (1, 3))))
+    answer = Race().decide(view._replace(ledger=Ledger(3, (1, 3))))
     assert not isinstance(answer, Verdict)
     assert {pair.repeat // TENURE for ask in answer for pair in ask.pairs} == {2}
 
@@ -203,7 +203,7 @@ def proof_after(tests: int) -> Verdict:
     asked: Asked = {}
     heard = matter(0.8, 0.55)
     while True:
-        view = replace(heard.view(asked), ledger=Ledger(tests, (tests,), chosen=tests))
+        view = heard.view(asked)._replace(ledger=Ledger(tests, (tests,), chosen=tests))
         answer = Race(promote_passes=(2,)).prove(view)
         if isinstance(answer, Verdict):
             return answer
@@ -226,7 +226,7 @@ def test_what_breaks_a_constraint_is_not_promoted_however_much_better_it_is(at_o
         asked: Asked = {}
         told: Verdict | None = None
         while told is None:
-            view = replace(about.view(asked), proves=at_once, merged=1 if at_once else 0)
+            view = about.view(asked)._replace(proves=at_once, merged=1 if at_once else 0)
             answer = Race().decide(view) if at_once else Race().prove(view)
             if isinstance(answer, Verdict):
                 told = answer

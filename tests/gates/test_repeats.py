@@ -32,7 +32,7 @@ class At:
     name: str = "at"
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
-        return self.gate.decide(replace(view, ledger=self.ledger))
+        return self.gate.decide(view._replace(ledger=self.ledger))
 
 
 def matter(runs: Runs, objective: Objective = BOUNDED) -> Matter:

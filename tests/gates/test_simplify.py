@@ -42,7 +42,7 @@ class Simpler:
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
         bars = (view.best, view.incumbent) if self.leads else ()
         return self.race.decide(
-            replace(view, simplifies=True, bars=bars, ledger=self.ledger, still=self.still)
+            view._replace(simplifies=True, bars=bars, ledger=self.ledger, still=self.still)
         )
 
 
@@ -198,7 +198,7 @@ def test_what_passes_the_screen_is_raced_at_once_and_never_waits_in_the_pool():
     @dataclass(frozen=True)
     class Pooled(Simpler):
         def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
-            return super().decide(replace(view, pools=True))
+            return super().decide(view._replace(pools=True))
 
     told = hear(Pooled(), matter).verdict
     assert told.code == "judged"
@@ -293,13 +293,12 @@ def test_the_order_in_which_answers_came_does_not_matter():
         answer = gate.decide(view)
         sides = (view.challenger, view.incumbent, view.best)
         turned = [
-            replace(
-                side,
-                losses={p: {k: row[k] for k in reversed([*row])} for p, row in side.losses.items()},
+            side._replace(
+                losses={p: {k: row[k] for k in reversed([*row])} for p, row in side.losses.items()}
             )
             for side in sides
         ]
-        other = replace(view, challenger=turned[0], incumbent=turned[1], best=turned[2])
+        other = view._replace(challenger=turned[0], incumbent=turned[1], best=turned[2])
         again = gate.decide(other)
         if isinstance(answer, Verdict):
             assert isinstance(again, Verdict)
@@ -341,8 +340,8 @@ def proof(matter: Matter, race: Race | None = None) -> Verdict:
     """What is said of a change that is simplifications only, against the best."""
     asked: Asked = {}
     while True:
-        view = replace(matter.view(asked), simplifies=True)
-        answer = (race or Race()).prove(replace(view, incumbent=view.best))
+        view = matter.view(asked)._replace(simplifies=True)
+        answer = (race or Race()).prove(view._replace(incumbent=view.best))
         if isinstance(answer, Verdict):
             return answer
         assert note_asked(asked, answer)

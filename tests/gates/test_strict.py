@@ -1,7 +1,5 @@
 """The rule of the artifact loop: crash, then constraints, then the metric, then tie-breakers."""
 
-from dataclasses import replace
-
 import pytest
 
 from kept.core.objective import Constraint, Objective, TieBreaker
@@ -247,7 +245,7 @@ def test_a_row_of_ties_does_not_lead_away_from_the_best(least: float | None, out
     old, new = {"score": 0.2, "length": 2.0}, {"score": 0.15, "length": 1.0}
     table = Table({INCUMBENT: [old], CHALLENGER: [new]}, objective=objective)
     view = hear(Strict(), table.matter()).views[-1]
-    verdict = Strict().decide(replace(view, least=least))
+    verdict = Strict().decide(view._replace(least=least))
     assert isinstance(verdict, Verdict)
     assert verdict.outcome == outcome
 

@@ -136,7 +136,7 @@ def test_what_is_as_good_is_promoted_for_less_text_or_for_less_cost(
         name = "proof"
 
         def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
-            return Race().prove(replace(view, simplifies=True, shorter=shorter))
+            return Race().prove(view._replace(simplifies=True, shorter=shorter))
 
     def outcome(draw: Draw) -> Outcome:
         number = int(draw.pair.case[1:])

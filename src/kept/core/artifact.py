@@ -73,11 +73,11 @@ class Candidate:
 
     def copied(self) -> "Candidate":
         """The same, for one who may change its texts: nobody else gets to see that."""
-        copy = object.__new__(Candidate)
-        # not by its own way to be made, which hashes every text: each rollout may need one
-        object.__setattr__(copy, "texts", {**self.texts})
-        object.__setattr__(copy, "blobs", {**self.blobs})
-        object.__setattr__(copy, "id", self.id)
+        copy = _blank(Candidate)
+        # not by its own way to be made, which hashes every text: each rollout needs one
+        _set_texts(copy, {**self.texts})
+        _set_blobs(copy, {**self.blobs})
+        _set_id(copy, self.id)
         return copy
 
     def __getitem__(self, path: str) -> str:
@@ -88,6 +88,12 @@ class Candidate:
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+
+_blank = object.__new__
+_set_texts, _set_blobs, _set_id = (
+    Candidate.__dict__[name].__set__ for name in ("texts", "blobs", "id")
+)
 
 
 def _content_id(texts: Mapping[str, str], blobs: Mapping[str, str]) -> str:

@@ -73,7 +73,8 @@ class Outcome(NamedTuple):
 
     def copied(self) -> "Outcome":
         """The same, for one who may change its metrics: nobody else gets to see that."""
-        return self._replace(metrics={**self.metrics})
+        metrics, *others = self
+        return make(Outcome, ({**metrics}, *others))
 
 
 class Tally(NamedTuple):

@@ -291,8 +291,8 @@ def _bars(state: State, event: StepClosed, incumbent: str) -> tuple[str, ...]:
 
 
 def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
-    varies = state.ledger.varies or "varies" in event.verdict.numbers
-    ledger = state.ledger._replace(varies=varies)
+    varies = "varies" in event.verdict.numbers
+    ledger = state.ledger._replace(varies=True) if varies else state.ledger
     if _simplified(event) and isinstance(step.reply, Proposal):
         return ledger.cut(step.ledger.cuts + 1, kept=event.verdict.outcome == "keep")
     if event.verdict.outcome == "keep" and step.turn.races:

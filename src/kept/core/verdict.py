@@ -5,7 +5,7 @@ A gate is a pure decision over tallies so far: a verdict, or the Asks it needs a
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from kept.core.ledger import Ledger
 from kept.core.objective import Objective
@@ -124,25 +124,22 @@ class Verdict:
         return f"{self.reason}: {self.private}" if self.private else self.reason
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One candidate of a comparison and what is known of it, by purpose."""
+_NOTHING: Mapping[Purpose, Any] = {}
+
+
+class Side(NamedTuple):
+    """One candidate of a comparison and what is known of it, by purpose; a tuple, as `View` is."""
 
     id: str
-    known: Mapping[Purpose, Evaluation] = field(default_factory=dict[Purpose, Evaluation])
-    losses: Mapping[Purpose, Mapping[Pair, float]] = field(
-        default_factory=dict[Purpose, Mapping[Pair, float]]
-    )
+    known: Mapping[Purpose, Evaluation] = _NOTHING
+    losses: Mapping[Purpose, Mapping[Pair, float]] = _NOTHING
     """Of every pair that has an answer; a candidate's own failure stands at the worst value."""
-    ties: Mapping[Purpose, tuple[Mapping[Pair, float], ...]] = field(
-        default_factory=dict[Purpose, tuple[Mapping[Pair, float], ...]]
-    )
+    ties: Mapping[Purpose, tuple[Mapping[Pair, float], ...]] = _NOTHING
     """What each tie-breaker measured, of every pair that ran."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """What a gate may look at."""
+class View(NamedTuple):
+    """What a gate may look at; a tuple, because one is made for every look of every step."""
 
     challenger: Side
     incumbent: Side
@@ -172,6 +169,6 @@ class View:
     """Over the cases of a proof or a claim, as many as can be paid; None for all it wants."""
     least: float | None = None
     """The lowest loss of any incumbent so far, on the deciding cases."""
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: Ledger = Ledger()
     test: tuple[str, ...] = ()
     """Sealed: asked for by `claim` alone."""

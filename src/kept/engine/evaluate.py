@@ -165,7 +165,7 @@ class Evaluator:
             row = self._known.of(candidate, purpose)
             for pair in ask.pairs:
                 known = row.get(pair)
-                if known is None or not answered(known):
+                if known is None or (known.failure is not None and not answered(known)):
                     case, repeat = pair
                     job = make(Job, (candidate, case, repeat, purpose))
                     begun += job in works and job not in found

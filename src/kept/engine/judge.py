@@ -218,10 +218,10 @@ class Judge:
     ) -> tuple[Verdict, tuple[Evaluation, ...]]:
         """Ask the gate, have what it asks for rolled out, ask again: until there is a verdict."""
         asked: Asked = {}
+        bars = tuple(dict.fromkeys((ground.best, *ground.bars)))
+        ids = {*sides, *bars, *ground.finalists}
         while True:
             known = {key: self._sum_up(*key, asked, sides[0]) for key in asked}
-            bars = tuple(dict.fromkeys((ground.best, *ground.bars)))
-            ids = {*sides, *bars, *ground.finalists}
             shown = {id_: self._side(id_, known, asked, sides[0]) for id_ in ids}
             view = View(
                 challenger=shown[sides[0]],

@@ -93,14 +93,7 @@ class Proposing:
         """Have a proposer answer the brief of a step that was opened in this state."""
         step = opened.open[-1]
         proposer = self._plan.proposer(step.turn.proposer)
-        open_proposals: list[Proposal] = []
-        if proposer.serial:
-            for elder in (s.step for s in opened.open if s.step < number):
-                if elder >= self._first_open and elder not in self._replies:
-                    await self._event(elder).wait()
-                reply = self._replies.get(elder)
-                if isinstance(reply, Proposal):
-                    open_proposals.append(reply)
+        open_proposals = await self._elders(opened.open[0].step, number) if proposer.serial else ()
         brief = Brief(
             step=number,
             turn=step.turn,
@@ -124,6 +117,15 @@ class Proposing:
         if not isinstance(told.reply, Proposal):
             return told
         return replace(told, reply=on_top(parent.step, told.reply))
+
+    async def _elders(self, first: int, number: int) -> list[Proposal]:
+        """What the steps before this one proposed, from the first that was open with it."""
+        replies = self._replies
+        for elder in range(first, number):
+            if elder not in replies and elder >= self._first_open:
+                await self._event(elder).wait()
+        told = map(replies.get, range(first, number))
+        return [reply for reply in told if isinstance(reply, Proposal)]
 
     async def _converse(self, proposer: Proposer, brief: Brief) -> Proposed:
         """Call, answer what is asked, call again: until there is a reply."""

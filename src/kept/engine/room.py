@@ -23,8 +23,8 @@ class Room:
 
     def opened(self, first: int) -> None:
         """Hear which step is now the oldest that is open."""
+        self._asked.difference_update(range(self._first_open, first))
         self._first_open = first
-        self._asked = {step for step in self._asked if step >= first}
         self._released.set()
 
     def heard_from(self, step: int) -> None:
@@ -63,4 +63,5 @@ class Room:
             self._released.set()
 
     def _silent_elders(self, step: int) -> int:
-        return sum(elder not in self._asked for elder in range(self._first_open, step))
+        elders = range(self._first_open, step)
+        return len(elders) - len(self._asked.intersection(elders))

@@ -112,7 +112,7 @@ class Final:
     def settle(self, view: View, level: Level) -> Verdict | tuple[Ask, ...]:
         """Which of the finalists is promoted, told to one of them; in passes that can be paid."""
         if view.passes is not None and view.passes < max(self.passes):
-            return self.within(max(FEWEST, view.passes)).settle(replace(view, passes=None), level)
+            return self.within(max(FEWEST, view.passes)).settle(view._replace(passes=None), level)
         left = view.finalists
         for passes in self.passes:
             pairs = self._pairs(view, passes)

@@ -187,10 +187,10 @@ class Repeats:
 def _first_runs(view: View) -> View:
     """What `strict` is to see: the further runs are no train cases."""
     old, new = (
-        replace(side, known={p: e for p, e in side.known.items() if p != CHECK})
+        side._replace(known={p: e for p, e in side.known.items() if p != CHECK})
         for side in (view.incumbent, view.challenger)
     )
-    return replace(view, incumbent=old, challenger=new)
+    return view._replace(incumbent=old, challenger=new)
 
 
 def differs(side: Side, tolerance: float) -> bool:

@@ -7,6 +7,7 @@ is the truth: rows that do not fit it are dropped, and rows that are missing are
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -111,6 +112,7 @@ class StepRow(msgspec.Struct, array_like=True, frozen=True):
 _rows = msgspec.json.Decoder(StepRow)
 SPENT = tuple(field.name for field in fields(Spend))
 """What stands where in `StepRow.spent`."""
+_spent = attrgetter(*SPENT)
 
 
 def spend_of(spent: Sequence[int | float]) -> Spend:
@@ -184,7 +186,7 @@ def _row(
         one_line(_why(answered.event.reply), WHY) if answered else "",
         dict(event.verdict.numbers),
         tuple(map(_told, event.evaluations)),
-        tuple(getattr(event.spend, name) for name in SPENT),
+        _spent(event.spend),
         opened.at if opened else -1,
         (answered.at, answered.size) if answered else (0, 0),
         opened.event.t if opened else event.t,
