@@ -159,7 +159,7 @@ def test_on_a_narrow_terminal_the_end_of_what_was_proposed_is_still_there():
 
 
 def test_what_is_promoted_is_told_with_all_of_its_evidence_on_a_usual_terminal():
-    words = "proven: +0.333 (+0.212 … +0.454) for cases alike, p = 2.4e-07 of 0.02 needed"
+    words = "proven: +0.333 (+0.204 … +0.446) for cases alike, p = 2.4e-07 of 0.02 needed"
     verdict = Verdict("keep", words, best=True)
     promoted = replace(closed("takes up what step 6 proposed"), verdict=verdict)
     assert step_words(promoted) == f"{words}  (takes up what step 6 proposed)"

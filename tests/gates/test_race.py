@@ -13,7 +13,7 @@ from kept.core.rollout import Failure, Pair
 from kept.core.score import Outcome, summarize
 from kept.core.verdict import Verdict
 from kept.gates.bets import STAKES, evidence
-from kept.gates.case_level import interval, risk_of, sign_test, student, student_chance
+from kept.gates.case_level import sign_test, student, student_chance
 from kept.gates.common import forbidden
 from kept.gates.pairing import TENURE, looks
 from kept.gates.race import PRESETS, Race
@@ -105,16 +105,6 @@ def test_student_is_exact(chance: float, freedom: int, t: float):
     assert student(chance, freedom) == pytest.approx(t, abs=1e-4)
     assert student_chance(t, freedom) == pytest.approx(chance, abs=1e-5)
     assert student_chance(-t, freedom) == pytest.approx(1 - chance, abs=1e-5)
-
-
-def test_an_interval_holds_its_mean_and_one_case_says_nothing():
-    shown = interval([0.1, 0.3, 0.2, 0.4])
-    assert shown.low < shown.mean < shown.high
-    assert shown.mean == pytest.approx(0.25)
-    assert interval([0.5]).low == float("-inf")
-    assert risk_of([0.5]) == 1.0
-    assert risk_of([0.2] * 10) == 0.5**10
-    assert risk_of([-0.2] * 10) == 1.0
 
 
 def test_it_looks_often_at_first_and_only_whole_passes_can_win():
@@ -259,12 +249,3 @@ def test_what_a_constraint_forbids_is_none_of_those_a_proof_chooses_among():
     told = forbidden(shown, bound, {"gain": 1, "chosen": 1})
     assert told is not None
     assert told.numbers == {"gain": 1}
-
-
-def test_an_interval_does_not_go_beyond_what_a_gain_can_be():
-    wide = interval([1.0, 0.0, 1.0, 0.0])
-    assert wide.high > 1
-    assert wide.within(1.0)[:2] == (0.5, wide.low)
-    assert wide.within(1.0).high == 1.0
-    assert wide.within(0.2).low == -0.2
-    assert wide.within(None) == wide

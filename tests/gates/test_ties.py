@@ -83,6 +83,16 @@ def test_an_evaluator_without_noise_has_ties_that_are_facts():
     assert "no noise" in found.reason
 
 
+def test_what_costs_the_same_less_on_every_case_is_kept_and_shows_no_interval():
+    def outcome(draw: Draw) -> Outcome:
+        cost = 3.0 if draw.owner == CHALLENGER else 5.0
+        return Outcome({"score": 1.0, "cost": cost})
+
+    found = heard(replace(world(0), outcome=outcome)).verdict
+    assert found.outcome == "keep"
+    assert found.reason.startswith("`cost` 5 → 3, and not worse than by ")
+
+
 def test_a_draw_that_failed_is_not_a_cheap_one():
     """Half of the challenger's costs are missing, the dear ones: it only seems to cost less."""
     asked: list[View] = []

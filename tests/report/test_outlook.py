@@ -10,6 +10,7 @@ import pytest
 from kept import Budget, Candidate, Result, optimize, read_run
 from kept.cli.texts import run_text
 from kept.core.budget import StopKind, StopReason
+from kept.gates.case_level import student, student_chance
 from kept.report.document import as_json
 from kept.report.outlook import doubt_of, go_on
 from kept.report.page import markdown
@@ -60,8 +61,9 @@ def test_twice_the_effect_takes_a_quarter_of_the_cases(unsure: Path):
     (row,) = (row for row in told.steps if "alpha_promote" in row.numbers)
     one = doubt_of(told)
     assert one is not None
-    gain, half = row.numbers["gain"], (row.numbers["high"] - row.numbers["low"]) / 2
-    twice = {"gain": 2 * gain, "low": 2 * gain - half, "high": 2 * gain + half}
+    errors = student(1 - row.numbers["p"], one.cases - 1)
+    chance = 1 - student_chance(2 * errors, one.cases - 1)
+    twice = {"gain": 2 * row.numbers["gain"], "p": chance}
     other = doubt_of(replace(told, steps=(replace(row, numbers={**row.numbers, **twice}),)))
     assert other is not None
     assert one.wanted is not None

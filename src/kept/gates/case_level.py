@@ -1,7 +1,7 @@
 """What holds for cases nobody has seen: the case is the unit, repeats only sharpen its mean."""
 
 from collections.abc import Sequence
-from math import atan, comb, pi, sqrt
+from math import atan, comb, inf, isfinite, pi, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -10,6 +10,9 @@ from kept.core.verdict import Side, View
 from kept.gates.pairing import answers
 
 SURE = 0.95
+
+TAIL = (1 - SURE) / 2
+"""The risk at each end of an interval."""
 
 ROUNDING = 1e-12
 """Less spread than this, against the mean, is none."""
@@ -23,13 +26,14 @@ class Interval(NamedTuple):
     high: float
 
     def __str__(self) -> str:
+        if not self.ends:
+            return f"{self.mean:+.3f} (no interval: nothing shows how cases differ)"
         return f"{self.mean:+.3f} ({self.low:+.3f} … {self.high:+.3f})"
 
-    def within(self, scale: float | None) -> "Interval":
-        """Without what no gain can be: more than the scale is long, where there is one."""
-        if scale is None:
-            return self
-        return Interval(self.mean, max(self.low, -scale), min(self.high, scale))
+    @property
+    def ends(self) -> bool:
+        """Whether it has any: where nothing bounds the gain, it says no more than the mean."""
+        return isfinite(self.low) and isfinite(self.high)
 
 
 def case_gains(view: View, purpose: Purpose, other: Side) -> list[float]:
@@ -38,11 +42,41 @@ def case_gains(view: View, purpose: Purpose, other: Side) -> list[float]:
     return [old[case] - loss for case, loss in new.items() if case in old]
 
 
-def interval(found: Sequence[float]) -> Interval:
-    """The mean with its interval, by Student's t."""
-    mean, error = _mean_and_error(found)
-    half = student(1 - (1 - SURE) / 2, len(found) - 1) * error if len(found) > 1 else float("inf")
-    return Interval(mean, mean - half, mean + half)
+def interval(found: Sequence[float], scale: float | None) -> Interval:
+    """The mean with its interval, by Student's t; within the scale, where the metric has one.
+
+    A scale tells what a case that nobody saw can do, so that such cases are counted.
+    """
+    n, (mean, error) = len(found), _mean_and_error(found)
+    if scale is None:
+        half = inf if _no_spread(mean, error) else _reach(n) * error
+        return Interval(mean, mean - half, mean + half)
+    most = max(map(abs, found), default=0.0)
+    middle, error = _mean_and_error([*found, *_unseen(most)])
+    if n < 2:
+        half = inf
+    elif most <= ROUNDING * scale:
+        # nothing moved: more than this share of all cases would have shown, whatever they gain
+        half = (1 - TAIL ** (1 / n)) * scale
+    else:
+        half = _reach(n) * error
+    return Interval(
+        mean, min(mean, max(middle - half, -scale)), max(mean, min(middle + half, scale))
+    )
+
+
+def _unseen(most: float) -> tuple[float, float]:
+    """What Agresti and Min add to pass or fail: a case without a gain, and half a case each way.
+
+    The halves are as large as the largest gain seen, on whatever scale. Two cases stand for all
+    three: their sum is the same, and that of their squares.
+    """
+    return most / sqrt(2), -most / sqrt(2)
+
+
+def _reach(cases: int) -> float:
+    """Standard errors from the middle of an interval to its ends."""
+    return student(1 - TAIL, cases - 1)
 
 
 def risk_of(found: Sequence[float]) -> float:
@@ -50,8 +84,8 @@ def risk_of(found: Sequence[float]) -> float:
     if len(found) < 2:
         return 1.0
     mean, error = _mean_and_error(found)
-    if error <= ROUNDING * abs(mean):
-        # no spread at all: each case is a coin that fell the same way
+    if _no_spread(mean, error):
+        # each case is a coin that fell the same way
         return 0.5 ** len(found) if mean > 0 else 1.0
     return 1 - student_chance(mean / error, len(found) - 1)
 
@@ -77,6 +111,10 @@ def _mean_and_error(found: Sequence[float]) -> tuple[float, float]:
     if n < 2:
         return mean, 0.0
     return mean, sqrt(sum((one - mean) ** 2 for one in found) / (n - 1) / n)
+
+
+def _no_spread(mean: float, error: float) -> bool:
+    return error <= ROUNDING * abs(mean)
 
 
 def student(chance: float, freedom: int) -> float:

@@ -24,7 +24,7 @@ def claimed(view: View, passes: int) -> Verdict | tuple[Ask, ...]:
     if verdict := not_comparable(new, old, "seed"):
         return not_measured(verdict, "claim")
     found = case_gains(view, "test", view.incumbent)
-    shown = interval(found).within(view.objective.scale)
+    shown = interval(found, view.objective.scale)
     words = f"on {count(len(found), 'case')} that nothing was tuned on: {shown}"
     return Verdict("skip", words, code="claim", numbers=interval_figures(shown))
 

@@ -100,7 +100,7 @@ class Final:
             kept = Verdict("keep", why, private=old.first_failure, best=True)
             return forbidden(new, view.objective) or kept
         found = _gains(view.challenger, view.incumbent, pairs)
-        shown, chance = interval(found).within(view.objective.scale), risk_of(found)
+        shown, chance = interval(found, view.objective.scale), risk_of(found)
         numbers = {**_bounded(shown), "p": chance, "chosen": 1.0, ENTERED: 1.0}
         numbers["estimate"] = shown.mean
         words = f"{shown} on {count(len(found), 'case')}"
@@ -193,10 +193,10 @@ class _Look:
         risk, among = level.alpha * weight, len(view.finalists)
         if winner is not None and winner.id != me.id:
             at = next(n for n, side in enumerate(view.finalists) if side.id == winner.id)
-            shown = interval(self._gains[winner.id]).within(view.objective.scale)
+            shown = interval(self._gains[winner.id], view.objective.scale)
             words = f"another of the final is better: {shown} on all its cases"
             return Verdict("discard", words, numbers={AHEAD: float(at)})
-        shown = interval(self._gains[(winner or self.leader).id]).within(view.objective.scale)
+        shown = interval(self._gains[(winner or self.leader).id], view.objective.scale)
         chance = self.chance(winner or self.leader)
         numbers = {**_bounded(shown), "p": chance, "better": 1 - chance, "alpha_promote": risk}
         numbers |= {"passes": float(len(self._pairs) // _count(self._pairs))}

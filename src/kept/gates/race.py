@@ -311,7 +311,7 @@ class Race:
         if view.simplifies and view.objective.scale is not None:
             return self.simplify.proof(view, risk)
         found = case_gains(view, "promote", view.incumbent)
-        chance, shown = risk_of(found), interval(found).within(view.objective.scale)
+        chance, shown = risk_of(found), interval(found, view.objective.scale)
         left_over = self.promote_alpha / 2 ** (view.ledger.promotions + 1)
         numbers = {**interval_figures(shown, chance, risk), "passes": float(passes)}
         numbers |= {"better": 1 - chance, "alpha_promote_left": left_over}

@@ -32,10 +32,13 @@ class Difference(NamedTuple):
     """Of what is better, above 0."""
 
     def __str__(self) -> str:
+        shown = f"`{self.breaker.metric}` {self.was:.4g} → {self.now:.4g}"
+        if not self.by.ends:
+            return shown
         low, high = sorted((-self.by.low, -self.by.high))
         if self.breaker.prefer == "higher":
             low, high = self.by.low, self.by.high
-        return f"`{self.breaker.metric}` {self.was:.4g} → {self.now:.4g} ({low:+.3g} … {high:+.3g})"
+        return f"{shown} ({low:+.3g} … {high:+.3g})"
 
 
 def difference(view: View, purpose: Purpose, other: Side, risk: float) -> Difference | None:
@@ -53,5 +56,5 @@ def difference(view: View, purpose: Purpose, other: Side, risk: float) -> Differ
         for better in (True, False):
             if risk_of(gains if better else [-gain for gain in gains]) <= risk:
                 before, after = (sum(side.values()) / len(side) for side in (was, now))
-                return Difference(breaker, better, before, after, interval(gains))
+                return Difference(breaker, better, before, after, interval(gains, None))
     return None

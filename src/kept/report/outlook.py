@@ -5,7 +5,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from kept.core.plan import COMPARE
-from kept.gates.case_level import SURE, student
+from kept.gates.case_level import student
 from kept.gates.detect import Spread, cases_needed
 from kept.report.summary import StepLine, Summary
 
@@ -47,7 +47,8 @@ def doubt_of(told: Summary) -> Doubt | None:
 
 def _doubt(row: StepLine, cases: int) -> Doubt:
     gain, low, high = (row.numbers[name] for name in ("gain", "low", "high"))
-    error = (high - low) / 2 / student(1 - (1 - SURE) / 2, cases - 1)
+    # not by the interval, which counts cases that nobody saw: a proof does not
+    error = gain / student(1 - row.numbers["p"], cases - 1)
     # by cases alone: how much of it further passes would take away, the verdict does not say
     spread = Spread(noise=0.0, effect=(error * sqrt(cases)) ** 2)
     # the next proof of a run has half as much to risk
