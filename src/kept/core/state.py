@@ -188,17 +188,15 @@ def _opened(state: State, event: StepOpened) -> State:
         raise FoldError(f"step {event.step} opened on {event.incumbent}, not on the incumbent")
     step = OpenStep(event.step, event.turn, event.incumbent, event.rollouts_at, ledger=state.ledger)
     name = event.turn.proposer
-    again = losing.has(state.lost, event.turn)
+    if state.lost and losing.has(state.lost, event.turn):
+        again = {**state.repeated, name: state.repeated.get(name, 0) + 1}
+        state = state._replace(lost=losing.opened(state.lost, event.turn), repeated=again)
     return state._replace(
         sitting=_heard(state, event.t),
         next_step=event.step + 1,
         open=(*state.open, step),
         ledger=state.ledger.give() if event.turn.races else state.ledger,
         turns={**state.turns, name: state.turns.get(name, 0) + 1},
-        lost=losing.opened(state.lost, event.turn),
-        repeated={**state.repeated, name: state.repeated.get(name, 0) + 1}
-        if again
-        else state.repeated,
     )
 
 
@@ -300,7 +298,7 @@ def _settled_ledger(state: State, step: OpenStep, event: StepClosed) -> Ledger:
     elif step.turn.alone and not _tested(step, event) and ledger.tests == step.ledger.tests + 1:
         ledger = ledger.take_back()  # nobody was given one after it, so that the next may have it
     proving = isinstance(step.reply, Prove) or step.turn.proves
-    looked = any(e.purpose == "promote" for e in event.evaluations)
+    looked = proving and any(e.purpose == "promote" for e in event.evaluations)
     asked = looked or event.verdict.code == "unaffordable"  # which may have looked before
     if proving and asked and not _open_question(event) and AHEAD not in event.verdict.numbers:
         at_once = event.verdict.outcome == "keep"
@@ -317,10 +315,12 @@ def _tested(step: OpenStep, event: StepClosed) -> bool:
 
 
 def _least(state: State, event: StepClosed, incumbent: str) -> float | None:
-    ours = {event.incumbent, incumbent}
-    decided = (e for e in event.evaluations if e.purpose == "decide" and e.candidate in ours)
-    losses = [e.loss for e in decided if e.loss is not None]
-    return min([*losses, *(() if state.least is None else (state.least,))], default=None)
+    least = state.least
+    for e in event.evaluations:
+        ours = e.purpose == "decide" and e.candidate in (event.incumbent, incumbent)
+        if ours and e.loss is not None and (least is None or e.loss < least):
+            least = e.loss
+    return least
 
 
 def _open_question(event: StepClosed) -> bool:
