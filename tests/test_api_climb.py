@@ -79,3 +79,15 @@ def test_what_a_run_puts_together_by_itself_is_not_counted_among_proposals(tmp_p
     by = [step.turn.proposer for step in result.state.closed if not step.verdict.idle]
     assert (proposed, merged) == (by.count("part"), by.count("merge"))
     assert proposed <= 20 < len(result.state.closed)
+
+
+def test_no_verdict_tells_a_chance_of_zero(tmp_path: Path):
+    def good(candidate: kept.Candidate, case: int) -> float:
+        return case % 3 / 10 + ("good" in candidate.text)
+
+    result = kept.optimize(
+        "bad", good, range(2000), proposers=["good"], home=tmp_path, bounds=(0, 2)
+    )
+    told = [step.verdict.reason for step in result.state.closed]
+    assert any("p < 1e-15" in reason for reason in told), told
+    assert not any(re.search(r"p = 0\b(?!\.)", reason) for reason in told)
