@@ -1,5 +1,8 @@
 """`kept.optimize` with a proposer that looks at nothing but the incumbent."""
 
+import random
+import re
+import zlib
 from pathlib import Path
 
 import kept
@@ -40,3 +43,51 @@ def test_steps_that_come_too_late_are_warned_of_with_what_helps(tmp_path: Path):
     assert not alone.warnings and alone.state.closed[0].verdict.outcome == "keep"
     # so helped, each step adds three letters until there are enough
     assert len(alone.best.text) == 19 > len(together.best.text)
+
+
+def test_steps_that_propose_what_was_judged_already_are_told(tmp_path: Path):
+    def same(brief: kept.Brief) -> str:
+        return "bb"
+
+    def size(candidate: kept.Candidate) -> int:
+        return len(candidate.text)
+
+    result = kept.optimize("a", size, proposers=[same], budget=10, width=1, home=tmp_path)
+    (words,) = [one for one in result.warnings if "judged already" in one]
+    assert re.match(r"\d+ of \d+ steps proposed what was judged already: ", words)
+    assert f"warning: {words}" in str(result)
+
+
+def test_what_a_run_puts_together_by_itself_is_not_counted_among_proposals(tmp_path: Path):
+    lines = [f"service checkout order {n * 7919} ms {n % 977}" for n in range(60)]
+
+    def packed(candidate: kept.Candidate, line: str) -> int:
+        packer = zlib.compressobj(9, zdict=candidate.text.encode())
+        return len(packer.compress(line.encode()) + packer.flush())
+
+    def part(brief: kept.Brief) -> str:
+        draw = random.Random(brief.seed)
+        line = str(draw.choice(brief.train).data)
+        return brief.incumbent.text + line[draw.randrange(len(line)) :]
+
+    result = kept.optimize(
+        " ", packed, lines, proposers=[part], direction="minimize", budget=20, home=tmp_path
+    )
+    told = re.search(r" in (\d+) proposals and (\d+) merges?, ", str(result))
+    assert told is not None, str(result)
+    proposed, merged = (int(n) for n in told.groups())
+    by = [step.turn.proposer for step in result.state.closed if not step.verdict.idle]
+    assert (proposed, merged) == (by.count("part"), by.count("merge"))
+    assert proposed <= 20 < len(result.state.closed)
+
+
+def test_no_verdict_tells_a_chance_of_zero(tmp_path: Path):
+    def good(candidate: kept.Candidate, case: int) -> float:
+        return case % 3 / 10 + ("good" in candidate.text)
+
+    result = kept.optimize(
+        "bad", good, range(2000), proposers=["good"], home=tmp_path, bounds=(0, 2)
+    )
+    told = [step.verdict.reason for step in result.state.closed]
+    assert any("p < 1e-15" in reason for reason in told), told
+    assert not any(re.search(r"p = 0\b(?!\.)", reason) for reason in told)

@@ -41,7 +41,7 @@ class Result:
     spend: Spend
     """All that was used, also by steps that have no verdict yet."""
     warnings: tuple[str, ...] = ()
-    """What its figures hide: cases that failed for the seed and for every candidate."""
+    """What its figures hide: cases that failed for everybody, and steps that came to nothing."""
 
     @property
     def improved(self) -> bool:
@@ -71,12 +71,17 @@ class Result:
         return one_line(reason, 160)
 
     def _tried(self) -> str:
+        """How much was tried; what a run puts together by itself no proposer proposed."""
+        from kept.core.schedule import OF_THE_RUN
         from kept.core.words import count
 
         state = self.state
-        proposals = sum(not step.verdict.idle for step in state.closed)
+        tried = [step.turn.proposer for step in state.closed if not step.verdict.idle]
+        merged = sum(name in OF_THE_RUN for name in tried)
+        proposals = count(len(tried) - merged, "proposal")
+        proposals += f" and {count(merged, 'merge')}" if merged else ""
         rollouts = count(self.spend.rollouts, "rollout")
-        return f"{count(proposals, 'proposal')}, {state.keeps} kept, {rollouts}"
+        return f"{proposals}, {state.keeps} kept, {rollouts}"
 
 
 def optimize(  # noqa: PLR0913 # one function is the whole API; all but three have defaults

@@ -14,6 +14,7 @@ from kept.core.objective import unusable
 from kept.core.plan import Plan
 from kept.core.ports import Sink
 from kept.core.state import State
+from kept.core.verdict import VerdictCode
 from kept.core.words import count
 from kept.engine.silence import NOTHING_ANSWERS
 from kept.engine.stopping import no_bounds
@@ -26,6 +27,12 @@ from kept.store.unmeasured import unmeasured, unmeasured_words
 
 TOO_STALE = 4
 """A run is warned of if one in so many steps came too late."""
+
+TOO_OFTEN = 2
+"""The same of steps with nothing new: who waits for a near miss to be raced has some."""
+
+SAME: tuple[VerdictCode, ...] = ("duplicate", "no edits", "no change")
+"""Codes of proposals that were judged before, or are the incumbent itself."""
 
 
 def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Result:
@@ -53,13 +60,19 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
 
 
 def _twice(plan: Plan, state: State) -> Iterator[str]:
-    """That proposers, asked again before their last answer was judged, said the same again."""
+    """That proposers said the same again, before their last answer was judged or after it."""
     stale = sum(step.verdict.code == "stale" for step in state.closed)
     if plan.width > 1 and stale * TOO_STALE >= len(state.closed) > 0:
         steps = f"{stale} of {count(len(state.closed), 'step')}"
         yield (
             f"{steps} changed what an earlier one had changed by then, for {plan.width} are open"
             " at once: `width=1` has each wait for the one before it"
+        )
+    again = sum(step.verdict.code in SAME for step in state.closed)
+    if again * TOO_OFTEN >= len(state.closed) > 0:
+        yield (
+            f"{again} of {count(len(state.closed), 'step')} proposed what was judged already: a"
+            " proposer that draws by `brief.seed` draws anew in each step"
         )
 
 

@@ -513,6 +513,49 @@ def test_check_says_what_is_likely_beside_the_worst_case(
     assert "a reply 200 tokens at most; who else is paid is not counted" in text
 
 
+CASES = "cases={file: cases.jsonl, split: '0:1:0'}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "assumed"),
+    [
+        ((), "runs of one text agree; where they differ, a candidate may take 60 a side"),
+        ((CASES, "gate=strict"), "each candidate is judged once"),
+        (
+            ("budget={max_rollouts: 6}", "proposers=[{kind: command, command: sh edit.sh}]"),
+            "nothing else ends it before its rollouts are used up",
+        ),
+    ],
+    ids=["without cases", "with cases", "by rollouts"],
+)
+def test_a_run_takes_what_check_says(settings: tuple[str, ...], assumed: str, here: Path):
+    write_task(here)
+    (here / "cases.jsonl").write_text("".join(f'{{"q": {n}}}\n' for n in range(6)))
+    (here / "edit.sh").write_text('echo good >>"$KEPT_CANDIDATE/prompt.md"\n')
+    given = [word for one in settings for word in ("--set", one)]
+    text = kept("check", "task.yaml", *given).stdout
+    told = kept("check", "task.yaml", *given, "--json").json
+    assert f"           taken for granted: {assumed}\n" in text
+    done = kept("optimize", "task.yaml", *given, "--json").json
+    used, kept_ = done["spend"]["rollouts"], done["keeps"]
+    useless, one_kept = (told["likely"][name]["rollouts"] for name in ("useless", "kept"))
+    # a keep takes as much more as `check` says of one; a crash may spare a rollout
+    assert useless - 1 <= used <= useless + kept_ * (one_kept - useless)
+    assert used <= told["at_most"]["rollouts"]
+
+
+@pytest.mark.parametrize("most", [1255, 149, 96, 9])
+def test_what_is_likely_is_never_shown_as_more_than_the_most(most: int, here: Path):
+    write_task(here)
+    (here / "edit.sh").touch()
+    more = ("--set", "proposers=[{kind: command, command: sh edit.sh}]")
+    text = kept("check", "task.yaml", *more, "--set", f"budget={{max_rollouts: {most}}}").stdout
+    shown = re.findall(r"^(?:likely|at most) .*?([\d,]+) rollouts", text, re.MULTILINE)
+    likely, at_most = (int(n.replace(",", "")) for n in shown)
+    assert likely <= at_most == most
+
+
 TIES = "policy={tie_breakers: [{lower: words}]}"
 BOUNDS = "objective.bounds=[0, 100]"
 

@@ -47,6 +47,16 @@ def test_a_run_from_python_is_sent_back_to_python(here: Path):
     assert f'kept.optimize(..., resume="{result.run}")' in called.stderr
 
 
+def test_a_diff_of_an_unfinished_run_from_python_says_what_goes_on_with_it(here: Path):
+    result = library.optimize("aa", len_of, proposers=["a"], home=here / ".kept")
+    spine = result.folder / "journal.jsonl"
+    *before, _ = spine.read_text().splitlines(keepends=True)
+    spine.write_text("".join(before))  # as if it had been killed before it said that it ended
+    told = kept("diff").stderr
+    assert f'(`kept.optimize(..., resume="{result.run}")` goes on)' in told
+    assert "kept resume" not in told
+
+
 def test_a_spec_that_means_something_else_by_now_is_refused(here: Path):
     write_task(here, iterations=1)
     kept("optimize", "task.yaml")

@@ -5,7 +5,7 @@ import pytest
 from kept.core.budget import Budget, Reservation, Spend, out_of_time, refusal
 from kept.core.schedule import budget_stop
 from kept.core.state import State
-from kept.core.words import are, count
+from kept.core.words import are, count, p_words
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,11 @@ def test_limits_of_one_are_told_in_the_singular():
     failed = budget_stop(Budget(max_failures=1), State(crashes=1), 0.0)
     assert failed is not None
     assert failed.message == "1 step crashed, the limit"
+
+
+@pytest.mark.parametrize(
+    ("chance", "words"),
+    [(0.0, "p < 1e-15"), (1e-320, "p < 1e-15"), (1e-15, "p = 1e-15"), (0.00312, "p = 0.0031")],
+)
+def test_no_chance_is_zero(chance: float, words: str):
+    assert p_words(chance) == words

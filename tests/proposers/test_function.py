@@ -13,7 +13,9 @@ from typing import cast
 import pytest
 
 from kept.core.artifact import Candidate
+from kept.core.edit import Write
 from kept.core.proposal import Brief, Parent, Proposal
+from kept.core.rollout import Failure
 from kept.core.verdict import Verdict
 from kept.proposers.function import QUICK, FunctionProposer
 from tests.proposers.briefs import ask, close, make_brief
@@ -102,3 +104,35 @@ def test_what_a_near_miss_is_held_against_is_the_function_s_own_too():
 
     ask(FunctionProposer(spoil), brief)
     assert (near.text, ground.text) == ("near", "ground")
+
+
+def test_a_candidate_is_what_its_texts_are_and_what_it_shares_is_left_alone():
+    brief = make_brief({"a.md": "one\n", "b.md": "two\n"})
+
+    def changed(brief: Brief) -> Candidate:
+        return Candidate({**brief.incumbent.texts, "b.md": "three\n"})
+
+    reply = ask(FunctionProposer(changed), brief)
+    assert isinstance(reply, Proposal)
+    assert reply.edits == (Write("b.md", "three\n"),)
+
+
+def test_a_function_that_returns_the_incumbent_proposes_that_nothing_changes():
+    def same(brief: Brief) -> Candidate:
+        return brief.incumbent
+
+    reply = ask(FunctionProposer(same), make_brief({"a.md": "one\n"}))
+    assert isinstance(reply, Proposal)
+    assert reply.edits == (Write("a.md", "one\n"),)
+
+
+def test_what_is_no_proposal_is_told_with_what_to_return():
+    def number(brief: Brief) -> int:
+        return 7
+
+    reply = ask(FunctionProposer(number), make_brief({"a.md": "one\n"}))
+    assert isinstance(reply, Failure)
+    assert reply.message.endswith(
+        "it returned 7: not a text such as `brief.incumbent.text + …`, texts by name, a Candidate "
+        "or a Proposal"
+    )

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 
 from kept.core.event import RunStarted
 from kept.core.model import ModelReply
+from kept.core.plan import EVAL
 from kept.core.state import State
 from kept.errors import JournalError, KeptError, RunError
 from kept.report import as_json, markdown, summary
 from kept.report.changes import best_diff
 from kept.report.step import step_detail, step_json
 from kept.runs import resume, start
+from kept.store.facts import check_facts
 from kept.store.glance import Glance
 from kept.store.home import Home
 from kept.store.index import RunIndex
@@ -243,3 +245,10 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path: Path):
         journal.append(event)
     journal.close()
     assert (tmp_path / "journal.jsonl").read_bytes() == b""
+
+
+def test_the_facts_of_a_measured_skill_without_its_folder_are_refused():
+    facts: dict[str, object] = {EVAL: {"asked": 1, "wanted": {}, "kind": "skill"}}
+    check_facts({**facts, "folder": "/somewhere"}, EVAL)
+    with pytest.raises(ValueError, match=r"`facts\.folder` is missing"):
+        check_facts(facts, EVAL)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from kept.web.app import run_view
 from kept.web.kind import Asked
 from kept.web.kinds import kind_of
 from kept.web.links import Links
-from tests.store.damaging import Damage, damaged, every_damage, lines_of
+from tests.cli.tasks import kept
+from tests.store.damaging import GONE, Damage, damaged, every_damage, lines_of
+from tests.web.project import inside
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +33,12 @@ def open_parts(lines: list[bytes]) -> list[Damage]:
     every = every_damage(lines, ("x", 7, []))
     told = [one for one in every if one.place[:2] in (("reply", "about"), ("turn", "settings"))]
     return [*once.values(), *told[:: 1 + len(told) // SOME]]
+
+
+def one_of_each(home: Path) -> dict[str, Path]:
+    """A run of every recipe."""
+    folders = Home(home).folders()
+    return {json.loads(lines_of(f / "journal.jsonl")[0])["recipe"]: f for f in folders}
 
 
 def why_no_page(folder: Path) -> str:
@@ -47,10 +56,7 @@ def test_no_page_of_any_kind_breaks_and_what_is_damaged_is_named(project: Path, 
     home = tmp_path / ".kept"
     shutil.copytree(project / ".kept", home, symlinks=True)
     named: set[str] = set()
-    runs: dict[str, Path] = {}
-    for folder in Home(home).folders():
-        runs[json.loads(lines_of(folder / "journal.jsonl")[0])["recipe"]] = folder
-    for recipe, folder in runs.items():
+    for recipe, folder in one_of_each(home).items():
         spine, lines = folder / "journal.jsonl", lines_of(folder / "journal.jsonl")
         for damage in open_parts(lines):
             spine.write_bytes(damaged(lines, damage))
@@ -60,3 +66,68 @@ def test_no_page_of_any_kind_breaks_and_what_is_damaged_is_named(project: Path, 
     kinds = ("artifact", AGENT_RUN, COMPARE, EVAL, COORDINATE, REFINE, SKILL, SUITE)
     assert named >= {f"{kind} facts" for kind in kinds}
     assert named >= {f"{kind} reply" for kind in (REFINE, SUITE)}
+
+
+BESIDES = {SKILL: ("folder",), REFINE: ("artifacts",)}
+"""By recipe, facts that its readers depend on besides the one of its own name."""
+DEEP = {EVAL: 4}
+"""By recipe, names from a record to the last key that anybody reads; else 3."""
+READING = (("show",), ("report",), ("diff",), ("resume", "-q"))
+
+
+def moved(project: Path, to: Path) -> Path:
+    """A copy of a project whose runs go on in the copy; its home."""
+    shutil.copytree(project, to, symlinks=True)
+    for spine in to.glob(".kept/runs/*/journal.jsonl"):
+        spine.write_bytes(spine.read_bytes().replace(str(project).encode(), str(to).encode()))
+    return to / ".kept"
+
+
+def without_each_key(lines: list[bytes], recipe: str) -> Iterator[tuple[str, bytes]]:
+    """Each key inside a recipe's facts: the journal without it, and with another in its place."""
+    names = (recipe, *BESIDES.get(recipe, ()))
+    for one in every_damage(lines[:1], ()):
+        inside_fact = one.place[0] == "facts" and one.place[1:2] and one.place[1] in names
+        if inside_fact and one.value is GONE and len(one.place) <= DEEP.get(recipe, 3):
+            key = str(one.place[-1])
+            yield key, damaged(lines, one)
+            yield key, b"".join((renamed(lines[0], one), *lines[1:]))
+
+
+def renamed(line: bytes, damage: Damage) -> bytes:
+    """A record whose key is called otherwise."""
+    record = here = json.loads(line)
+    *above, key = damage.place
+    for name in above:
+        here = here[name]
+    here[f"{key}_"] = here.pop(key)
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def test_a_key_inside_a_recipe_s_fact_may_be_missing_or_renamed_and_no_command_breaks(
+    project: Path, tmp_path: Path
+):
+    home, named = moved(project, tmp_path / "project"), dict[str, set[str]]()
+    with inside(tmp_path / "elsewhere", KEPT_HOME=str(home), KEY="sk"):
+        for recipe, folder in one_of_each(home).items():
+            spine, lines = folder / "journal.jsonl", lines_of(folder / "journal.jsonl")
+            told = named.setdefault(recipe, set())
+            for key, changed in without_each_key(lines, recipe):
+                spine.write_bytes(changed)
+                for command, *flags in READING:
+                    called = kept(command, folder.name, *flags)
+                    assert called.code in range(4), f"{recipe}, {key}: {called}"
+                    assert "internal error" not in called.stderr, f"{recipe}, {key}: {called}"
+                    if "not a record of this journal" in called.stderr:
+                        assert f"{spine}:1: " in called.stderr and key in called.stderr
+                        told |= {key}
+                assert "internal error" not in kept("runs").stderr
+                why_no_page(folder)
+            spine.write_bytes(b"".join(lines))
+    assert named[COMPARE] >= {"words", "here", "cases", "commits", "labels"}
+    assert named[EVAL] >= {"asked", "repeats", "limit"}
+    assert named[COORDINATE] >= {"max_cycles", "output"}
+    assert named[REFINE] >= {"run", "gate", "worker_pitfalls"}
+    assert named[AGENT_RUN] >= {"task", "output"}
+    assert named[SUITE] == {SUITE, "epochs", "target", "folder", "stamp"}
+    assert named[SKILL] >= {SKILL, "folder"}

@@ -131,7 +131,7 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "at once", f"width {told['width']}, workers {told['workers']}"
     if told["likely"]:
         yield from zip(("likely", ""), _likely(told), strict=False)
-    yield "at most", _at_most(told)
+    yield from zip(("at most", ""), _at_most(told), strict=False)
     yield from (("", words) for words in _paid(told))
 
 
@@ -254,31 +254,34 @@ def _plain(value: Any) -> str:  # noqa: ANN401 # any setting
     return " then ".join(" at ".join(map(str, row)) for row in rows)
 
 
-def _at_most(told: dict[str, Any]) -> str:
+def _at_most(told: dict[str, Any]) -> Iterator[str]:
+    """The worst case, and what it takes where that is more than what is likely, or a limit."""
     most = told["at_most"]
     rollouts, usd = most["rollouts"], most["usd"]
     parts = ["rollouts without limit" if rollouts is None else _rollouts(rollouts)]
     parts.append(_time(told))
     parts.append("money without limit" if usd is None else f"${usd:.2f}")
-    return ", ".join(parts)
+    yield ", ".join(parts)
+    usual = told["likely"]["kept"]["rollouts"] if told["likely"] else rollouts
+    if usual != rollouts != told["budget"].get("max_rollouts"):
+        yield "were every proposal kept, after all the rollouts that the gate may ask for"
 
 
 def _likely(told: dict[str, Any]) -> Iterator[str]:
     """What most runs come to, and what that takes for granted."""
     from kept.models.pricing import REPLY
 
-    likely = told["likely"]
+    likely, most = told["likely"], told["at_most"]["rollouts"]
     useless, kept = (
-        about(one["rollouts"]) + (f" (${one['usd']:,.2f})" if one["usd"] else "")
+        about(one["rollouts"], most) + (f" (${one['usd']:,.2f})" if one["usd"] else "")
         for one in (likely["useless"], likely["kept"])
     )
     if useless == kept:
         yield useless
     else:
-        yield f"{useless} if no proposal is better, {kept} if one is kept and proven"
-    race = told["gate"]["name"] == "race"
-    early = "what is no better is dropped as early as the gate can tell"
-    assumed = [early if race else "each candidate is judged once"]
+        proven = " and proven" if told["gate"]["name"] == "race" else ""
+        yield f"{useless} if no proposal is better, {kept} if one is kept{proven}"
+    assumed = [_assumed(told)]
     if likely["usd_a_rollout"] and told["usd_per_rollout"] is None:
         long = f"a reply {REPLY} tokens at most"
         assumed.append(f"a call is as long as the mean one with the seed, {long}")
@@ -287,10 +290,27 @@ def _likely(told: dict[str, Any]) -> Iterator[str]:
     yield f"taken for granted: {'; '.join(assumed)}"
 
 
-def about(rollouts: int) -> str:
-    """A forecast by its first two figures: it knows no more."""
+def _assumed(told: dict[str, Any]) -> str:
+    """What a forecast of rollouts takes for granted, by the gate that asks for them."""
+    if told["likely"]["used_up"]:
+        return "nothing else ends it before its rollouts are used up"
+    match told["gate"]["name"]:
+        case "race":
+            early = "what is no better is dropped as early as the gate can tell"
+            return f"{early}; answers vary from run to run: steady ones take fewer"
+        case "repeats":
+            most = told["rule"]["numbers"]["most"]
+            return f"runs of one text agree; where they differ, a candidate may take {most} a side"
+        case _:
+            return "each candidate is judged once"
+
+
+def about(rollouts: int, most: int | None) -> str:
+    """A forecast by its first two figures: it knows no more, but that it is not above the most."""
     size = 10 ** max(0, len(str(rollouts)) - 2)
     shown = round(rollouts / size) * size
+    if most is not None and shown > most:
+        return _rollouts(most)
     return f"about {_rollouts(shown)}" if size > 1 else _rollouts(rollouts)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from kept.cli.log import show_log
 from kept.cli.names import command_for
 from kept.core.event import StepClosed
+from kept.core.plan import AGENT_RUN, COMPARE, REFINE
 from kept.errors import SetupError
 from kept.store.home import Home
 from kept.store.index import RunIndex, RunRow
@@ -30,12 +31,16 @@ def nothing_better(run: Run) -> str:
     """That the best of a run is its seed: for good, or as far as it has come."""
     if run.status == "finished":
         return "nothing beat the seed"
-    going = (
-        "it is running"
-        if run.status == "running"
-        else f"`{command_for('resume', run.folder)}` goes on"
-    )
+    going = "it is running" if run.status == "running" else f"`{going_on(run)}` goes on"
     return f"nothing has beaten the seed yet ({going})"
+
+
+def going_on(run: Run) -> str:
+    """What goes on with a run that stopped: a command, or the call that started it."""
+    if run.path_of("spec") is None and run.recipe not in (AGENT_RUN, REFINE):
+        called = "compare" if run.recipe == COMPARE else "optimize"
+        return f'kept.{called}(..., resume="{run.id}")'
+    return command_for("resume", run.folder)
 
 
 def iteration_named(name: str) -> RunRow | None:

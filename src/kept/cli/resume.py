@@ -140,15 +140,9 @@ def check_again(run: "Run", settings: tuple[str, ...]) -> None:
             raise SetupError(message, hint=f"give --set {key}=… again")
 
 
-def _function(recipe: str) -> str:
-    """The function of Python that a run without a spec was started by."""
-    from kept.core.plan import COMPARE
-
-    return "kept.compare" if recipe == COMPARE else "kept.optimize"
-
-
 def _spec_of(run: "Run") -> tuple[Path, tuple[str, ...]]:
     """The spec of a run, and what was set besides."""
+    from kept.cli.looking import going_on
     from kept.errors import SetupError
 
     started = run.state.started
@@ -157,7 +151,7 @@ def _spec_of(run: "Run") -> tuple[Path, tuple[str, ...]]:
     if spec is None:
         raise SetupError(
             f"run {run.id} was started from Python, and only that program knows what it evaluates",
-            hint=f'call {_function(started.recipe)}(..., resume="{run.id}") there',
+            hint=f"call {going_on(run)} there",
         )
     given = started.facts.get("set")
     items = cast("list[object]", given) if isinstance(given, list) else []

@@ -50,7 +50,7 @@ def _cost(plan: Plan, cost: Expected, read: ReadAgent) -> Iterator[tuple[str, st
 
     def shown(rollouts: int) -> str:
         usd = None if cost.usd_a_rollout is None else cost.usd(rollouts)
-        return about(rollouts) + ("" if not usd else f" (${usd:,.2f})")
+        return about(rollouts, cost.at_most) + ("" if not usd else f" (${usd:,.2f})")
 
     useless, kept = shown(cost.useless), shown(cost.kept)
     yield "likely", f"{useless} if nothing is better, {kept} if something is kept and proven"

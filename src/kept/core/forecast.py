@@ -22,6 +22,8 @@ class Likely(NamedTuple):
     """Were no proposal better: most of them are dropped after a few draws."""
     kept: int
     """Were one of them kept besides, with all that is set aside for its proof and the claim."""
+    used_up: bool = False
+    """Whether nothing but the limit of rollouts ends it."""
 
 
 class Forecast(NamedTuple):
@@ -73,6 +75,16 @@ class Sequential(Protocol):
         ...
 
 
+@runtime_checkable
+class Rerunning(Protocol):
+    """A gate that has what it is about to keep run again."""
+
+    @property
+    def sure(self) -> int:
+        """Runs that must agree of it."""
+        ...
+
+
 def forecast(plan: Plan) -> Forecast:
     """What a plan comes to at worst; a proposer that does not say what it asks for asks nothing."""
     challenger, incumbent = _asked(plan)
@@ -101,14 +113,17 @@ def _likely(plan: Plan, challenger: int, incumbent: int, most: int | None) -> Li
     steps = _steps(plan)
     if steps is None:
         # it goes on until the rollouts are used up, whatever becomes of each proposal
-        return None if most is None else Likely(most, most)
+        return None if most is None else Likely(most, most, used_up=True)
     if isinstance(plan.gate, Sequential):
         asked = plan.gate.usual_asked(len(plan.cases.train), len(plan.cases.holdout), steps)
     else:
         asked = incumbent + steps * challenger
     useless = asked + _usually_for_proposers(plan, steps)
-    found = useless, useless + plan.reserve
-    return Likely(*(n if most is None else min(n, most) for n in found))
+    again = plan.gate.sure - 1 if isinstance(plan.gate, Rerunning) else 0
+    useless, kept = (
+        n if most is None else min(n, most) for n in (useless, useless + again + plan.reserve)
+    )
+    return Likely(useless, kept)
 
 
 def _usually_for_proposers(plan: Plan, steps: int) -> int:

@@ -12,6 +12,15 @@ def are(n: float) -> str:
     return "is" if n == 1 else "are"
 
 
+LEAST_CHANCE = 1e-15
+"""Below this a chance is lost in rounding, and may come out as 0, which no chance is."""
+
+
+def p_words(chance: float) -> str:
+    """`p = 0.0031`; never a chance of 0."""
+    return f"p < {LEAST_CHANCE:g}" if chance < LEAST_CHANCE else f"p = {chance:.2g}"
+
+
 def one_line(text: str, width: int = 0) -> str:
     """A text as one line without control characters, cut to a width."""
     flat = " ".join(text.split())

@@ -17,7 +17,7 @@ from kept.core.final import AHEAD, ENTERED
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair
 from kept.core.verdict import Side, Verdict, View
-from kept.core.words import count
+from kept.core.words import count, p_words
 from kept.gates.case_level import Interval, interval, risk_of
 from kept.gates.common import forbidden, not_comparable
 from kept.gates.pairing import draws, missing_asks, shuffled
@@ -201,7 +201,7 @@ class _Look:
         numbers = {**_bounded(shown), "p": chance, "better": 1 - chance, "alpha_promote": risk}
         numbers |= {"passes": float(len(self._pairs) // _count(self._pairs))}
         numbers |= {"alpha_promote_left": 0.0, "cases": float(_count(self._pairs))}
-        words = f"{shown} for cases alike, p = {chance:.2g} of {risk:.2g} needed"
+        words = f"{shown} for cases alike, {p_words(chance)} of {risk:.2g} needed"
         if winner is None and chance <= risk and (broken := self._broken[self.leader.id]):
             return replace(broken, numbers=numbers)
         if winner is None:

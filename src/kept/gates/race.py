@@ -16,7 +16,7 @@ from kept.core.proposal import Ask
 from kept.core.rollout import Purpose
 from kept.core.schedule import MOST_PROOFS
 from kept.core.verdict import Verdict, View
-from kept.core.words import count
+from kept.core.words import count, p_words
 from kept.gates.baseline import measured
 from kept.gates.bets import evidence, odds
 from kept.gates.case_level import Interval, case_gains, interval, risk_of, sign_test
@@ -197,7 +197,7 @@ class Race:
         numbers = {**numbers, "p": chance}
         if not view.merged:
             del numbers["chosen"]
-        words = f"{better} cases better, {worse} worse, no noise (sign test, p = {chance:.2g})"
+        words = f"{better} cases better, {worse} worse, no noise (sign test, {p_words(chance)})"
         if chance <= risk and numbers["gain"] > 0:
             kept = Verdict("keep", f"better: {words}", numbers=numbers)
             return forbidden(view.challenger.known["decide"], view.objective, numbers) or kept
@@ -315,7 +315,7 @@ class Race:
         left_over = self.promote_alpha / 2 ** (view.ledger.promotions + 1)
         numbers = {**interval_figures(shown, chance, risk), "passes": float(passes)}
         numbers |= {"better": 1 - chance, "alpha_promote_left": left_over}
-        words = f"{shown} for cases alike, p = {chance:.2g} of {risk:.2g} needed"
+        words = f"{shown} for cases alike, {p_words(chance)} of {risk:.2g} needed"
         if chance <= risk:
             return Verdict("skip", f"proven: {words}", "promoted", best=True, numbers=numbers)
         return Verdict("skip", f"leading, not proven: {words}", "not promoted", numbers=numbers)

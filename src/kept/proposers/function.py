@@ -1,7 +1,7 @@
 """A Python function as proposer.
 
-It gets the brief and answers with a new text, a mapping of texts, a `Proposal`, or None when it has
-nothing to propose.
+It gets the brief and answers with a new text, a mapping of texts, a `Candidate`, a `Proposal`, or
+None when it has nothing to propose.
 """
 
 import inspect
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.edit import Write
 from kept.core.own import copier
@@ -103,6 +104,11 @@ class FunctionProposer:
             return answer
         if answer is None:
             return Skip("nothing to propose")
+        if isinstance(answer, Candidate):
+            # what it shares with the incumbent is no change of its own
+            old = brief.incumbent.texts
+            changed = {name: text for name, text in answer.texts.items() if old.get(name) != text}
+            answer = changed or dict(answer.texts)
         if isinstance(answer, str):
             path = next(iter(brief.incumbent.texts))
             if len(brief.incumbent.texts) > 1:
@@ -130,5 +136,8 @@ def _wants_scope(function: Callable[..., Any]) -> bool:
 
 
 def _strange(answer: object) -> Failure:
-    message = f"it returned {answer!r:.200}: not a text, texts by name, or a Proposal"
+    message = (
+        f"it returned {answer!r:.200}: not a text such as `brief.incumbent.text + …`, texts by "
+        "name, a Candidate or a Proposal"
+    )
     return Failure("parse", "infrastructure", message)

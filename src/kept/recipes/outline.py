@@ -99,8 +99,8 @@ def _likely(plan: Plan, most: Forecast) -> dict[str, Any] | None:
     if most.likely is None:
         return None
     each = plan.worst_usd or usual_call(plan)
-    found: dict[str, Any] = {"usd_a_rollout": each}
-    for name, rollouts in most.likely._asdict().items():
+    found: dict[str, Any] = {"usd_a_rollout": each, "used_up": most.likely.used_up}
+    for name, rollouts in (("useless", most.likely.useless), ("kept", most.likely.kept)):
         usd = None if each is None else rollouts * each
         if usd is not None and most.usd is not None and most.usd > 0:
             usd = min(usd, most.usd)

@@ -1,18 +1,17 @@
-"""What the parts of a journal look like that the core leaves open: facts, settings, accounts.
+"""What the parts of a step look like that the core leaves open: settings and accounts.
 
-Facts are what a plan tells of itself; settings are what a schedule told a proposer; an account is
-what a proposer told of its step. Only what some reader depends on is listed, and anything besides
-may stand there. What does not look so was changed by something else: it is named, and never read
-as something that it is not.
+Settings are what a schedule told a proposer; an account is what a proposer told of its step. Only
+what some reader depends on is listed, and anything besides may stand there. What does not look so
+was changed by something else: it is named, and never read as something that it is not.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
 from kept.core.event import Event, Proposed, StepClosed, StepOpened
-from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, ITERATIONS, REFINE, SKILL, SUITE
+from kept.core.plan import COORDINATE, REFINE, SKILL, SUITE
 from kept.core.proposal import Proposal, Skip
 
 Words = str | None
@@ -21,226 +20,6 @@ Number = float | None
 
 LATEST = 253402300799.0
 """The last second that a calendar has a date for."""
-
-
-class ConstraintFact(TypedDict):
-    """A constraint of the objective."""
-
-    metric: str
-    op: str
-    value: float
-
-
-class PartFact(TypedDict):
-    """A part of a composite scorer."""
-
-    name: str
-    scorer: "ScorerFact"
-
-
-class NamedFact(TypedDict):
-    """Something with a name."""
-
-    name: str
-
-
-class RuleFact(TypedDict):
-    """A rule of a scorer."""
-
-    kind: str
-
-
-class JudgeFact(TypedDict):
-    """Who judges."""
-
-    provider: str
-    model: str
-
-
-class ScorerFact(TypedDict, total=False):
-    """How candidates are run, or scored."""
-
-    type: str
-    command: object
-    rules: list[RuleFact]
-    criteria: list[NamedFact]
-    judges: list[JudgeFact] | None
-    draws: int
-    cap: Number
-    pairwise: dict[str, object] | None
-    parts: list[PartFact]
-
-
-class SandboxFact(TypedDict, total=False):
-    """What commands run within."""
-
-    not_enforced: list[str]
-
-
-class ComparisonFact(TypedDict):
-    """What is compared."""
-
-    labels: list[str]
-    least: Number
-    most: int
-    plan: bool
-    passes: int | None
-    words: NotRequired[list[str]]
-    here: NotRequired[str]
-    cases: NotRequired[Words]
-    commits: NotRequired[dict[str, str]]
-
-
-class CountsFact(TypedDict):
-    """How many cases a comparison has."""
-
-    holdout: int
-
-
-class WantedFact(TypedDict, total=False):
-    """Which cases are measured, and how often."""
-
-    repeats: int
-    limit: int | None
-    timeout: Number
-    filter: str
-    split: str
-
-
-class SweepFact(TypedDict):
-    """What is measured."""
-
-    asked: int
-    wanted: WantedFact
-    cases: NotRequired[Names]
-    name: NotRequired[Words]
-    kind: NotRequired[Words]
-    agent: NotRequired[dict[str, object] | None]
-
-
-class TuningFact(TypedDict, total=False):
-    """What a command line says of a run that tunes an agent."""
-
-    max_cycles: int | None
-    max_minutes: Number
-    max_usd: Number
-    numeric_max_trials: int | None
-    numeric_patience: int | None
-    textual_max_trials: int | None
-    textual_patience: int | None
-    repeats: int | None
-    accept_sigma: Number
-    seed: int | None
-    output: Words
-
-
-class PhaseFact(TypedDict):
-    """A phase of such a run."""
-
-    name: str
-    proposer: str
-    max_trials: int
-    patience: int
-    least: int
-
-
-class OptimizerFact(TypedDict):
-    """The block that such a run goes by."""
-
-    loss_weights: dict[str, float]
-    axes: object
-    budget: dict[str, dict[str, Number]]
-    repeats: NotRequired[int]
-    holdout_eval_policy: NotRequired[str]
-
-
-class RefinementFact(TypedDict):
-    """What is refined, and how."""
-
-    run: str
-    folder: str
-    session: str
-    low: list[str]
-    mid: list[str]
-    high: list[str]
-    settings: list[str]
-    target: NotRequired[str]
-    iterations: NotRequired[int]
-    model: NotRequired[str]
-    worker_model: NotRequired[str]
-    from_last: NotRequired[bool]
-    gate: NotRequired[str]
-    repeats: NotRequired[int]
-    cases: NotRequired[Words]
-    config: NotRequired[Words]
-    readings_usd: NotRequired[Number]
-
-
-class AssignmentFact(TypedDict):
-    """What an agent run was asked for."""
-
-    task: str
-    folder: str
-    inputs: list[str]
-    settings: list[str]
-    tags: list[str]
-    output: NotRequired[Words]
-    config: NotRequired[Words]
-    brief: NotRequired[str]
-    parent_run_id: NotRequired[Words]
-
-
-class SuiteFact(TypedDict, total=False):
-    """What a command line says of a run that optimizes prompts."""
-
-    epochs: int | None
-    target: str
-    folder: str
-    stamp: str
-
-
-FACTS: Mapping[str, Any] = {
-    **dict.fromkeys(("metric", "direction", "gate", "home"), str),
-    **dict.fromkeys(
-        ("spec", "id", "description", "source", "not_race", "seed_run", ITERATIONS, "measure"),
-        Words,
-    ),
-    **dict.fromkeys(("results", "folder", "registry"), Words),
-    **dict.fromkeys(("guards", "proposers", "tie_breakers"), list[str]),
-    **dict.fromkeys(("set", "set_again"), Names),
-    **dict.fromkeys(("prompts", "names", "artifacts"), dict[str, str] | None),
-    **dict.fromkeys(("width", "workers", "random_seed"), int),
-    "epochs": int | None,
-    "stages": dict[str, str],
-    **dict.fromkeys(("runner", "scorer"), ScorerFact | None),
-    **dict.fromkeys(("named", "shared", "baseline_only"), bool | None),
-    "cases": Literal["none"] | dict[str, int],
-    "budget": dict[str, Number],
-    "constraints": list[ConstraintFact],
-    "tie_tolerance": float,
-    "sandbox": SandboxFact | None,
-    "optimizer": OptimizerFact | None,
-    "phases": list[PhaseFact] | None,
-    "helpers": dict[str, dict[str, str]] | None,
-    COMPARE: ComparisonFact,
-    EVAL: SweepFact,
-    COORDINATE: TuningFact,
-    REFINE: RefinementFact,
-    AGENT_RUN: AssignmentFact,
-    SUITE: SuiteFact,
-    SKILL: dict[str, object],
-}
-"""By name; a fact of another name may be anything."""
-
-NEEDED: Mapping[str, Mapping[str, Any]] = {
-    COMPARE: {COMPARE: ComparisonFact, "cases": CountsFact},
-    EVAL: {EVAL: SweepFact},
-    COORDINATE: {COORDINATE: TuningFact, "optimizer": OptimizerFact},
-    REFINE: {REFINE: RefinementFact},
-    AGENT_RUN: {AGENT_RUN: AssignmentFact},
-    SUITE: {SUITE: SuiteFact},
-}
-"""By recipe, the facts that its readers cannot do without."""
 
 
 class RerunAccount(TypedDict, total=False):
@@ -339,18 +118,6 @@ class TurnSettings(TypedDict, total=False):
     max_edits: int | None
 
 
-def check_facts(facts: Mapping[str, object], recipe: str = "") -> None:
-    """Raise a `ValueError` that names the fact that is not what it should be."""
-    for name, kind in NEEDED.get(recipe, {}).items():
-        if name not in facts:
-            raise ValueError(f"`facts.{name}` is missing")
-        _check(facts[name], kind, f"facts.{name}")
-    for name, value in facts.items():
-        kind = FACTS.get(name)
-        if kind is not None:
-            _check(value, kind, f"facts.{name}")
-
-
 def check_told(event: Event, recipe: str) -> None:
     """The same of a step, as far as whoever reads runs of this recipe depends on it."""
     if isinstance(event, StepOpened):
@@ -372,7 +139,7 @@ def _check_account(about: Mapping[str, object], recipe: str) -> None:
     whole = WHOLE.get(recipe, ())
     if (missing := [name for name in whole if name not in about]) and len(missing) < len(whole):
         raise ValueError(f"`reply.about.{missing[0]}` is missing")
-    _check(about, kind, "reply.about")
+    check_shape(about, kind, "reply.about")
 
 
 def _check_settings(settings: Mapping[str, object], recipe: str) -> None:
@@ -380,7 +147,7 @@ def _check_settings(settings: Mapping[str, object], recipe: str) -> None:
     if settings and recipe in ACCOUNTS:
         if recipe == REFINE and "k" not in settings:
             raise ValueError("`turn.settings.k` is missing")
-        _check(settings, TurnSettings, "turn.settings")
+        check_shape(settings, TurnSettings, "turn.settings")
 
 
 def check_time(t: float) -> None:
@@ -389,7 +156,8 @@ def check_time(t: float) -> None:
         raise ValueError(f"`t` is {t:g}, which is no time")
 
 
-def _check(value: object, kind: Any, place: str) -> None:  # noqa: ANN401 # whatever describes a type
+def check_shape(value: object, kind: Any, place: str) -> None:  # noqa: ANN401 # whatever describes a type
+    """Raise a `ValueError` that names the place of what is not of this kind."""
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

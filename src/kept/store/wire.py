@@ -25,7 +25,8 @@ from kept.core.event import (
 from kept.core.rollout import FREE, Failure, Job, Purpose, Usage
 from kept.core.score import Finding, Outcome
 from kept.errors import JournalError
-from kept.store.shapes import check_facts, check_time
+from kept.store.facts import check_facts
+from kept.store.shapes import check_time
 
 T = TypeVar("T")
 
