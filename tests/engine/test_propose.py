@@ -11,7 +11,7 @@ from kept.core.edit import Append
 from kept.core.event import Proposed, RunStopped, StepClosed, StepOpened
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.plan import Plan
-from kept.core.ports import Proposer, Scope
+from kept.core.ports import Clock, Proposer, Scope
 from kept.core.proposal import (
     Ask,
     Brief,
@@ -399,3 +399,36 @@ def test_as_many_proposals_are_made_at_once_as_the_width_says_unless_they_must_s
     crowd = Crowd(serial)
     run(plan_of(crowd, steps=10, width=4))
     assert crowd.peak == peak
+
+
+def test_what_elders_proposed_is_told_after_a_narrow_resume_too():
+    """However slow one of them is: while it is waited for, the one before it may be forgotten."""
+    told: dict[int, int] = {}
+
+    @dataclass(frozen=True)
+    class Slow:
+        clock: Clock
+        slow: tuple[int, ...]
+        name: str = "slow"
+        serial: bool = True
+
+        async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+            told[brief.step] = len(brief.open)
+            if brief.step in self.slow:
+                await self.clock.sleep(1000)
+            return Proposal((Append("text", f"line {brief.step}\n"),))
+
+    def sitting(journal: MemoryJournal, width: int, slow: tuple[int, ...]) -> None:
+        evaluator = ScriptedEvaluator(quality=lambda candidate, case: 0.5)
+        plan = small_plan(evaluator, Slow(evaluator.clock, slow))
+        plan = replace(plan, width=width, budget=Budget(max_iterations=10))
+        asyncio.run(sit(plan, journal, evaluator.clock))
+
+    whole = MemoryJournal()
+    sitting(whole, width=10, slow=(7,))
+    first, told = told, {}
+    closed = (isinstance(one, StepClosed) and one.step == 6 for one in whole.records)
+    cut = whole.reopened(next(at for at, last in enumerate(closed, 1) if last))
+    assert not any(isinstance(one, Proposed) and one.step > 6 for one in cut.records)
+    sitting(cut, width=1, slow=(8,))
+    assert told == {step: first[step] for step in (7, 8, 9)}

@@ -120,12 +120,14 @@ class Proposing:
 
     async def _elders(self, first: int, number: int) -> list[Proposal]:
         """What the steps before this one proposed, from the first that was open with it."""
-        replies = self._replies
+        replies, found = self._replies, list[Proposal]()
         for elder in range(first, number):
             if elder not in replies and elder >= self._first_open:
                 await self._event(elder).wait()
-        told = map(replies.get, range(first, number))
-        return [reply for reply in told if isinstance(reply, Proposal)]
+            # at once: while a later one is waited for, it may be forgotten
+            if isinstance(reply := replies.get(elder), Proposal):
+                found.append(reply)
+        return found
 
     async def _converse(self, proposer: Proposer, brief: Brief) -> Proposed:
         """Call, answer what is asked, call again: until there is a reply."""
