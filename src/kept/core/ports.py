@@ -177,20 +177,12 @@ class Measuring(Gate, Protocol):
 class Sink(Protocol):
     """Is told what happens: progress, logs, pages. Must not raise and must not block.
 
-    One that has a method `on_rollout` as well is told of every rollout: see `Hearing`.
+    One that has a method `on_rollout(job: Job, outcome: Outcome) -> None` as well is told of every
+    rollout that is done and in the journal, with an outcome of its own.
     """
 
     def on_event(self, event: Event, state: State) -> None:
         """Something happened, and this is the state after it."""
-        ...
-
-
-@runtime_checkable
-class Hearing(Sink, Protocol):
-    """A sink that is told of rollouts too, each with an outcome of its own."""
-
-    def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """A rollout is done and in the journal."""
         ...
 
 

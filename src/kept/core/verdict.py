@@ -5,6 +5,7 @@ A gate is a pure decision over tallies so far: a verdict, or the Asks it needs a
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from kept.core.ledger import Ledger
@@ -124,7 +125,7 @@ class Verdict:
         return f"{self.reason}: {self.private}" if self.private else self.reason
 
 
-_NOTHING: Mapping[Purpose, Any] = {}
+_NOTHING: Mapping[Purpose, Any] = MappingProxyType({})
 
 
 class Side(NamedTuple):

@@ -15,7 +15,7 @@ from kept.core.event import Event, RunStopped, StepClosed, StepOpened
 from kept.core.final import finalists
 from kept.core.lineage import edits_without, kept_since
 from kept.core.plan import Plan
-from kept.core.ports import Clock, Hearing, Journal, Sink
+from kept.core.ports import Clock, Journal, Sink
 from kept.core.proposal import Proposal, Turn, proposal_scope
 from kept.core.rollout import Job
 from kept.core.schedule import budget_stop, too_many_failures
@@ -112,9 +112,9 @@ class Loop:
         """Go on where an earlier sitting left off; nothing to do for a new run."""
         state = self.state
         self._known.save(self._plan.seed)
-        self._evaluator.hearers = [
-            sink.on_rollout for sink in self._sinks if isinstance(sink, Hearing)
-        ]
+        # not by a Protocol, which sees no method that a sink hands on for another
+        hearers = (getattr(sink, "on_rollout", None) for sink in self._sinks)
+        self._evaluator.hearers = [hear for hear in hearers if hear is not None]
         self._proposing.remember(state, self._opened)
         if not state.closed and self._plan.tries_one:
             self._evaluator.try_one_first()

@@ -48,6 +48,13 @@ def _is_list(value: object, *methods: str) -> bool:
     return all(callable(getattr(item, method, None)) for item in items for method in methods)
 
 
+def _awaited(sinks: Sequence[object]) -> bool:
+    """Whether one of these would have to be waited for, which nobody does."""
+    names = ("on_event", "on_rollout")
+    told = (getattr(sink, name, None) for sink in sinks for name in names)
+    return any(map(inspect.iscoroutinefunction, told))
+
+
 @dataclass(frozen=True, slots=True)
 class _Check:
     """What one argument must be, and what is said where it is not."""
@@ -199,9 +206,9 @@ _CHECKS: tuple[_Check, ...] = (
     ),
     _Check(
         "sinks",
-        lambda value: _is_list(value, "on_event"),
+        lambda value: _is_list(value, "on_event") and not _awaited(cast("list[object]", value)),
         "`sinks` is {}, not a list of sinks",
-        "a sink has a method on_event(event, state), as kept.Sink says",
+        "a sink has a plain method on_event(event, state), as kept.Sink says",
     ),
 )
 

@@ -7,7 +7,7 @@ from kept.core.state import State
 
 
 class RecordingSink:
-    """Implements `kept.core.ports.Hearing`."""
+    """Implements `kept.core.ports.Sink`, and is told of rollouts."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
