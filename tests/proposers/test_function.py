@@ -136,3 +136,20 @@ def test_what_is_no_proposal_is_told_with_what_to_return():
         "it returned 7: not a text such as `brief.incumbent.text + …`, texts by name, a Candidate "
         "or a Proposal"
     )
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("one text", "it returned one text, and there are several: return a mapping of `a`, `b`"),
+        (Candidate({"a": "x"}), "the Candidate that it returned has no `b`: no file can be taken"),
+        (Candidate({"a": "", "b": "", "c": ""}, {"p.png": "0"}), "has other blobs: only texts can"),
+    ],
+)
+def test_what_cannot_be_taken_is_told_by_what_is_wrong_with_it(answer: object, message: str):
+    def propose(brief: Brief) -> object:
+        return answer
+
+    reply = ask(FunctionProposer(propose), make_brief({"a": "one\n", "b": "two\n"}))
+    assert isinstance(reply, Failure)
+    assert message in reply.message

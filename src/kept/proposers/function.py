@@ -7,7 +7,7 @@ None when it has nothing to propose.
 import inspect
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -105,14 +105,13 @@ class FunctionProposer:
         if answer is None:
             return Skip("nothing to propose")
         if isinstance(answer, Candidate):
-            # what it shares with the incumbent is no change of its own
-            old = brief.incumbent.texts
-            changed = {name: text for name, text in answer.texts.items() if old.get(name) != text}
-            answer = changed or dict(answer.texts)
+            answer = _changed(answer, brief.incumbent)
+            if isinstance(answer, Failure):
+                return answer
         if isinstance(answer, str):
             path = next(iter(brief.incumbent.texts))
             if len(brief.incumbent.texts) > 1:
-                return _strange(answer)
+                return _of_which(brief.incumbent.texts)
             return Proposal((Write(path, answer),))
         if isinstance(answer, Mapping):
             texts = cast("Mapping[str, object]", answer)
@@ -133,6 +132,28 @@ def _wants_scope(function: Callable[..., Any]) -> bool:
     """Whether its second argument is the scope, and not a setting of its own with a default."""
     second = [*inspect.signature(function).parameters.values()][1:2]
     return any(p.default is p.empty or p.name == "scope" for p in second)
+
+
+def _changed(answer: Candidate, incumbent: Candidate) -> dict[str, str] | Failure:
+    """What a candidate changes; what it shares with the incumbent is no change of its own."""
+    old = incumbent.texts
+    if gone := sorted(old.keys() - answer.texts.keys()):
+        message = f"the Candidate that it returned has no {_named(gone)}: no file can be taken away"
+        return Failure("parse", "infrastructure", message)
+    if dict(answer.blobs) != dict(incumbent.blobs):
+        message = "the Candidate that it returned has other blobs: only texts can be changed"
+        return Failure("parse", "infrastructure", message)
+    changed = {name: text for name, text in answer.texts.items() if old.get(name) != text}
+    return changed or dict(old)
+
+
+def _of_which(names: Iterable[str]) -> Failure:
+    message = f"it returned one text, and there are several: return a mapping of {_named(names)}"
+    return Failure("parse", "infrastructure", message)
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _strange(answer: object) -> Failure:
