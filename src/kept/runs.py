@@ -22,6 +22,7 @@ from kept.engine.loop import Loop
 from kept.errors import JournalError, SetupError
 from kept.settings import program
 from kept.store.best import BestFolder
+from kept.store.damage import never_began
 from kept.store.home import Home
 from kept.store.journal import RunJournal
 from kept.store.lines import read_events
@@ -87,10 +88,7 @@ async def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Ended:
         past = fold_run(read_events(path), path)
         started = past.state.started
         if started is None:
-            raise JournalError(
-                f"{folder / 'journal.jsonl'} is empty: the run ended before it began",
-                hint="start it again; nothing was spent",
-            )
+            raise never_began(path)
         files = () if started.seed == plan.seed.id else _changed(journal, started.seed, plan.seed)
         now = inputs_of(plan)
         if (former := plan.cases.former_fingerprint()) == started.inputs.get("cases"):

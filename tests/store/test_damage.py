@@ -22,6 +22,7 @@ from kept.report import as_json, markdown, summary
 from kept.report.changes import best_diff
 from kept.report.step import step_detail, step_json
 from kept.runs import resume, start
+from kept.store.damage import never_began
 from kept.store.facts import check_facts
 from kept.store.glance import Glance
 from kept.store.home import Home
@@ -252,3 +253,13 @@ def test_the_facts_of_a_measured_skill_without_its_folder_are_refused():
     check_facts({**facts, "folder": "/somewhere"}, EVAL)
     with pytest.raises(ValueError, match=r"`facts\.folder` is missing"):
         check_facts(facts, EVAL)
+
+
+def test_a_spine_that_was_emptied_is_not_told_as_a_run_that_never_began(tmp_path: Path):
+    spine = tmp_path / "journal.jsonl"
+    spine.write_bytes(b"")
+    assert never_began(spine).hint == "start it again; nothing was spent"
+    (tmp_path / "rollouts.jsonl").write_text("{}\n")
+    told = never_began(spine)
+    assert "something else emptied it" in told.message
+    assert told.hint == "rollouts.jsonl beside it is not: restore the file from a copy"

@@ -8,6 +8,7 @@ from kept.cli.log import show_log
 from kept.cli.names import command_for
 from kept.core.event import StepClosed
 from kept.core.plan import AGENT_RUN, COMPARE, REFINE
+from kept.core.words import no_better
 from kept.errors import SetupError
 from kept.store.home import Home
 from kept.store.index import RunIndex, RunRow
@@ -28,11 +29,12 @@ def open_run(name: str, of_use: Callable[[Path], bool] | None = None) -> Run:
 
 
 def nothing_better(run: Run) -> str:
-    """That the best of a run is its seed: for good, or as far as it has come."""
+    """That the best of a run is its seed; as long as it is not over, with what goes on."""
+    words = no_better(run.status)
     if run.status == "finished":
-        return "nothing beat the seed"
+        return words
     going = "it is running" if run.status == "running" else f"`{going_on(run)}` goes on"
-    return f"nothing has beaten the seed yet ({going})"
+    return f"{words} ({going})"
 
 
 def going_on(run: Run) -> str:

@@ -13,12 +13,17 @@ def are(n: float) -> str:
 
 
 LEAST_CHANCE = 1e-15
-"""Below this a chance is lost in rounding, and may come out as 0, which no chance is."""
+"""Below this most chances are lost in rounding, and may come out as 0, which no chance is."""
 
 
 def p_words(chance: float) -> str:
     """`p = 0.0031`; never a chance of 0."""
     return f"p < {LEAST_CHANCE:g}" if chance < LEAST_CHANCE else f"p = {chance:.2g}"
+
+
+def no_better(status: str) -> str:
+    """That the best of a run with this status is its seed: for good, or as far as it has come."""
+    return "nothing beat the seed" if status == "finished" else "nothing has beaten the seed yet"
 
 
 def one_line(text: str, width: int = 0) -> str:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kept.core.budget import Spend
-from kept.core.words import count, one_line
+from kept.core.words import count, no_better, one_line
 from kept.report.compared import title
 from kept.report.summary import Summary
 
@@ -38,7 +38,7 @@ def headline_words(summary: Summary) -> str:
     if summary.improved:
         return f"{summary.metric} {change(summary)}"
     if not summary.steps:
-        return "nothing was judged yet"
+        return f"nothing was judged{'' if summary.status == 'finished' else ' yet'}"
     if summary.seed_value is None and summary.never_judged:
         return f"nothing was judged: {one_line(summary.never_judged, 100)}"
     if summary.seed_value is None:
@@ -46,7 +46,7 @@ def headline_words(summary: Summary) -> str:
     if summary.leading is not None and summary.status != "finished":
         seed = f"the seed has {summary.metric} {change(summary)}"
         return f"nothing is proven yet: step {summary.leading} leads, and {seed}"
-    return f"nothing beat the seed: {summary.metric} {change(summary)}"
+    return f"{no_better(summary.status)}: {summary.metric} {change(summary)}"
 
 
 def verdict_counts(summary: Summary) -> str:

@@ -26,7 +26,18 @@ def damaged(path: Path | str, number: int, why: object) -> JournalError:
 
 def misplaced(path: Path | str, number: int, why: object) -> JournalError:
     """That a record of a spine cannot follow those before it."""
-    return JournalError(f"{path}:{number}: {why}", hint=_HINT)
+    hint = "the file was changed by something else: a line before this one may be missing or moved"
+    return JournalError(f"{path}:{number}: {why}", hint=f"{hint}; restore it from a copy")
+
+
+def never_began(spine: Path) -> JournalError:
+    """That a spine is empty: of a run that ended at once, or one whose spine was emptied."""
+    rollouts = spine.with_name("rollouts.jsonl")
+    if rollouts.exists() and rollouts.stat().st_size:
+        hint = f"{rollouts.name} beside it is not: restore the file from a copy"
+        return JournalError(f"{spine} is empty: something else emptied it", hint=hint)
+    hint = "start it again; nothing was spent"
+    return JournalError(f"{spine} is empty: the run ended before it began", hint=hint)
 
 
 def damaged_at(path: Path, at: int, why: object) -> JournalError:

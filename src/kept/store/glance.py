@@ -18,7 +18,7 @@ from kept.core.proposal import Reply, Turn
 from kept.engine.purse import Meter
 from kept.errors import JournalError
 from kept.store import wire
-from kept.store.damage import damaged_at, misplaced
+from kept.store.damage import damaged_at, misplaced, never_began
 from kept.store.lines import lines_from, read_line
 from kept.store.lock import holder
 from kept.store.steps import ENDS, SPENT, Opened, StepLog, StepRow, Told, spend_of
@@ -109,10 +109,7 @@ class Glance:
         if self.started is None and self._read:
             raise misplaced(spine, 1, "a journal begins with `run_started`")
         if self.started is None:
-            raise JournalError(
-                f"{spine} is empty: the run ended before it began",
-                hint="start it again; nothing was spent",
-            )
+            raise never_began(spine)
         return self.started
 
     @property

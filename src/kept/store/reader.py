@@ -17,7 +17,7 @@ from kept.core.score import Outcome
 from kept.core.state import FoldError, State, advance
 from kept.errors import JournalError
 from kept.store import wire
-from kept.store.damage import damaged, misplaced
+from kept.store.damage import damaged, misplaced, never_began
 from kept.store.glance import Glance
 from kept.store.lines import (
     lines_from,
@@ -55,10 +55,7 @@ class Run:
         """Everything that happened, in order."""
         events = list(read_events(self.folder / "journal.jsonl"))
         if not events:
-            raise JournalError(
-                f"{self.folder / 'journal.jsonl'} is empty: the run ended before it began",
-                hint="start it again; nothing was spent",
-            )
+            raise never_began(self.folder / "journal.jsonl")
         return events
 
     @cached_property

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from kept.core.verdict import gain_in
-from kept.core.words import count, one_line
+from kept.core.words import count, no_better, one_line
 from kept.report.words import duration
 from kept.store.glance import Glance
 from kept.store.index import nearest_limit
@@ -50,13 +50,13 @@ def headline(told: Glance) -> str:
         ends = (gain.low, gain.high) if gain else (None, None)
         return f"{told.metric} {figure(first, *ends)} → {figure(last, *ends)}"
     if not told.rows:
-        return "nothing was judged yet"
+        return f"nothing was judged{'' if told.status == 'finished' else ' yet'}"
     if first is None:
         return "nothing was kept, and the seed has no score"
     seed, leading = f"{told.metric} {figure(first)}", _leading(told)
     if leading is not None and told.status != "finished":
         return f"nothing is proven yet: step {leading} leads, and the seed has {seed}"
-    return f"nothing beat the seed: {seed}"
+    return f"{no_better(told.status)}: {seed}"
 
 
 class Named(Protocol):
