@@ -13,6 +13,10 @@ def _length(candidate: kept.Candidate, case: int) -> float:
     return min(len(candidate.text), 30) / 30
 
 
+def _size(candidate: kept.Candidate) -> float:
+    return float(len(candidate.text))
+
+
 def _longer(brief: kept.Brief) -> str:
     return brief.incumbent.text + "xxx"
 
@@ -45,17 +49,25 @@ def test_steps_that_come_too_late_are_warned_of_with_what_helps(tmp_path: Path):
     assert len(alone.best.text) == 19 > len(together.best.text)
 
 
-def test_steps_that_propose_what_was_judged_already_are_told(tmp_path: Path):
+def test_proposals_that_were_made_before_are_told(tmp_path: Path):
     def same(brief: kept.Brief) -> str:
         return "bb"
 
-    def size(candidate: kept.Candidate) -> int:
-        return len(candidate.text)
-
-    result = kept.optimize("a", size, proposers=[same], budget=10, width=1, home=tmp_path)
-    (words,) = [one for one in result.warnings if "judged already" in one]
-    assert re.match(r"\d+ of \d+ steps proposed what was judged already: ", words)
+    result = kept.optimize("a", _size, proposers=[same], budget=10, width=1, home=tmp_path)
+    (words,) = result.warnings
+    assert words.startswith(
+        "9 of 10 proposals had been made before: draw by `brief.seed` from more"
+    )
     assert f"warning: {words}" in str(result)
+
+
+def test_proposals_that_touch_nothing_that_may_change_are_not_told_as_made_before(tmp_path: Path):
+    def elsewhere(brief: kept.Brief) -> dict[str, str]:
+        return {"nope": "bb"}
+
+    result = kept.optimize("a", _size, proposers=[elsewhere], budget=10, home=tmp_path)
+    assert str(result).startswith("nothing was judged (nothing changes (outside scope: `nope`")
+    assert result.warnings == ()
 
 
 def test_what_a_run_puts_together_by_itself_is_not_counted_among_proposals(tmp_path: Path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from kept.core.artifact import Candidate
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     ArtifactLike = str | Path | Mapping[str, str]
 
 
+class Claimed(NamedTuple):
+    """By how much the best beats the seed, on cases that nothing was tuned on."""
+
+    gain: float
+    """In the metric's unit, more than 0 where it is better, whatever the direction."""
+    low: float | None
+    high: float | None
+    """Between these the true gain lies, with a chance of 95 %; None where nothing tells."""
+    words: str
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What a run came to."""
@@ -36,6 +47,8 @@ class Result:
     seed_value: float | None
     """The metric of the seed on test cases, else on those that decided; None if it never ran."""
     best_value: float | None
+    claim: Claimed | None
+    """None where no test case was read: the values are of cases that chose the best, then."""
     stopped: StopReason
     state: State
     spend: Spend
@@ -54,8 +67,10 @@ class Result:
             change = f"nothing beat the seed ({_shown(self.seed_value)})"
         if why := self._never_judged():
             change = f"nothing was judged ({why})"
+        claim = (f"claim {self.claim.words}",) if self.claim else ()
         warnings = (f"warning: {words}" for words in self.warnings)
-        return "\n".join((f"{change} in {self._tried()}", *warnings, f"run {self.folder}"))
+        first = f"{change} in {self._tried()}"
+        return "\n".join((first, *claim, *warnings, f"run {self.folder}"))
 
     def _never_judged(self) -> str:
         """Why no candidate was ever rolled out, most often; empty where one was."""
@@ -65,20 +80,23 @@ class Result:
         from kept.core.words import one_line
 
         verdicts = [step.verdict for step in self.state.closed]
-        if not verdicts or any(verdict.code not in UNMEASURED for verdict in verdicts):
+        if not verdicts:
+            return self.stopped.message
+        if any(verdict.code not in UNMEASURED for verdict in verdicts):
             return ""
         ((reason, _),) = Counter(verdict.reason for verdict in verdicts).most_common(1)
         return one_line(reason, 160)
 
     def _tried(self) -> str:
         """How much was tried; what a run puts together by itself no proposer proposed."""
+        from kept.core.pool import MERGE
         from kept.core.schedule import OF_THE_RUN
         from kept.core.words import count
 
         state = self.state
         tried = [step.turn.proposer for step in state.closed if not step.verdict.idle]
-        merged = sum(name in OF_THE_RUN for name in tried)
-        proposals = count(len(tried) - merged, "proposal")
+        merged = tried.count(MERGE)
+        proposals = count(sum(name not in OF_THE_RUN for name in tried), "proposal")
         proposals += f" and {count(merged, 'merge')}" if merged else ""
         rollouts = count(self.spend.rollouts, "rollout")
         return f"{proposals}, {state.keeps} kept, {rollouts}"

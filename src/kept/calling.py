@@ -8,17 +8,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from kept.api import Compared, Result
+from kept.api import Claimed, Compared, Result
 from kept.core.budget import StopReason
+from kept.core.case import find_overlaps, overlap_words
 from kept.core.objective import unusable
-from kept.core.plan import Plan
+from kept.core.plan import WHY_NOT_RACE, Plan
 from kept.core.ports import Sink
+from kept.core.proposal import ClosedStep
+from kept.core.schedule import OF_THE_RUN
 from kept.core.state import State
-from kept.core.verdict import VerdictCode
-from kept.core.words import count
+from kept.core.verdict import IDLE, UNMEASURED, Verdict
+from kept.core.words import count, one_line
 from kept.engine.silence import NOTHING_ANSWERS
 from kept.engine.stopping import no_bounds
 from kept.errors import RunError
+from kept.gates.strict import Strict
 from kept.runs import Ended, Watch, resume, start
 from kept.store.home import Home
 from kept.store.reader import Run
@@ -31,19 +35,16 @@ TOO_STALE = 4
 TOO_OFTEN = 2
 """The same of steps with nothing new: who waits for a near miss to be raced has some."""
 
-SAME: tuple[VerdictCode, ...] = ("duplicate", "no edits", "no change")
-"""Codes of proposals that were judged before, or are the incumbent itself."""
-
 
 def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Result:
     """Run a plan to its end, or go on with the run of that name."""
     folder, state, stopped = _ended(plan, home, name, sinks)
     # at use: it comes with SQLite
-    from kept.store.index import values
+    from kept.store.index import claim_of, values
 
     with Run(folder) as run:
         best = run.candidate(state.best)
-        warnings = (*unmeasured_words(unmeasured(run, state)), *_twice(plan, state))
+        warnings = tuple(_warnings(plan, run, state))
     seed_value, best_value = values(state)
     return Result(
         run=folder.name,
@@ -52,6 +53,7 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
         best=best,
         seed_value=seed_value,
         best_value=best_value,
+        claim=_claimed(claim_of(state)),
         stopped=stopped,
         state=state,
         spend=spend_of(folder, state),
@@ -59,21 +61,56 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
     )
 
 
+def _claimed(claim: Verdict | None) -> Claimed | None:
+    """What a claim says; None where it could not be measured."""
+    if claim is None or "gain" not in claim.numbers:
+        return None
+    numbers = claim.numbers
+    return Claimed(numbers["gain"], numbers.get("low"), numbers.get("high"), claim.reason)
+
+
+def _warnings(plan: Plan, run: Run, state: State) -> Iterator[str]:
+    """What the figures of a run hide."""
+    why = str(plan.facts.get(WHY_NOT_RACE, ""))
+    if why and isinstance(plan.gate, Strict) and state.keeps:
+        yield (
+            f"no race was held ({why}), so each candidate was looked at once: where answers vary,"
+            " what was kept may be noise"
+        )
+    if copies := find_overlaps(plan.cases):
+        yield f"{overlap_words(copies)}; what is kept may only fit those"
+    yield from unmeasured_words(unmeasured(run, state))
+    tried = [step for step in state.closed if step.verdict.code not in (*IDLE, *UNMEASURED)]
+    if tried and all(step.verdict.outcome == "crash" for step in tried):
+        first = next(row.reason for row in run.steps if row.outcome == "crash")
+        yield f"every candidate failed, the first so: {one_line(first, 200)}"
+    yield from _twice(plan, state)
+
+
 def _twice(plan: Plan, state: State) -> Iterator[str]:
     """That proposers said the same again, before their last answer was judged or after it."""
-    stale = sum(step.verdict.code == "stale" for step in state.closed)
-    if plan.width > 1 and stale * TOO_STALE >= len(state.closed) > 0:
-        steps = f"{stale} of {count(len(state.closed), 'step')}"
+    turns = [step for step in state.closed if step.turn.proposer not in OF_THE_RUN]
+    stale = sum(step.verdict.code == "stale" for step in turns)
+    if plan.width > 1 and stale * TOO_STALE >= len(turns) > 0:
+        steps = f"{stale} of {count(len(turns), 'proposal')}"
         yield (
             f"{steps} changed what an earlier one had changed by then, for {plan.width} are open"
             " at once: `width=1` has each wait for the one before it"
         )
-    again = sum(step.verdict.code in SAME for step in state.closed)
-    if again * TOO_OFTEN >= len(state.closed) > 0:
+    again = sum(map(_made_before, turns))
+    if again * TOO_OFTEN >= len(turns) > 0:
         yield (
-            f"{again} of {count(len(state.closed), 'step')} proposed what was judged already: a"
-            " proposer that draws by `brief.seed` draws anew in each step"
+            f"{again} of {count(len(turns), 'proposal')} had been made before: draw by `brief.seed`"
+            " from more texts than there are turns, or look at `brief.closed`"
         )
+
+
+def _made_before(step: ClosedStep) -> bool:
+    """Whether a proposal was judged before, or is the incumbent itself."""
+    said = any(report.fate == "no change" for report in step.reports)
+    return step.verdict.code in ("duplicate", "no change") or (
+        step.verdict.code == "no edits" and said
+    )
 
 
 def run_comparison(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Compared:

@@ -143,3 +143,10 @@ def test_more_cases_that_agree_narrow_an_interval(gain: float, cases: int):
     assert wide.low <= narrow.low + 1e-9
     assert narrow.high <= wide.high + 1e-9
     assert wide.high - wide.low > 0
+
+
+def test_an_interval_holds_its_mean_also_at_the_end_of_the_scale():
+    """A mean of equal gains may be a rounding above the scale."""
+    shown = interval([0.1] * 3, 0.1)
+    assert shown.low <= shown.mean <= shown.high
+    assert shown.mean > 0.1, "else this tests nothing"

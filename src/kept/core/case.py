@@ -142,6 +142,12 @@ def bare(case: Case, name: str = "id") -> Case:
     return Case(case.id, {key: value for key, value in fields.items() if key != name})
 
 
+def _content(case: Case) -> Case:
+    """A case without its id, unless that is all there is of it."""
+    found = bare(case)
+    return found if found.data else case
+
+
 def _name_of(value: object) -> str:
     # of an object that is no JSON, its type is all that is the same in every process
     return type(value).__qualname__
@@ -233,7 +239,7 @@ def find_overlaps(cases: Cases, threshold: float = 0.8) -> list[Overlap]:
     placed: list[tuple[Case, Split]] = [
         (case, split) for split in SPLITS for case in cases.of(split)
     ]
-    words = [_WORDS.findall(own_text(case).casefold()) for case, _ in placed]
+    words = [_WORDS.findall(own_text(_content(case)).casefold()) for case, _ in placed]
     shingles = [_shingles(mine) for mine in words]
     likely: set[tuple[int, int]] = set()
     for hits in _holders([{" ".join(mine)} for mine in words]):

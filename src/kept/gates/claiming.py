@@ -38,5 +38,5 @@ def interval_figures(shown: Interval, chance: float = 0.0, risk: float = 0.0) ->
     """A gain with its interval, for a verdict."""
     figures = {"gain": shown.mean, "low": shown.low, "high": shown.high}
     figures |= {"p": chance, "alpha_promote": risk} if risk else {}
-    # one case has no interval, and JSON no word for what has no end
+    # some have no interval, and JSON no word for what has no end
     return {name: value for name, value in figures.items() if isfinite(value)}

@@ -18,7 +18,8 @@ from kept.core.proposal import Ask
 from kept.core.rollout import Pair
 from kept.core.verdict import Side, Verdict, View
 from kept.core.words import count, p_words
-from kept.gates.case_level import Interval, interval, risk_of
+from kept.gates.case_level import interval, risk_of
+from kept.gates.claiming import interval_figures
 from kept.gates.common import forbidden, not_comparable
 from kept.gates.pairing import draws, missing_asks, shuffled
 
@@ -101,7 +102,7 @@ class Final:
             return forbidden(new, view.objective) or kept
         found = _gains(view.challenger, view.incumbent, pairs)
         shown, chance = interval(found, view.objective.scale), risk_of(found)
-        numbers = {**_bounded(shown), "p": chance, "chosen": 1.0, ENTERED: 1.0}
+        numbers = {**interval_figures(shown), "p": chance, "chosen": 1.0, ENTERED: 1.0}
         numbers["estimate"] = shown.mean
         words = f"{shown} on {count(len(found), 'case')}"
         if chance > doubt:
@@ -198,7 +199,7 @@ class _Look:
             return Verdict("discard", words, numbers={AHEAD: float(at)})
         shown = interval(self._gains[(winner or self.leader).id], view.objective.scale)
         chance = self.chance(winner or self.leader)
-        numbers = {**_bounded(shown), "p": chance, "better": 1 - chance, "alpha_promote": risk}
+        numbers = {**interval_figures(shown, chance, risk), "better": 1 - chance}
         numbers |= {"passes": float(len(self._pairs) // _count(self._pairs))}
         numbers |= {"alpha_promote_left": 0.0, "cases": float(_count(self._pairs))}
         words = f"{shown} for cases alike, {p_words(chance)} of {risk:.2g} needed"
@@ -230,9 +231,3 @@ def _gains(side: Side, other: Side, pairs: tuple[Pair, ...]) -> list[float]:
     """The gain over another on every case that both answered, in the metric's own units."""
     new, old = (_answers(one, pairs).by_case for one in (side, other))
     return [old[case] - loss for case, loss in new.items() if case in old]
-
-
-def _bounded(shown: Interval) -> dict[str, float]:
-    found = {"gain": shown.mean, "low": shown.low, "high": shown.high}
-    # one case has no interval, and JSON no word for what has no end
-    return {name: value for name, value in found.items() if abs(value) != float("inf")}

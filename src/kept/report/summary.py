@@ -11,12 +11,12 @@ from kept.core.event import RunStarted
 from kept.core.objective import Constraint, Objective, Operator
 from kept.core.proposal import ClosedStep, Proposal, Reply
 from kept.core.state import State
-from kept.core.verdict import IDLE, UNMEASURED, Verdict, VerdictCode, VerdictKind, word_for
+from kept.core.verdict import IDLE, UNMEASURED, VerdictCode, VerdictKind, word_for
 from kept.report.comparison import Comparison, comparison_of
 from kept.report.scoring import scoring_functions
 from kept.report.ties import Tie, ties_of
 from kept.report.turns import Turns, turns_of
-from kept.store.index import values
+from kept.store.index import claim_of, values
 from kept.store.reader import Run
 from kept.store.spent import spend_of
 from kept.store.steps import StepRow
@@ -160,7 +160,7 @@ def summary(run: Run) -> Summary:
     started = state.started
     assert started is not None, "a run that can be read has started"
     seed_value, best_value = values(state)
-    claim = _claim(state)
+    claim = claim_of(state)
     return Summary(
         run=run.id,
         folder=run.folder,
@@ -211,13 +211,6 @@ def _decided_seed(state: State, otherwise: float | None) -> float | None:
     known = {e.purpose: e.loss for e in state.evaluations.get(state.seed, ()) if e.failed < e.asked}
     loss = known.get("decide", known.get("promote"))
     return otherwise if loss is None else objective_of(state).value(loss)
-
-
-def _claim(state: State) -> Verdict | None:
-    """The last claim, if it is about what is the best now."""
-    claims = (step for step in reversed(state.closed) if step.verdict.code == "claim")
-    last = next(claims, None)
-    return last.verdict if last and last.candidate == state.best else None
 
 
 def step_lines(run: Run) -> tuple[StepLine, ...]:

@@ -16,6 +16,7 @@ from kept.core.plan import AGENT_RUN, ITERATIONS, REFINE
 from kept.core.refine import attempts, reruns, run_folder
 from kept.core.rollout import Purpose
 from kept.core.state import State
+from kept.core.verdict import Verdict
 from kept.errors import JournalError
 from kept.store.glance import Glance
 from kept.store.home import Home
@@ -256,6 +257,13 @@ def values(state: State) -> tuple[float | None, float | None]:
     pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
     found = [None if loss is None else objective.value(loss) for loss in pair]
     return found[0], found[1]
+
+
+def claim_of(state: State) -> Verdict | None:
+    """The last claim, if it is about what is the best now."""
+    claims = (step for step in reversed(state.closed) if step.verdict.code == "claim")
+    last = next(claims, None)
+    return last.verdict if last and last.candidate == state.best else None
 
 
 def _losses(state: State, id_: str) -> dict[Purpose, float | None]:
