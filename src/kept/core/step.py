@@ -42,9 +42,9 @@ def closed_step(step: OpenStep, event: StepClosed, alone: bool) -> ClosedStep:
         proposal=step.reply if isinstance(step.reply, Proposal) else None,
         reports=event.reports,
         verdict=verdict,
-        loss=next((mine[p] for p in ("decide", "measure", "promote") if p in mine), None),
-        rollouts=sum(e.asked for e in own),
-        usd=sum(e.usd for e in own) + step.spend.usd,
+        loss=mine.get("decide", mine.get("measure", mine.get("promote"))),
+        rollouts=sum([e.asked for e in own]),
+        usd=sum([e.usd for e in own]) + step.spend.usd,
         skip=step.reply if isinstance(step.reply, Skip) else None,
     )
 

@@ -19,6 +19,9 @@ SPACE = "free some space or fix the permissions, then resume: what was written i
 CHUNK = 1 << 20
 """Bytes of an index that are searched at a time."""
 
+HEADER, WINDOW = 256, 16384
+"""Bytes that a header has at most, and that are looked at for headers at a time."""
+
 
 def _place(lines: Sequence[bytes]) -> tuple[int, int] | None:
     """Where an entry begins and how long it is, by its line of the index; None of no such line."""
@@ -169,11 +172,16 @@ class Pack:
     def _walk(self) -> None:
         """Find the entries behind the last one known."""
         end = os.fstat(self._fd).st_size if self._fd >= 0 else 0
+        seen, start = b"", self._size
         while self._size < end:
-            header, newline, _ = os.pread(self._fd, 256, self._size).partition(b"\n")
+            at = self._size - start
+            if at + HEADER > len(seen):
+                # many at a time: most entries are small, and each look at the file has its price
+                seen, start, at = os.pread(self._fd, WINDOW, self._size), self._size, 0
+            header, newline, _ = seen[at : at + HEADER].partition(b"\n")
             key, _, size = header.decode("ascii", "replace").partition(" ")
-            start = self._size + len(header) + 1
-            if not newline or not size.isdigit() or start + int(size) + 1 > end:
+            begins = self._size + len(header) + 1
+            if not newline or not size.isdigit() or begins + int(size) + 1 > end:
                 return
-            self._at[key] = (start, int(size))
-            self._size = start + int(size) + 1
+            self._at[key] = (begins, int(size))
+            self._size = begins + int(size) + 1
