@@ -90,3 +90,19 @@ def test_a_budget_too_small_for_anything_is_said_to_be(tmp_path: Path):
     )
     assert str(found).startswith("nothing was judged (")
     assert "do not fit: 5 of 5 are left" in str(found)
+
+
+class Undecided:
+    """An array, say: it has no truth of its own."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth of this is ambiguous")
+
+
+def test_cases_that_refuse_to_be_true_or_false_are_cases(tmp_path: Path):
+    def size(candidate: kept.Candidate, case: object) -> float:
+        return float(len(candidate.text))
+
+    cases = [Undecided() for _ in range(20)]
+    found = kept.optimize("a", size, cases, proposers=["bb"], home=tmp_path)
+    assert found.improved

@@ -82,7 +82,7 @@ def _warnings(plan: Plan, run: Run, state: State) -> Iterator[str]:
     yield from unmeasured_words(unmeasured(run, state))
     tried = [step for step in state.closed if step.verdict.code not in (*IDLE, *UNMEASURED)]
     if tried and all(step.verdict.outcome == "crash" for step in tried):
-        first = next(row.reason for row in run.steps if row.outcome == "crash")
+        first = next(row.reason for row in run.steps if row.step == tried[0].step)
         yield f"every candidate failed, the first so: {one_line(first, 200)}"
     yield from _twice(plan, state)
 

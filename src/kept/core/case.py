@@ -145,7 +145,9 @@ def bare(case: Case, name: str = "id") -> Case:
 def _content(case: Case) -> Case:
     """A case without its id, unless that is all there is of it."""
     found = bare(case)
-    return found if found.data else case
+    data: Any = found.data
+    # by its truth only where it is a dict: some objects refuse to tell theirs
+    return case if isinstance(data, dict) and not data else found
 
 
 def _name_of(value: object) -> str:
