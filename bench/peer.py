@@ -13,6 +13,7 @@ VERSION = "0.1.4"
 OPENAI = "3.49.0"
 AWP = "1.0.56"
 """Of awp-agents."""
+OPTUNA = "5.0.0"
 SKILLOPT = "0.2.0"
 HOLODECK = "0.7.1"
 HOLODECK_LACKS = ("exceptiongroup", "openai==2.41.0")
@@ -34,6 +35,11 @@ def openai_python() -> str | None:
 def awp_python() -> str | None:
     """The same for awp-agents, which has the loop that an agent run is."""
     return _python("awp-agents", AWP)
+
+
+def optuna_python() -> str | None:
+    """The same for Optuna, apart from the version that Kept itself uses."""
+    return _python("optuna", OPTUNA)
 
 
 def skillopt_python() -> str | None:

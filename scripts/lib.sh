@@ -7,7 +7,7 @@
 unset PYTHONDONTWRITEBYTECODE
 
 root=$PWD
-venv=$root/.venv
+venv=$root/${KEPT_VENV:-.venv}
 log=$root/.venv.log
 stamp=$venv/kept-stamp
 

@@ -61,6 +61,16 @@ def test_proposals_that_were_made_before_are_told(tmp_path: Path):
     assert f"warning: {words}" in str(result)
 
 
+def test_a_warning_counts_the_same_proposals_as_the_result(tmp_path: Path):
+    def sometimes(brief: kept.Brief) -> str | None:
+        return "bb" if brief.step % 3 else None
+
+    result = kept.optimize("a", _size, proposers=[sometimes], budget=9, width=1, home=tmp_path)
+    (words,) = result.warnings
+    tried = str(result).partition(" in ")[2].partition(" proposals")[0]
+    assert words.startswith(f"{int(tried) - 1} of {tried} proposals had been made before")
+
+
 def test_proposals_that_touch_nothing_that_may_change_are_not_told_as_made_before(tmp_path: Path):
     def elsewhere(brief: kept.Brief) -> dict[str, str]:
         return {"nope": "bb"}

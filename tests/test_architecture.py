@@ -35,6 +35,7 @@ LAYERS = (
         modules=(
             *("store", "workspace", "sandbox", "settings", "threads", "models", "locate", "git"),
             *("prompts", "harness", "nunjucks", "documents", "shared_files", "raised"),
+            *("parsing", "json_schema"),
         )
     ),
     Layer(
@@ -55,7 +56,7 @@ IMPURE = {
     *("tempfile", "threading", "time", "urllib", "uuid"),
 }
 PURE = ("core", "gates")
-MAX_LINES = 400
+MAX_LINES = 600
 MAX_STATEMENTS = 40
 MAX_PARAMETERS = 6
 MANY_PARAMETERS = {(module, name) for module in ("api", "") for name in ("optimize", "compare")}
@@ -277,7 +278,7 @@ def test_the_package_keeps_its_layers_and_its_sizes():
         ({"web/a.py": "from kept.cli import main"}, "web/a.py:1: imports kept.cli; the two"),
         ({"misc.py": ""}, "misc.py:1: kept.misc is in no layer"),
         ({"cli/a.py": "import kept.misc"}, "cli/a.py:1: imports kept.misc, which is in no layer"),
-        ({"engine.py": "\n" * 401}, "engine.py:401: 401 lines, over 400"),
+        ({"engine.py": "\n" * 601}, "engine.py:601: 601 lines, over 600"),
         ({"engine.py": f"def f():\n{body(41)}"}, "engine.py:1: f has 41 statements, over 40"),
         (
             {"engine.py": f"def f():\n    if 1:\n        def g():\n            pass\n{body(38)}"},

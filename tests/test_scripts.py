@@ -48,6 +48,7 @@ case "$*" in
   "-m pip "*) [ ! -e {state}/fails-pip ] ;;
   "-m pytest"*)
     echo "tests"
+    env >{state}/environment
     [ ! -e {state}/interrupted ] || kill -INT $PPID
     exit "$(cat {state}/pytest-exit)"
     ;;
@@ -99,6 +100,7 @@ class Machine:
         self.state = folder / "state"
         self.bin = folder / "bin"
         self.cache = folder / "cache"
+        self.environment: dict[str, str] = {}
         (self.checkout / "src" / "kept").mkdir(parents=True)
         shutil.copytree(ROOT / "scripts", self.checkout / "scripts")
         self.edit("pyproject.toml", "[project]")
@@ -151,7 +153,7 @@ class Machine:
         self.note("calls")
         return subprocess.run(
             [*before, str(self.checkout / "scripts" / argv[0]), *argv[1:]],
-            env={"PATH": str(self.bin), "KEPT_CACHE": str(self.cache)},
+            env={"PATH": str(self.bin), "KEPT_CACHE": str(self.cache), **self.environment},
             cwd=self.bin,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -185,6 +187,39 @@ def test_the_first_run_installs_and_the_second_does_not(machine: Machine):
     assert again.returncode == 0
     assert machine.calls("python -m pip install") == []
     assert again.stderr == ""
+
+
+def test_tests_see_no_variable_of_the_caller_but_those_of_a_fresh_machine(machine: Machine):
+    machine.environment = {"PYTHONUNBUFFERED": "1", "OPENAI_API_KEY": "x", "SSL_CERT_FILE": "/ca"}
+    assert machine.run("test", "-x").returncode == 0
+    lines = (machine.state / "environment").read_text().splitlines()
+    # bash itself adds some
+    assert {line.partition("=")[0] for line in lines} - {"PWD", "SHLVL", "TERM", "_"} == {
+        "PATH",
+        "KEPT_CACHE",
+        "SSL_CERT_FILE",
+    }
+
+
+def test_nightly_runs_its_own_tests_and_fast_on_the_other_pythons(machine: Machine):
+    for version in ("3.12", "3.13"):
+        machine.stub(f"python{version}", PYTHON)
+    done = machine.run("test", "nightly")
+    assert done.returncode == 0, done.stderr
+    fast, more, nightly = machine.calls("python -m pytest")
+    assert "-m not nightly and not slow" in fast
+    assert "-m not nightly and not slow" in more
+    assert "-m nightly" in nightly
+    assert "--stage Python 3.12:" in nightly
+    assert (machine.checkout / ".venv-3.12").is_dir()
+    assert (machine.checkout / ".venv-3.13").is_dir()
+
+
+def test_nightly_names_a_python_that_is_not_there(machine: Machine):
+    done = machine.run("test", "nightly")
+    assert done.returncode == 0, done.stderr
+    assert "Python 3.13 is not on this machine: `fast` is not run on it" in done.stderr
+    assert len(machine.calls("python -m pytest")) == 1
 
 
 def test_a_change_of_pyproject_installs_into_the_same_environment(machine: Machine):
@@ -358,7 +393,7 @@ def test_the_weights_of_the_model_are_fetched_unless_the_tests_are_to_be_fast(ma
     assert machine.run("test", "fast").returncode == 0
     assert machine.calls("kept") == []
     (call,) = machine.calls("python -m pytest")
-    assert "-m not slow and not docs and not kill and not wheel and not model" in call
+    assert "-m not nightly and not slow and not docs and not kill and not wheel" in call
 
 
 def test_without_the_weights_the_tests_of_the_model_are_skipped(machine: Machine):
@@ -450,7 +485,7 @@ def test_a_failing_check_fails_the_whole_and_the_tests_still_run(machine: Machin
     machine.note("fails-ruff")
     assert machine.run("test", "fast").returncode == 1
     (call,) = machine.calls("python -m pytest")
-    assert "-m not slow and not docs and not kill and not wheel" in call
+    assert "-m not nightly and not slow and not docs and not kill" in call
     assert ":FAILED" in call
 
 
@@ -478,7 +513,7 @@ def test_failing_tests_fail_the_whole_with_their_own_code(machine: Machine):
     assert machine.run("test").returncode == 5
     apart, others = machine.calls("python -m pytest")
     assert apart.endswith(" -m inspect"), "two peers need two versions of one library"
-    assert others.endswith(" -m not inspect")
+    assert others.endswith(" -m not inspect and not nightly")
     assert (others.count(":ok"), others.count(":FAILED")) == (2, 1)
 
 

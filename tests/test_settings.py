@@ -1,13 +1,17 @@
 """What a person is told to type works where it is told."""
 
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from kept import settings
 from kept.settings import cache_home
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.slow
@@ -82,3 +86,31 @@ def test_logins_of_addresses_in_the_environment_are_secrets(
     found = settings.secrets()
     assert {"kim:hunter2hunter2@", "hunter2hunter2", "u:p@"} <= set(found)
     assert "p" not in found and not any("c@" in one for one in found), "short ones stand in words"
+
+
+EXTRAS = ("alfworld", "azure", "local", "mcp", "metrics", "office", "retrieval", "web")
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_installation_is_extended_by_the_packages_of_an_extra(extra: str):
+    """`pip install 'kept[web]'` would fetch another's package of that name."""
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = named["optional-dependencies"][extra]
+    words = shlex.split(settings.install_command(extra))
+    start = words.index("install")
+    assert words[1 : start + 1] == ["-m", "pip", "install"]
+    assert Path(words[0]).name.startswith("python")
+    assert sorted(words[start + 1 :]) == sorted(wanted)
+
+
+def test_an_environment_without_pip_is_extended_by_uv(monkeypatch: pytest.MonkeyPatch):
+    def find_nothing(name: str) -> None: ...
+
+    monkeypatch.setattr("importlib.util.find_spec", find_nothing)
+    told = settings.install_command("mcp")
+    assert told.startswith("uv pip install --python ") and told.endswith(" 'mcp>=2.0'")
+
+
+def test_no_message_names_kept_as_a_package_of_an_index():
+    for path in (ROOT / "src" / "kept").rglob("*.py"):
+        assert "install 'kept[" not in path.read_text(encoding="utf-8"), path

@@ -104,6 +104,8 @@ def taken_over(request: dict[str, Any], streams: list[int], begun: int) -> dict[
     """The request of a new process, once its session and its streams are its own."""
     if request["session"]:
         os.setsid()
+        # as a terminal starts it, also where the tests run under `nohup`
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.close(begun)
     for n, fd in enumerate(streams):
         os.dup2(fd, n)

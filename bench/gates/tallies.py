@@ -156,7 +156,12 @@ def evaluation(
     missing = len(pairs) - len(answers)
     bad = frozenset(failed).intersection(answers) if failed else ()
     scored = [-loss for pair, loss in answers.items() if not bad or pair not in bad]
-    whole = Tally(len(scored), sum(scored), sum([one * one for one in scored]))
+    total = squares = 0.0
+    for score in scored:
+        # one by one as the engine adds: `sum` compensates rounding errors from Python 3.12 on
+        total += score
+        squares += score * score
+    whole = Tally(len(scored), total, squares)
     return Evaluation(
         candidate,
         purpose,

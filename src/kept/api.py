@@ -55,6 +55,18 @@ class Result:
     """All that was used, also by steps that have no verdict yet."""
     warnings: tuple[str, ...] = ()
     """What its figures hide: cases that failed for everybody, and steps that came to nothing."""
+    measured: str = ""
+    """Cases that the values are from, as in `12 test cases`; empty without cases."""
+
+    @property
+    def conclusion(self) -> str:
+        """What may be concluded, in a sentence, read from the folder of the run."""
+        from kept.report.outlook import conclusion
+        from kept.report.summary import summary
+        from kept.store.reader import Run
+
+        with Run(self.folder) as run:
+            return conclusion(summary(run))
 
     @property
     def improved(self) -> bool:
@@ -62,15 +74,18 @@ class Result:
         return self.best.id != self.seed.id
 
     def __str__(self) -> str:
-        change = f"{_shown(self.seed_value)} → {_shown(self.best_value)}"
+        on = f" on {self.measured}" if self.measured else ""
+        change = f"{_shown(self.seed_value)} → {_shown(self.best_value)}{on}"
         if not self.improved:
-            change = f"nothing beat the seed ({_shown(self.seed_value)})"
+            change = f"nothing beat the seed ({_shown(self.seed_value)}{on})"
         if why := self._never_judged():
             change = f"nothing was judged ({why})"
         claim = (f"claim {self.claim.words}",) if self.claim else ()
         warnings = (f"warning: {words}" for words in self.warnings)
         first = f"{change} in {self._tried()}"
-        return "\n".join((first, *claim, *warnings, f"run {self.folder}"))
+        said = self.conclusion
+        closing = (said,) if said else ()
+        return "\n".join((first, *claim, *warnings, *closing, f"run {self.folder}"))
 
     def _never_judged(self) -> str:
         """Why no candidate was ever rolled out, most often; empty where one was."""
@@ -115,6 +130,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     metric: str = "score",
     direction: Literal["maximize", "minimize"] = "maximize",
     bounds: tuple[float, float] | None = None,
+    deterministic: bool = False,
     split: str = "3:5:2",
     workers: int = 8,
     timeout: float | None = None,
@@ -134,7 +150,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         evaluate: `evaluate(candidate)` or `evaluate(candidate, case)`, plain or async. Returns a
             number, or metrics by name, or either with information for the proposers behind it. An
             exception is the candidate's crash, unless it is an outage (connection, 429, 5xx),
-            which is tried again and never counts as a score. Or a `Runner`, whose metrics are the
+            which is tried again and never counts as a score. Where its first parameter is annotated
+            `str`, it is given the text. Or a `Runner`, whose metrics are the
             score unless it is a `Scorer` too.
         cases: what to evaluate on; any values, or `Cases` that are split already.
         proposers: functions of the brief that return a new text, texts to try, models that write
@@ -149,6 +166,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         budget: limits; a number is a number of steps.
         metric: name of the measure that decides.
         direction: whether more of it is better.
+        deterministic: the same candidate scores the same on the same case each time, so that
+            nothing is run again to confirm it.
         bounds: least and greatest value of the metric; without them a candidate that fails on
             some cases cannot be judged.
         split: shares of train, holdout and test cases.
@@ -185,8 +204,8 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     limits = Budget(max_iterations=budget) if isinstance(budget, int) else budget
     recipe.check_paid(made, limits.max_usd)
     recipe.check_fields(made, case_set)
-    runner, scorer = recipe.make_runner(evaluate, metric, workers, timeout)
     seed = Candidate(recipe.artifact_texts(artifact))
+    runner, scorer = recipe.make_runner(evaluate, seed, metric, workers, timeout)
     plan = Plan(
         recipe="function",
         seed=seed,
@@ -194,7 +213,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         cases=case_set,
         runner=runner,
         scorer=scorer,
-        objective=Objective(metric, direction, bounds),
+        objective=Objective(metric, direction, bounds, deterministic=deterministic),
         proposers=made,
         schedule=schedule_of(made, schedule, random_seed),
         gate=Strict(),
@@ -209,6 +228,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             "proposers": " ".join(proposer.name for proposer in made),
             "random_seed": str(random_seed),
             **({"schedule": schedule} if schedule != "bandit" else {}),
+            **({"deterministic": "True"} if deterministic else {}),
         },
     )
     where = Home(Path(home)) if home else Home.find(Path.cwd())
@@ -315,7 +335,7 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
     versions = recipe.make_versions(a, challengers_of(b))
     check_texts(versions)
     seed, *others = (Candidate(version.texts) for version in versions)
-    runner, scorer = recipe.make_runner(evaluate, metric, workers, timeout)
+    runner, scorer = recipe.make_runner(evaluate, seed, metric, workers, timeout)
     plan = Plan(
         recipe=COMPARE,
         seed=seed,

@@ -13,7 +13,7 @@ from kept.core.budget import StopReason
 from kept.core.case import find_overlaps, overlap_words
 from kept.core.objective import unusable
 from kept.core.plan import WHY_NOT_RACE, Plan
-from kept.core.ports import Sink
+from kept.core.ports import Proposer, Sink
 from kept.core.proposal import ClosedStep
 from kept.core.schedule import OF_THE_RUN
 from kept.core.state import State
@@ -40,7 +40,7 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
     """Run a plan to its end, or go on with the run of that name."""
     folder, state, stopped = _ended(plan, home, name, sinks)
     # at use: it comes with SQLite
-    from kept.store.index import claim_of, values
+    from kept.store.index import claim_of, measured_on, values
 
     with Run(folder) as run:
         best = run.candidate(state.best)
@@ -58,6 +58,7 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
         state=state,
         spend=spend_of(folder, state),
         warnings=warnings,
+        measured=measured_on(state),
     )
 
 
@@ -90,19 +91,33 @@ def _warnings(plan: Plan, run: Run, state: State) -> Iterator[str]:
 def _twice(plan: Plan, state: State) -> Iterator[str]:
     """That proposers said the same again, before their last answer was judged or after it."""
     turns = [step for step in state.closed if step.turn.proposer not in OF_THE_RUN]
+    # as the result counts them, so that both speak of the same number
+    tried = count(sum(not step.verdict.idle for step in turns), "proposal")
     stale = sum(step.verdict.code == "stale" for step in turns)
     if plan.width > 1 and stale * TOO_STALE >= len(turns) > 0:
-        steps = f"{stale} of {count(len(turns), 'proposal')}"
+        steps = f"{stale} of {tried}"
         yield (
             f"{steps} changed what an earlier one had changed by then, for {plan.width} are open"
             " at once: `width=1` has each wait for the one before it"
         )
-    again = sum(map(_made_before, turns))
-    if again * TOO_OFTEN >= len(turns) > 0:
-        yield (
-            f"{again} of {count(len(turns), 'proposal')} had been made before: draw by `brief.seed`"
-            " from more texts than there are turns, or look at `brief.closed`"
+    again = [step.turn.proposer for step in turns if _made_before(step)]
+    if len(again) * TOO_OFTEN >= len(turns) > 0:
+        yield f"{len(again)} of {tried} had been made before: {_advice(plan.proposer(again[0]))}"
+
+
+def _advice(proposer: Proposer) -> str:
+    """What helps where the same is proposed again, by who proposes."""
+    # at use: it comes with clients of models
+    from kept.proposers.function import FunctionProposer
+    from kept.proposers.model import ModelProposer
+
+    if isinstance(proposer, ModelProposer):
+        return "show the model more train cases (`cases=`), or take another model or fewer steps"
+    if isinstance(proposer, FunctionProposer):
+        return (
+            "draw by `brief.seed` from more texts than there are turns, or look at `brief.closed`"
         )
+    return "give the model that writes more to see, or take fewer steps"
 
 
 def _made_before(step: ClosedStep) -> bool:

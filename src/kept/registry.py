@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
-from kept.core.plan import SUITE
+from kept.core.plan import PASS_AT, SUITE
 from kept.errors import SetupError
 from kept.recipes import Compiled
 from kept.settings import program
@@ -135,13 +135,18 @@ def compile_sweep(
 
         return compile_measure(file, wanted, overrides, workers=workers)
     from kept.recipes.sweeping import as_sweep
+    from kept.scorers.described import DescribedScorer
 
     more = (f"workers={workers}",) if workers else ()
     more += (f"runner.timeout_seconds={wanted.timeout}",) if wanted.timeout else ()
     made = compile_spec(file, (*overrides, *more))
-    told = {"name": made.plan.facts.get("id")}
-    # what is measured is no epoch of a registry
-    plan = replace(made.plan, views=()) if made.plan.recipe == SUITE else made.plan
+    told = {"name": made.plan.facts.get("id"), PASS_AT: made.plan.facts.get(PASS_AT)}
+    plan = made.plan
+    if plan.recipe == SUITE:
+        # what is measured is no epoch of a registry
+        plan = replace(plan, views=())
+    elif not plan.cases.implicit:
+        plan = replace(plan, scorer=DescribedScorer(plan.scorer, plan.labels))
     return replace(made, plan=as_sweep(plan, wanted, told))
 
 

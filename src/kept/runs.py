@@ -42,11 +42,21 @@ class Watch:
     sinks: Sequence[Sink] = ()
     clock: Clock = field(default_factory=SystemClock)
     signals: bool = False
-    """Whether Ctrl-C and SIGTERM stop it in good order; only the main thread may ask for this."""
+    """Whether `stop_signals` stop it in good order; only the main thread may ask for this."""
     on_signal: Callable[[], None] | None = None
     """Told of each such signal, so that a person hears that it was heard."""
     on_start: Callable[[Callable[[], None]], None] | None = None
     """Given what asks the sitting to stop, from whatever thread."""
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Signals that stop a run or a server in good order.
+
+    SIGHUP, which a closing terminal sends, is left alone under `nohup` and where a program that
+    embeds Kept handles it.
+    """
+    hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    return (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangup else []))
 
 
 class Ended(NamedTuple):
@@ -59,6 +69,7 @@ class Ended(NamedTuple):
 async def start(plan: Plan, home: Home, watch: Watch | None = None) -> Ended:
     """Run a plan in a new folder of this home."""
     watch = watch or Watch()
+    await _probe(plan)
     now = watch.clock.time()
     inputs = inputs_of(plan)
     folder = home.new_run(inputs, now)
@@ -77,6 +88,15 @@ async def start(plan: Plan, home: Home, watch: Watch | None = None) -> Ended:
         return Ended(folder, await _sit(plan, journal, Past(State(), {}), event, watch))
     finally:
         journal.close()
+
+
+async def _probe(plan: Plan) -> None:
+    """Refuse a run whose endpoints are dead, in seconds and before anything is queued."""
+    found = await asyncio.gather(*(probe.unreachable() for probe in plan.probes))
+    dead = [why for why in found if why is not None]
+    if dead:
+        hint = "start the server, or correct its `base_url`; nothing was spent"
+        raise SetupError(f"nothing answers: {'; '.join(dead)}", hint=hint)
 
 
 async def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Ended:
@@ -158,9 +178,9 @@ async def _sit(
             watch.on_signal()
 
     # before anybody can see that it began; what comes meanwhile is heard once the loop is there
-    if watch.signals:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            running.add_signal_handler(number, interrupt)
+    numbers = stop_signals() if watch.signals else ()
+    for number in numbers:
+        running.add_signal_handler(number, interrupt)
     try:
         views = (view(journal) for view in plan.views)
         sinks = (BestFolder(journal.folder, journal, plan.modes), *views, *watch.sinks)
@@ -173,9 +193,8 @@ async def _sit(
             watch.on_start(lambda: _ask(running, interrupt))
         return await loop.run()
     finally:
-        if watch.signals:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                running.remove_signal_handler(number)
+        for number in numbers:
+            running.remove_signal_handler(number)
 
 
 def _ask(running: asyncio.AbstractEventLoop, interrupt: Callable[[], None]) -> None:
@@ -261,11 +280,9 @@ def start_command(facts: Mapping[str, object]) -> str:
             given = swept["wanted"].get(option, usual)
             words += [f"--{option}", str(given)] if given != usual else []
     if tuned := cast("dict[str, Any]", facts.get(COORDINATE)):
-        words = [program(), "test", "optimize", name]
-        for option, given in tuned.items():
-            words += (
-                [f"--{_FLAGS.get(option, option).replace('_', '-')}", str(given)] if given else []
-            )
+        # unpriced models are allowed by this command, and need no flag
+        given = {k: v for k, v in tuned.items() if k != "allow_unpriced"}
+        words = [program(), "test", "optimize", name, *_flags(given, list(given))]
     if REFINE in facts:
         words = [program(), "refine", name]
     if suite := cast("dict[str, Any]", facts.get(SUITE)):
@@ -280,7 +297,8 @@ def start_command(facts: Mapping[str, object]) -> str:
 
 def _flags(given: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """The options that were given, as they are typed."""
-    return [word for name in names if given[name] for word in (f"--{name}", str(given[name]))]
+    typed = {name: f"--{_FLAGS.get(name, name).replace('_', '-')}" for name in names}
+    return [word for name in names if given[name] for word in (typed[name], str(given[name]))]
 
 
 def inputs_of(plan: Plan) -> dict[str, str]:

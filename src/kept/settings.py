@@ -30,6 +30,12 @@ def user_home() -> Path:
     return Path.home()
 
 
+def readable_paths() -> tuple[Path, ...]:
+    """Paths that `KEPT_READABLE` names, as PATH does: commands may read them in any sandbox."""
+    value = os.environ.get("KEPT_READABLE", "")
+    return tuple(Path(path).expanduser().resolve() for path in value.split(os.pathsep) if path)
+
+
 def is_set(name: str) -> bool:
     """Whether the environment has a variable; what it holds is nobody's business."""
     return name in os.environ
@@ -83,6 +89,43 @@ def program() -> str:
     if called.name != "kept" or shutil.which("kept"):
         return "kept"
     whole, here = called.absolute(), Path.cwd()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
+
+
+def install_command(extra: str) -> str:
+    """Command that adds the packages of an extra to this installation.
+
+    It names the packages, for `kept[…]` would be looked up in an index, where it may be another's.
+    """
+    # at use: few programs lack anything
+    import shlex
+    from importlib.metadata import PackageNotFoundError, requires
+    from importlib.util import find_spec
+
+    try:
+        listed = requires("kept") or []
+    except PackageNotFoundError:
+        listed = []
+    mark = re.compile(rf"extra\s*==\s*['\"]{re.escape(extra)}['\"]")
+    found = [row.partition(";") for row in listed]
+    packages = [shlex.quote(name.strip()) for name, _, when in found if mark.search(when)]
+    if not packages:
+        return f"install the extra `{extra}` of kept from where kept was installed"
+    python = shlex.quote(_python())
+    pip = f"{python} -m pip" if find_spec("pip") else "uv pip"
+    where = "" if find_spec("pip") else f" --python {python}"
+    return f"{pip} install{where} {' '.join(packages)}"
+
+
+def _python() -> str:
+    """What to type for this interpreter."""
+    import shutil
+
+    found = shutil.which("python")
+    # not resolved: the interpreter of an environment is a link to that of the system
+    if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
+        return "python"
+    whole, here = Path(sys.executable), Path.cwd()
     return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
 
 

@@ -11,6 +11,7 @@ is run with the candidate laid over its tree: between walls where they can be ha
 import errno
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Generator, Mapping
@@ -74,7 +75,16 @@ class Workspace:
         return {name: str(seen / path.name) for name, path in named.items()}
 
     async def run(self, command: Command) -> Exit | Failure:
-        """Run a command on what is in this folder."""
+        """Run a command on what is in this folder; its stderr names no path of this machine.
+
+        Models are shown stderr, and a request is the same wherever and whenever it is made. What
+        is printed to stdout is data, and stays as it is.
+        """
+        ended = await self._run(command)
+        tree = {} if command.view is None else {command.view.tree: "."}
+        return _renamed(ended, {self.folder: str(INSIDE), **tree})
+
+    async def _run(self, command: Command) -> Exit | Failure:
         view = command.view
         if view is None:
             return await execute(command, self.variables())
@@ -100,7 +110,8 @@ class Workspace:
             cwd = command.cwd
             if cwd.is_relative_to(view.tree):
                 cwd = copy / cwd.relative_to(view.tree)
-            return await self._run_unwalled(replace(command, cwd=cwd), view)
+            ended = await self._run_unwalled(replace(command, cwd=cwd), view)
+            return _renamed(ended, {copy: "."})
 
     async def _run_unwalled(self, command: Command, view: View) -> Exit | Failure:
         (self.folder / "home").mkdir(exist_ok=True)
@@ -187,6 +198,18 @@ class Scratch:
             remove_tree(self._root)
             os.close(self._owned)
             self._root = self._copies = None
+
+
+def _renamed(ended: Exit | Failure, places: Mapping[Path, str]) -> Exit | Failure:
+    """Put other names for folders into what a command said on stderr."""
+    if isinstance(ended, Failure):
+        return ended
+    stderr = ended.stderr
+    for path, name in places.items():
+        if path.name and str(path) in stderr:
+            # not as a part of another name
+            stderr = re.sub(rf"{re.escape(str(path))}(?![\w.-])", name, stderr)
+    return replace(ended, stderr=stderr)
 
 
 def _below(path: Path, folder: Path) -> str:

@@ -171,7 +171,7 @@ def test_whose_fault_an_error_of_dspys_is(dspy: Any):
         errors.LMTimeoutError("late"): ("network", "infrastructure"),
         errors.LMAuthError("who"): ("harness", "infrastructure"),
         errors.ContextWindowExceededError(): ("context", "candidate"),
-        KeyError("x"): ("crash", "candidate"),
+        KeyError("x"): ("exception", "candidate"),
         SystemExit(1): ("crash", "candidate"),
     }
     assert {e: (trouble_of(e).kind, trouble_of(e).blame) for e in told} == told

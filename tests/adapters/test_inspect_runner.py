@@ -391,7 +391,7 @@ def test_a_task_that_cannot_be_made_of_a_text_is_the_candidates_failure(running:
     for case in ("order-100", "order-101"):
         told = once(runner, case=case, text="a {brace}")
         assert isinstance(told, Failure)
-        assert (told.kind, told.blame) == ("crash", "candidate")
+        assert (told.kind, told.blame) == ("exception", "candidate")
         assert "KeyError: 'brace'" in told.message
     assert tries == 1
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,8 @@ def test_an_outage_is_no_answer_and_no_prompts_fault(config: Path, tmp_path: Pat
     promptfoo.task(config, tmp_path / "ours")
     settings = ["models.target.tries=1", "budget={max_iterations: 1}", "gate=strict"]
     plan = compile_task(tmp_path / "ours" / "task.yaml", settings).plan
-    _, state = asyncio.run(start(plan, Home(tmp_path / "home")))
+    # as if it had been there when the run began
+    _, state = asyncio.run(start(replace(plan, probes=()), Home(tmp_path / "home")))
     assert state.stopped is not None and state.stopped.kind == "error"
     assert state.keeps == 0
 

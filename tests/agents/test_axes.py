@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from kept.agents.budget import Account, Ledger, Metered
+from kept.agents.course import Assignment, Course, told
 from kept.agents.kit import Kit
 from kept.agents.record import Limits
+from kept.agents.texts import own_artifacts
 from kept.agents.worker import ChatWorker
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure
@@ -226,6 +228,18 @@ def test_a_low_budget_is_told_to_the_manager() -> None:
     asked = [text for who, text in play.heard if who == "manager"]
     assert "It is exhausted: 0 further turns" in asked[2]
     assert "Finish what there is" in asked[2]
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "said"),
+    [(0.0, ""), (49.9, ""), (50.1, "half"), (80.0, "a quarter"), (91.0, "a tenth")],
+)
+def test_time_is_told_in_steps_once_half_of_it_is_gone(elapsed: float, said: str) -> None:
+    ledger = Ledger(with_limits(wall_seconds=100.0), elapsed=elapsed)
+    shown = told(Course(), Assignment(task="a task"), own_artifacts(), ledger, {}, None)
+    (line,) = [one for one in shown.splitlines() if "are left." in one]
+    assert ("Less than" in line) == bool(said) and said in line
+    assert "seconds" not in line
 
 
 def _below(*, loops: int, workers: int) -> tuple[Play, Limits]:

@@ -112,3 +112,12 @@ def test_the_descent_bench_says_what_was_found(tmp_path: Path):
     (run,) = found["runs"]["sigma"]
     assert run["trials"] >= 15 + 4
     assert run["loss"] < 0.631
+
+
+@pytest.mark.nightly
+def test_the_bench_of_kills_and_damage_finds_nothing_changed_in_silence(tmp_path: Path):
+    run_bench("bench.reliability", "--quick", "--arms", "kept", "--out", str(tmp_path))
+    found = json.loads((tmp_path / "reliability.json").read_text(encoding="utf-8"))
+    (killed,), (damaged,) = found["killed"].values(), found["damaged"].values()
+    assert [run["end"] for run in killed] == ["same"] * 2
+    assert not [run for run in damaged if run["end"] not in ("same", "named")]

@@ -19,8 +19,9 @@ Exit codes: 0 finished; 1 finished without a gain, only with `--fail-if-no-gain`
 anything was compared with it; the journal is intact; 130 interrupted, resumable.
 
 Environment: `KEPT_HOME` names the folder for runs, `KEPT_CACHE` that for weights of models,
-`KEPT_ARTIFACTS` the file with versions of the prompts of agent runs, `KEPT_DEBUG=1` shows the
-traceback of an internal error, `NO_COLOR` forbids colours.
+`KEPT_ARTIFACTS` the file with versions of the prompts of agent runs, `KEPT_READABLE` paths that
+commands may read in any sandbox, `KEPT_DEBUG=1` shows the traceback of an internal error,
+`NO_COLOR` forbids colours.
 """
 
 

@@ -56,6 +56,18 @@ def test_adopt_shows_the_change_and_makes_it(here: Path):
     assert not list(here.glob(".prompt*"))
 
 
+def test_adopt_refuses_a_best_that_is_not_what_the_run_stored(run: Path, here: Path):
+    pack = run / "blobs.pack"
+    data = pack.read_bytes()
+    assert BEST.encode() in data
+    pack.write_bytes(data.replace(BEST.encode(), BEST.replace("g", "q", 1).encode()))
+    for words in (("adopt", "--yes"), ("diff",)):
+        called = kept(*words)
+        assert (called.code, called.stdout) == (2, ""), words
+        assert "does not match its digest" in called.stderr and "blobs.pack" in called.stderr
+    assert (here / "prompt.md").read_text() == "good\n"
+
+
 def test_adopt_in_a_copy_of_the_folder_does_not_change_the_original(
     run: Path, here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ):
@@ -271,3 +283,15 @@ def test_a_commit_that_git_refuses_leaves_the_source_as_it_was(repository: Path)
     assert "not today" in called.stderr
     assert (repository / "prompt.md").read_text() == "good\n"
     assert git(repository, "status", "--porcelain") == ""
+
+
+def test_a_file_that_became_a_link_to_elsewhere_is_not_adopted(here: Path, tmp_path: Path):
+    write_task(here)
+    assert kept("optimize", "task.yaml", "-q").code == 0
+    (tmp_path / "elsewhere").write_text((here / "prompt.md").read_text())
+    (here / "prompt.md").unlink()
+    (here / "prompt.md").symlink_to(tmp_path / "elsewhere")
+    called = kept("adopt", "last", "--yes")
+    assert called.code == 2
+    assert "`prompt.md` is a link that leaves" in called.stderr
+    assert (tmp_path / "elsewhere").read_text() == "good\n"

@@ -265,8 +265,23 @@ LOGIN = "http://kim:hunter2hunter2@"
 
 
 @pytest.mark.parametrize("rest", ["127.0.0.1:1/v1", "127.0.0.1:port/v1"])
-def test_a_login_in_an_address_is_shown_nowhere(project: Path, rest: str) -> None:
+def test_a_login_in_an_address_that_is_dead_is_not_shown(project: Path, rest: str) -> None:
     address = {"OPENAI_COMPATIBLE_BASE_URL": f"{LOGIN}{rest}"}
+    model = "models.manager={provider: openai_compatible, model: m, tries: 1}"
+    said = "".join(
+        kept(project, "agent", "run", TASK, "--set", model, **address).communicate(timeout=60)
+    )
+    assert "nothing answers" in said
+    assert "hunter2" not in said
+
+
+def test_a_login_in_an_address_is_shown_nowhere(project: Path) -> None:
+    with ModelServer(faults=lambda _: Fault("status", 500)) as server:
+        rest = server.v1.removeprefix("http://")
+        _no_login_is_shown(project, {"OPENAI_COMPATIBLE_BASE_URL": f"{LOGIN}{rest}"})
+
+
+def _no_login_is_shown(project: Path, address: dict[str, str]) -> None:
     model = "models.manager={provider: openai_compatible, model: m, tries: 1}"
     said = ""
     for words in (

@@ -19,7 +19,8 @@ def hook(event, args):
     if event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system"):
         seen.append(f"{event} {args[:1]}")
     if event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR):
-        seen.append(f"writes {args[0]}")
+        if args[0] not in (1, 2):  # stdout and stderr, which are open already
+            seen.append(f"writes {args[0]}")
     if event in ("os.mkdir", "os.rename", "os.remove", "os.symlink", "os.truncate", "os.chmod"):
         seen.append(f"{event} {args[0]}")
     if event in ("socket.connect", "socket.bind"):

@@ -177,7 +177,7 @@ def test_money_is_told_where_a_price_is_known(here: Path):
     write_comparison(here, run=STEADY)
     price = ("--set", "budget.usd_per_rollout=0.01", "--set", "budget.max_usd=5")
     called = compare("prompt.md", "worse.md", *price)
-    assert "at most 384 rollouts, $3.84" in called.stderr
+    assert "at most 384 rollouts, $11.52" in called.stderr
     assert "rollouts in all, $" in called.stdout
     assert "cost" in kept("compare", "prompt.md", *CASES, "--plan", *price).stdout
 

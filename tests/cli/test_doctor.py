@@ -8,7 +8,7 @@ import pytest
 
 from kept.sandbox import abilities
 from kept.sandbox.cgroup import Parents
-from tests.cli.tasks import kept
+from tests.cli.tasks import kept, write_task
 from tests.harness.stand_in import put
 
 
@@ -73,3 +73,69 @@ def test_it_names_the_agents_that_are_here_and_how_to_have_the_others(
     found = states("codex_exec", "opencode_exec")
     assert found["codex_exec"]["text"] == str(tmp_path.resolve() / "programs" / "codex")
     assert found["opencode_exec"]["text"] == "not here: `npm install -g opencode-ai`"
+
+
+@pytest.fixture
+def run(here: Path) -> Path:
+    write_task(here)
+    return Path(kept("optimize", "task.yaml", "--json").json["folder"])
+
+
+def change(path: Path, old: bytes, new: bytes) -> None:
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new, 1))
+
+
+@pytest.mark.slow
+def test_it_verifies_a_run_file_by_file(run: Path):
+    called = kept("doctor", "last")
+    assert called.code == 0, called.stdout
+    for name in ("journal.jsonl", "rollouts.jsonl", "blobs.pack", "steps.idx", "blobs.idx", "best"):
+        assert f"{name}: verified\n" in f"{called.stdout}\n"
+    assert {row["state"] for row in kept("doctor", "last", "--json").json["files"]} == {"ok"}
+    called = kept("doctor", "--repair")
+    assert called.code == 2 and "--repair needs a RUN" in called.stderr
+    assert kept("doctor", run.name, "--repair").code == 0
+
+
+@pytest.mark.slow
+def test_it_names_what_is_damaged_and_a_repaired_run_ends_as_before(run: Path, here: Path):
+    best = (run / "best" / "prompt.md").read_text()
+    change(run / "rollouts.jsonl", b'"metrics":{"score":2', b'"metrics":{"score":9')
+    change(run / "best" / "prompt.md", b"good", b"gold")
+    number = 1 + (run / "rollouts.jsonl").read_text().splitlines().index(
+        next(line for line in (run / "rollouts.jsonl").read_text().splitlines() if ":9" in line)
+    )
+    called = kept("doctor", "last")
+    assert called.code == 2
+    where = f"rollouts.jsonl:{number}: problem: it does not match its checksum (of step "
+    assert where in called.stdout
+    assert f"  recover: restore the file from a copy; or `kept doctor {run.name}" in called.stdout
+    assert "best: problem: is not the best candidate: prompt.md" in called.stdout
+    for words in (("report",), ("show", "--step", "1")):
+        refused = kept(*words)
+        assert (refused.code, refused.stdout) == (2, ""), words
+        assert f"rollouts.jsonl:{number}: " in refused.stderr, words
+    called = kept("doctor", "last", "--repair")
+    assert "repaired: moved 1 lines of rollouts.jsonl to rollouts.jsonl.torn" in called.stdout
+    assert kept("resume", "last").code == 0
+    assert (run / "best" / "prompt.md").read_text() == best
+    assert kept("doctor", "last").code == 0
+    assert kept("report").code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["blobs.idx", "steps.idx", "index.db"])
+def test_a_damaged_index_changes_no_answer(name: str, run: Path, here: Path):
+    def answers() -> list[str]:
+        words = ("runs",), ("show",), ("show", "--step", "1"), ("diff",)
+        return [kept(*one).stdout for one in words]
+
+    before = answers()
+    path = here / ".kept" / name if name == "index.db" else run / name
+    right = path.read_bytes()
+    for at in range(0, len(right), len(right) // 6):
+        path.write_bytes(right[:at] + bytes([right[at] ^ 4]) + right[at + 1 :])
+        assert answers() == before, at
+        path.write_bytes(right)

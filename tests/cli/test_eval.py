@@ -222,3 +222,13 @@ def test_runs_that_did_not_measure_are_not_held_side_by_side(here: Path):
     called = kept("diff", "last", "last")
     assert called.code == 2
     assert "did not measure cases" in called.stderr
+
+
+def test_a_report_is_not_written_through_a_link_to_a_file(here: Path):
+    (here / "mine").write_text("mine")
+    (here / "report.json").symlink_to("mine")
+    with ModelServer(answer) as server:
+        called = evaluate(here, server, "--output", "report.json", cases=1)
+    assert (called.code, len(server.log)) == (2, 0), called.stderr
+    assert "cannot write report.json: it is a link" in called.stderr
+    assert (here / "mine").read_text() == "mine"

@@ -9,6 +9,7 @@ import pytest
 
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.cli.tasks import kept
+from tests.harness import stand_in
 from tests.recipes.skill import world
 
 pytestmark = pytest.mark.slow
@@ -53,6 +54,13 @@ def test_a_skill_is_measured_on_the_cases_that_nobody_has_seen(here: Path, serve
     assert means["hard"] == pytest.approx(solved / 12), "an empty answer counts, and not as nothing"
     asked = {line.lines[0].text for line in server.log}
     assert all("Be brief." in text for text in asked)
+
+
+def test_a_skill_that_is_not_there_is_reported_as_the_flag(here: Path, server: ModelServer):
+    called = kept("eval", *world.write_searchqa(here, server.v1)[1:3], "--skill", "nope.md")
+    assert called.code == 2
+    assert "error: --skill nope.md: there is no " in called.stderr
+    assert "skill_init" not in called.stderr
 
 
 def test_a_split_is_chosen_by_either_of_its_names(here: Path, server: ModelServer):
@@ -135,3 +143,22 @@ def test_a_measurement_that_was_cut_goes_on_from_another_folder(
     assert again.code == 0, again.stderr
     assert len(again.json["results"]) == 18
     assert len(server.log) == 18
+
+
+def test_what_an_agent_cli_did_is_reported(
+    here: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    stand_in.put(here, "cat > /dev/null", monkeypatch)
+    agent = ["model.student_backend=codex_exec", "model.codex_exec_sandbox=danger-full-access"]
+    given = words(here, server, "--limit", "1", "--json")
+    given = [word for word in given if not word.startswith("model.target=")]
+    given.append("model.target={provider: openai, model: m, base_url: 'http://127.0.0.1:1/v1'}")
+    called = kept(*given, *agent)
+    assert called.code == 0, called.stderr
+    (row,) = json.loads(called.stdout)["results"]
+    first = row["tool_invocations"][0]
+    command = "cat .agents/skills/units/SKILL.md"
+    assert (first["name"], first["args"]) == ("command", {"command": command})
+    assert row["agent_response"] == "I wrote 1.83 m to answer.txt."
+    shown = kept("show", "last", row["test_name"])
+    assert shown.code == 0 and command in shown.stdout

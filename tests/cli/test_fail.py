@@ -1,9 +1,14 @@
 """Errors: told in words, with the right exit code, never as a traceback."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from http.client import HTTPConnection
 from pathlib import Path
 
 import click
@@ -20,7 +25,7 @@ from kept.core.rollout import Failure, Job, Pair, Rollout
 from kept.errors import JournalError, KeptError, Problem, SpecError
 from kept.registry import compile_spec
 from kept.store.home import Home
-from tests.cli.tasks import write_task
+from tests.cli.tasks import kept, write_task
 
 
 def told(error: Exception, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -142,7 +147,7 @@ def test_a_reader_that_goes_away_is_no_error(here: Path, args: list[str]):
         check=False,
     )
     os.close(writer)
-    assert done.returncode == 141
+    assert done.returncode == 0
     assert [line for line in done.stderr.splitlines() if line and line[:4] not in STEPS] == []
 
 
@@ -162,6 +167,74 @@ def test_a_reader_of_notes_that_goes_away_stops_no_run(here: Path):
     os.close(writer)
     assert done.returncode == 0
     assert done.stdout.startswith("score 1 → 3")
+
+
+@pytest.mark.slow
+def test_output_that_cannot_be_written_is_an_error_in_words(here: Path):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kept", "--help"],
+            cwd=here,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: cannot write the output: No space left on device\n",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["gone", "closed"])
+def test_a_command_without_readers_ends_with_the_code_of_its_work(here: Path, how: str):
+    write_task(here)
+    assert kept("optimize", "task.yaml", "-q").code == 0
+    reader, writer = os.pipe()
+    os.close(reader)
+    for code, line in ((0, "runs"), (0, "eval task.yaml --json"), (2, "show no-such-run --json")):
+        words = [sys.executable, "-m", "kept", *line.split()]
+        if how == "closed":
+            words = ["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *words]
+        done = subprocess.run(words, cwd=here, stdout=writer, stderr=writer, check=False)
+        assert (line, done.returncode) == (line, code)
+    os.close(writer)
+
+
+@pytest.mark.slow
+def test_notes_that_cannot_be_written_stop_no_run(here: Path):
+    write_task(here)
+    command = [sys.executable, "-m", "kept", "optimize", "task.yaml"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, cwd=here, stdout=subprocess.PIPE, stderr=full, text=True, check=False
+        )
+    assert done.returncode == 0
+    assert done.stdout.startswith("score 1 → 3")
+
+
+@pytest.mark.slow
+def test_pages_are_served_without_a_reader_of_the_link(here: Path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "kept", "view", "--no-browser", "--port", str(port)]
+    process = subprocess.Popen(command, cwd=here, stdout=writer, stderr=writer)
+    os.close(writer)
+    try:
+        for _ in range(300):
+            with suppress(OSError), closing(HTTPConnection("127.0.0.1", port, 5)) as asked:
+                asked.request("GET", "/")
+                assert asked.getresponse().status == 401
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 STEPS = ("task", "run ", "step")

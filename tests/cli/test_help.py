@@ -200,9 +200,10 @@ def test_every_example_runs(name: str, here: Path, model: ModelServer):
         assert kept("eval", "agent.yaml").code == 0
     if name == "refine":
         write_experiment(here, perfect_run(here / "runs" / "first"))
-    if name in ("resume", "runs", "show", "diff", "report", "adopt"):
+    if name in ("resume", "runs", "show", "diff", "report", "adopt", "doctor"):
         assert kept("optimize", "task.yaml").code == 0
-    (here / "cases.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(9)))
+    rows = [{"n": n, "expected": "x"} if name == "init" else {"n": n} for n in range(9)]
+    (here / "cases.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (here / "cases.csv").write_text("question,answer\nWho?,Me\n")
     (here / "promptfooconfig.yaml").write_text(
         "prompts: ['{{x}}']\nproviders: [openai:gpt-5-mini]\n"

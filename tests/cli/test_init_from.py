@@ -502,7 +502,8 @@ def test_a_function_of_a_text_alone_needs_no_cases(here: Path):
     ("words", "told"),
     [
         (("--from", "no.csv"), "there is no file no.csv"),
-        (("--model", "openai/m"), "--model, --prompt and --cases go with --from"),
+        (("--model", "openai/m"), "--prompt-file and --cases go with --from"),
+        (("--from", "S.md", "--prompt-file", "x"), "--prompt-file means nothing for this kind"),
         (("--from", "c.csv", "a", "b"), "with --from there is only a FOLDER"),
         (("--from", "c.csv", "--prompt", "x"), "--prompt means nothing for this kind of file"),
         (("--from", "c.csv", "--cases", "c.csv"), "--cases means nothing for this kind of file"),
@@ -512,6 +513,7 @@ def test_words_that_mean_nothing_together_are_refused(
     words: tuple[str, ...], told: str, here: Path
 ):
     (here / "c.csv").write_text("q,answer\na,b\n")
+    (here / "S.md").write_text("# A skill\n")
     called = kept("init", *words)
     assert called.code == 2
     assert told in called.stderr
@@ -566,3 +568,58 @@ def test_cells_may_be_told_apart_as_spreadsheets_of_other_countries_do(sign: str
 def test_a_csv_in_another_encoding_is_refused_with_what_to_do(here: Path):
     (here / "latin.csv").write_bytes("frage,answer\ngrün?,ja\n".encode("latin-1"))
     assert "hint: save it as `CSV UTF-8`" in kept("init", "--from", "latin.csv").stderr
+
+
+PROMPTS = {
+    "Is it spam?\n\nMail: {{text}}\n": "Is it spam?\n\nMARKS\n\nMail: {{text}}\n",
+    "Is it spam? {text}": "MARKS\n\nIs it spam? {{text}}\n",
+    "Say spam or ham.": "Say spam or ham.\n\nMARKS\n",
+    "A.\n\nMARKS\n\n{{text}}": "A.\n\nMARKS\n\n{{text}}\n",
+}
+MARKS = "<!-- demos:start -->\n<!-- demos:end -->"
+
+
+@pytest.mark.parametrize("mine", PROMPTS)
+def test_a_prompt_of_the_user_is_the_seed_with_marks_for_examples(here: Path, mine: str):
+    (here / "prompt.md").write_text(mine.replace("MARKS", MARKS))
+    rows = [{"text": f"mail {n}", "label": "spam" if n % 2 else "ham"} for n in range(12)]
+    (here / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    called = kept("init", "--from", "rows.jsonl", "--prompt-file", "prompt.md", "made")
+    assert called.code == 0, called.stderr
+    made = PROMPTS[mine].replace("MARKS", MARKS)
+    assert (here / "made" / "prompt.md").read_text() == made
+    draft = (here / "made" / "drafts" / "1-only-the-answer.md").read_text()
+    assert draft == made + "\nAnswer with the label only, nothing else.\n"
+    checked = kept("check", "made")
+    assert checked.code == 0, checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{{body}}", "asks for `{{body}}`, which the cases do not have"),
+        ("{{label}}", "asks for `{{label}}`, which the cases do not have"),
+        ("  \n", "prompt.md is empty"),
+    ],
+)
+def test_a_prompt_of_the_user_that_cannot_be_filled_is_refused(here: Path, text: str, words: str):
+    (here / "prompt.md").write_text(text)
+    (here / "rows.jsonl").write_text('{"text": "a", "label": "b"}\n')
+    called = kept("init", "--from", "rows.jsonl", "--prompt-file", "prompt.md", "made")
+    assert (called.code, words in called.stderr) == (2, True), called.stderr
+    assert not (here / "made").exists()
+
+
+def test_a_skill_with_labelled_cases_is_scored_by_the_labels(here: Path):
+    (here / "SKILL.md").write_text("# Sorting\n\nSort mails.\n")
+    rows = [{"task": f"mail {n}", "label": "spam" if n % 2 else "ham"} for n in range(12)]
+    (here / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    called = kept("init", "--from", "SKILL.md", "--cases", "tasks.jsonl", "made")
+    assert called.code == 0, called.stderr
+    spec = (here / "made" / "task.yaml").read_text()
+    assert "judge" not in spec
+    assert 'scorer: {type: python, function: "score:score"}' in spec
+    assert "expected: label" in spec
+    assert "LABELS = ['ham', 'spam']" in (here / "made" / "score.py").read_text()
+    checked = kept("check", "made")
+    assert checked.code == 0, checked.stderr

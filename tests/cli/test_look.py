@@ -76,7 +76,7 @@ def test_a_run_may_be_named_by_id_by_its_end_by_its_folder_or_as_last(
 @pytest.mark.usefixtures("run")
 def test_show_has_a_line_for_every_step():
     lines = kept("show").stdout.splitlines()
-    assert lines[0] == "score 0.1 → 0.3"
+    assert lines[0] == "score 0.1 → 0.3 on 3 holdout cases"
     start = next(at for at, line in enumerate(lines) if line.startswith("step  "))
     steps = [line.split()[:3] for line in lines[start + 1 :]]
     assert steps == [
@@ -238,6 +238,7 @@ def test_a_run_can_be_looked_at_while_it_is_being_written(run: library.Result, a
 def test_a_killed_run_is_told_as_such(run: library.Result):
     lines = (run.folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
     (run.folder / "journal.jsonl").write_bytes(b"".join(lines[:9]))
+    (run.folder / "steps.idx").unlink()  # it tells how the run was closed
     assert "killed" in kept("runs").stdout
     assert kept("show", "--json").json["status"] == "killed"
 

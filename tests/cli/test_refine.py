@@ -385,3 +385,18 @@ def test_models_whose_price_is_not_known_are_told_of_once_each(
     assert called.code == 0, called.stderr
     assert called.stderr.count("is not known: what it costs is not counted") == 1, called.stderr
     assert "the price of `openai/m` is not known" in called.stderr
+
+
+@pytest.mark.parametrize("name", ["BEST", ".BEST.new", "refinement_sessions", ".refining.lock"])
+def test_a_link_in_the_seed_is_refused_before_anything_is_asked_or_written(
+    here: Path, server: ModelServer, name: str
+):
+    elsewhere = here / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine").write_text("mine")
+    seed = seed_in(here)
+    (seed / name).symlink_to(elsewhere / "mine" if name == ".refining.lock" else elsewhere)
+    called = refine(seed)
+    assert (called.code, len(server.log)) == (2, 0)
+    assert f"`{name}` is a link" in called.stderr and "hint: remove the link" in called.stderr
+    assert {path.name: path.read_text() for path in elsewhere.iterdir()} == {"mine": "mine"}

@@ -52,6 +52,7 @@ def test_a_diff_of_an_unfinished_run_from_python_says_what_goes_on_with_it(here:
     spine = result.folder / "journal.jsonl"
     *before, _ = spine.read_text().splitlines(keepends=True)
     spine.write_text("".join(before))  # as if it had been killed before it said that it ended
+    (result.folder / "steps.idx").unlink()
     told = kept("diff").stderr
     assert f'(`kept.optimize(..., resume="{result.run}")` goes on)' in told
     assert "kept resume" not in told

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kept.runs import stop_signals
 from tests.cli.tasks import RUN, kept, write_task
 from tests.processes import start_kept
 
@@ -80,7 +81,7 @@ def is_alive(pid: int) -> bool:
     return status != "Z"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_asked_once_it_lets_what_is_in_flight_finish_and_can_be_resumed(
     here: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ):
@@ -151,3 +152,37 @@ def test_the_terminal_gets_its_cursor_back_after_ctrl_c(here: Path):
     assert process.wait() == 130
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")
     assert b"kept resume" in shown
+
+
+def test_a_terminal_that_closes_leaves_a_run_that_can_be_resumed(here: Path):
+    write_task(here, run=SLOW_RUN)
+    (here / "seconds").write_text("1")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "kept", "optimize", "task.yaml", *NO_WALLS]
+    # `setsid --ctty`: the terminal is its own, so that closing it sends SIGHUP
+    process = subprocess.Popen(
+        ["setsid", "--ctty", "--wait", *command],
+        cwd=here,
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(here), "TERM": "xterm", "LANG": "C.UTF-8"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    while b"proposals" not in shown or not (here / "pids").exists():
+        shown += os.read(ours, 4096)
+    os.close(ours)
+    assert process.wait(60) == 130
+    (folder,) = (here / ".kept" / "runs").iterdir()
+    assert "interrupted" in (folder / "report.md").read_text()
+
+
+def test_a_signal_that_nohup_or_a_host_program_handles_is_left_alone():
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        for handler, is_ours in ((signal.SIG_DFL, True), (signal.SIG_IGN, False), (print, False)):
+            signal.signal(signal.SIGHUP, handler)
+            assert (signal.SIGHUP in stop_signals()) == is_ours
+    finally:
+        signal.signal(signal.SIGHUP, before)

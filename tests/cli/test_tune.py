@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from kept.cli.tuning_events import SCHEMA
+from kept.store.reader import Run
 from kept.store.tuning.rows import HEADER
 from kept.testing.server import ModelServer
 from tests.cli.tasks import Called, kept
@@ -77,9 +78,10 @@ def test_lines_are_grouped_by_phase_and_show_the_bar(here: Path, server: ModelSe
     assert shapes[1].startswith("baseline") and " train 0.000 ±0.000" in shapes[1]
     assert shapes[2] == f"{'── cycle 1 · numeric phase (fresh TPE study #1) ':─<70}"
     assert re.fullmatch(
-        r"\[c1/n 1\] temperature {11}train 0\.000 ±0\.000 \([▼▲=]0\.000 [<>≥] bar 0\.000\) +"
+        r"\[c1/n 1\] model\.temperature {5}train 0\.000 ±0\.000 "
+        r"\(gain [+-]0\.000 [<>≥] bar 0\.000\) +"
         r"(——|hold 0\.000) +(accept ✓|noise ✗|worse ✗|hold  ✗) +\$0\.000  0s  "
-        r"\(temperature 0\.000 → 0\.000\)",
+        r"\(model\.temperature 0\.000 → 0\.000\)",
         shapes[3],
     ), shapes[3]
     assert f"{'── cycle 1 · textual phase ':─<70}" in lines
@@ -115,8 +117,26 @@ def test_json_progress_keeps_to_its_grammar_and_is_all_of_stdout(here: Path, ser
     for told, row in zip(trials, written, strict=True):
         assert {key: told[key] for key in row} == row
     last = events[-1]
+    cycles = [event for event in events if event["event"] == "cycle_completed"]
+    assert {trials[-1]["best_loss"], cycles[-1]["best_loss"], last["best_loss"]} == {
+        trials[-1]["best_loss"]
+    }
     assert Path(last["artifacts"]["best_yaml"]).exists()
     assert last["exit_reason"] in ("dry_cycle", "max_cycles")
+
+
+def test_the_events_of_a_race_agree_on_the_best_loss(here: Path, server: ModelServer):
+    """The leading candidate is drawn again in every trial, and may not be proven at the end."""
+    called = optimize(here, server, "--progress", "json", more="gate: race", cases=32)
+    assert called.code == 0, called.stderr
+    events = [json.loads(line) for line in called.stdout.splitlines()]
+    latest = None
+    for event in events:
+        if event["event"] == "trial":
+            latest = event["best_loss"]
+        elif "best_loss" in event:
+            assert event["best_loss"] == latest, event
+    assert events[-1]["event"] == "run_completed" and "best_yaml_loss" in events[-1]
 
 
 def test_an_error_is_an_event_too(here: Path, server: ModelServer):
@@ -331,3 +351,45 @@ def test_a_suggested_block_is_one_that_can_be_used(here: Path, server: ModelServ
     assert "model.temperature" in called.stdout
     again = kept("test", "optimize", "--suggest-axes")
     assert "has an `optimizer:` already" in again.stderr
+
+
+CHOICES = """\
+gate: sigma
+holdout_eval_policy: every_trial
+accept_sigma: 0.0
+repeats: 2
+split: '1:1:0'
+"""
+
+
+def test_a_dry_run_counts_every_sweep_and_the_dearest_model_of_an_axis(
+    here: Path, server: ModelServer
+):
+    path = write_agent(here, server.v1, cases=12, trials=3, more=CHOICES)
+    text = path.read_text()
+    text = text.replace("  temperature: 0.9", "  max_tokens: 50\n  temperature: 0.9")
+    start = text.index("      textual:")
+    text = text[:start] + text[text.index("    budget:") :]
+    path.write_text(text)
+
+    def most() -> tuple[int, float]:
+        told = kept("test", "optimize", "--dry-run")
+        found = re.search(r"at most +([\d,]+) rollouts, \$([\d,.]+)", told.stdout)
+        assert found is not None, told.stdout
+        rollouts, usd = (word.replace(",", "") for word in found.groups())
+        return int(rollouts), float(usd)
+
+    _, cheap = most()
+    axis = "        - {path: model.temperature, range: [0.0, 1.0]}\n"
+    assert axis in text
+    names = "[gpt-5-mini, gpt-4o]"
+    path.write_text(text.replace(axis, f"{axis}        - {{path: model.name, choices: {names}}}\n"))
+    rollouts, dear = most()
+    assert dear > 5 * cheap
+    called = kept("test", "optimize")
+    assert called.code == 0
+    (folder,) = (here / ".kept" / "runs").iterdir()
+    spend = Run(folder).state.spend
+    # the seed and three or more trials, each with two sweeps of 12 cases
+    assert 4 * 2 * 12 <= spend.rollouts <= rollouts
+    assert spend.usd <= dear

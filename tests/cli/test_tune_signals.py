@@ -117,3 +117,20 @@ def test_events_of_an_interrupted_run_end_with_an_error_that_is_not_fatal(
     events = [json.loads(line) for line in out.splitlines()]
     assert (events[-1]["event"], events[-1]["fatal"]) == ("error", False)
     assert "run_completed" not in {event["event"] for event in events}
+
+
+@pytest.mark.parametrize("link", ["results", "results/optimizer"])
+def test_results_that_a_link_leads_to_are_refused_before_anything_is_asked(
+    link: str, server: ModelServer, here: Path
+):
+    agent(here, server)
+    (here / "elsewhere").mkdir()
+    (here / link).parent.mkdir(exist_ok=True)
+    (here / link).symlink_to(here / "elsewhere")
+    before = len(server.log)
+    process = sitting(here, "agent.yaml")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"{here / link}: it is a link, and nothing is written through links" in said
+    assert len(server.log) == before
+    assert list((here / "elsewhere").iterdir()) == []

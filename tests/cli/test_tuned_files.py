@@ -124,9 +124,12 @@ def write_parts(own: Path, shared: Path) -> None:
     (shared / "tools" / "sums.py").write_text(
         "def add(a: float, b: float) -> float:\n    return a + b\n"
     )
+    (own / "notes.txt").write_text("not named by the agent\n")
+    (own / "helper.py").write_text("RATES = open('rates.csv').read()\n")
+    (own / "rates.csv").write_text("1\n")
     (own / "graders.py").write_text(
-        "def close(ctx):\n    return ctx.agent_response.strip() in (ctx.ground_truth, "
-        "ctx.ground_truth + '.0')\n"
+        "import helper\n\n\ndef close(ctx):\n    return ctx.agent_response.strip() in "
+        "(ctx.ground_truth, ctx.ground_truth + '.0')\n"
     )
     rows = [f"- {{name: sum-{n}, input: '{n} + 1', ground_truth: '{n + 1}'}}" for n in range(20)]
     (shared / "cases.yaml").write_text("\n".join(rows) + "\n")
@@ -205,3 +208,13 @@ def test_a_tuned_run_can_be_looked_at_like_any_other_and_holds_no_secret(tuned: 
     for path in here.rglob("*"):
         if path.is_file() and not path.is_symlink():
             assert b"sk-very-secret-key" not in path.read_bytes(), path
+
+
+def test_candidates_link_only_what_the_agent_names(tuned: Path, here: Path):
+    links = {path.name for path in (tuned / "candidates").iterdir() if path.is_symlink()}
+    assert links == {"prompts", "tools", "graders.py", "cases.yaml"}
+    beside = {path.name for path in here.iterdir()}
+    assert {"notes.txt", "helper.py", "rates.csv"} <= beside
+    # the grader imports and reads what is not linked, and finds it beside its own file
+    checked = kept("check", str(tuned / "best.yaml"))
+    assert checked.code == 0, checked.stderr

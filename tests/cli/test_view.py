@@ -19,7 +19,7 @@ def test_what_the_extra_lacks_is_named_with_the_line_to_type(
     called = kept("view", "--no-browser")
     assert called.code == 2
     assert "`a_package_that_is_not_here`" in called.stderr
-    assert "pip install 'kept[web]'" in called.stderr
+    assert "pip install 'fastapi>=" in called.stderr and "'uvicorn>=" in called.stderr
 
 
 def test_a_run_that_is_not_there_is_told_before_anything_is_served(here: Path):
@@ -36,16 +36,16 @@ def test_a_port_that_is_taken_is_told_with_what_to_do(here: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "place"),
+    ("words", "place", "number"),
     [
-        (["view"], "/?token="),
-        (["view", "last"], "/runs/"),
-        (["test", "view", "last"], "/runs/"),
-        (["view", "."], "/?token="),
+        (["view"], "/?token=", signal.SIGINT),
+        (["view", "last"], "/runs/", signal.SIGTERM),
+        (["test", "view", "last"], "/runs/", signal.SIGINT),
+        (["view", "."], "/?token=", signal.SIGHUP),
     ],
 )
-def test_the_link_leads_to_what_was_named_and_an_interrupt_ends_it(
-    here: Path, words: list[str], place: str
+def test_the_link_leads_to_what_was_named_and_a_signal_ends_it(
+    here: Path, words: list[str], place: str, number: signal.Signals
 ):
     write_task(here)
     assert kept("optimize", "task.yaml", "-q").code == 0
@@ -53,7 +53,7 @@ def test_the_link_leads_to_what_was_named_and_an_interrupt_ends_it(
     with subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         link = process.stdout.readline()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.wait(20) == 0
     assert link.startswith("http://127.0.0.1:") and place in link
 

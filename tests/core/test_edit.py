@@ -19,6 +19,7 @@ from kept.core.edit import (
     changed_paths,
     diff,
     invert,
+    partly_applied,
 )
 from kept.core.protect import Region
 
@@ -63,15 +64,15 @@ def test_an_edit_does_what_it_says(edit: Edit, text: str):
 
 
 @pytest.mark.parametrize(
-    "edit", [Replace("a", "o", "0"), Delete("a", "o"), InsertAfter("a", "o", "!")]
+    "edit", [Replace("a", "\n", "0"), Delete("a", "\n"), InsertAfter("a", "\n", "!")]
 )
 def test_a_target_that_stands_twice_is_ambiguous(edit: Edit):
     assert fate(TEXT, edit) == "ambiguous"
 
 
 def test_a_target_that_overlaps_itself_is_ambiguous():
-    assert fate("aaa", Replace("a", "aa", "b")) == "ambiguous"
-    assert fate("abab ab", Delete("a", "ab ab")) == "applied"
+    assert fate("a a a", Replace("a", "a a", "b")) == "ambiguous"
+    assert fate("ab-ab ab", Delete("a", "ab ab")) == "applied"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_the_candidate_that_was_edited_stays_as_it_was():
 
 
 @pytest.mark.parametrize(
-    "path", ["b", "../a", "/etc/passwd", "a/../a", "./a", "", "a\\b", "C:/a", "new/../../x", "A"]
+    "path", ["b", "../a", "/etc/passwd", "a/../a", "a\\b", "C:/a", "new/../../x", "A"]
 )
 def test_an_edit_outside_the_scope_is_refused(path: str):
     assert fate(TEXT, Write(path, "x"), new_files=("new/*", "*.md")) == "outside scope"
@@ -184,7 +185,7 @@ def test_an_empty_new_file_is_a_change():
         InsertAfter("a", "<keep>", "!"),
         Replace("a", "before\n<keep>", "before"),
         Replace("a", "</keep>\nafter", "after"),
-        Replace("a", "before\n<keep>\nsec", "x"),
+        Replace("a", "before\n<keep>\n", "x"),
         Delete("a", GUARDED),
         Delete("a", "<keep>"),
         Delete("a", "</keep>"),
@@ -238,9 +239,9 @@ def test_a_text_may_not_grow_beyond_its_limit():
 
 
 def test_a_text_that_is_too_long_already_may_shrink_but_not_grow():
-    assert fate("123456789", Delete("a", "9"), max_chars=5) == "applied"
-    assert fate("123456789", Replace("a", "9", "8"), max_chars=5) == "applied"
-    assert fate("123456789", Append("a", "x"), max_chars=5) == "over limit"
+    assert fate("12345678 9", Delete("a", "9"), max_chars=5) == "applied"
+    assert fate("12345678 9", Replace("a", "9", "8"), max_chars=5) == "applied"
+    assert fate("12345678 9", Append("a", "x"), max_chars=5) == "over limit"
 
 
 def test_half_a_character_is_refused_and_bytes_that_are_not_utf8_are_not():
@@ -340,3 +341,95 @@ def test_no_other_edit_may_touch_a_region_and_filling_one_may_not_touch_another(
     assert filled(text, "<!-- /A -->").fate == "outside scope"
     assert filled(text + text, "new").fate == "ambiguous"
     assert filled("body\n<!-- A -->\nopen", "new").fate == "ambiguous"
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("prompt.md", "prompt.md"),
+        ("/prompt.md", "prompt.md"),
+        ("./prompt.md", "prompt.md"),
+        ("elsewhere/prompt.md", "prompt.md"),
+        ("guide.md", "docs/guide.md"),
+        ("/work/docs/guide.md", "docs/guide.md"),
+        ("note.md", None),
+        ("score.py", None),
+        ("", None),
+        ("../prompt.md", None),
+        ("prompt", None),
+    ],
+)
+def test_a_path_means_the_artifact_with_its_file_name_where_that_is_unique(
+    path: str, meant: str | None
+):
+    texts = {"prompt.md": TEXT, "docs/guide.md": TEXT, "a/note.md": TEXT, "b/note.md": TEXT}
+    rules = Rules({name: Artifact(name) for name in texts})
+    carried = {**texts, "score.py": TEXT}
+    applied = apply_edits(Candidate(carried), [Replace(path, "two", "2")], rules)
+    if meant is None:
+        assert applied.reports[0].fate == "outside scope"
+        assert changed_paths(Candidate(carried), applied.candidate) == ()
+    else:
+        assert changed_paths(Candidate(carried), applied.candidate) == (meant,)
+
+
+@pytest.mark.parametrize("path", ["", "/text", "./text", "text", "/app/text"])
+def test_a_run_with_one_text_needs_no_path(path: str):
+    rules = Rules({"text": Artifact("text")})
+    applied = apply_edits(Candidate({"text": TEXT}), [Append(path, "four\n")], rules)
+    assert applied.candidate.text == TEXT + "four\n"
+
+
+def test_a_whole_file_is_not_written_over_another_of_its_name():
+    rules = Rules({"docs/guide.md": Artifact("docs/guide.md")})
+    there = Candidate({"docs/guide.md": TEXT})
+    assert apply_edits(there, [Write("src/guide.md", "new")], rules).candidate == there
+    assert apply_edits(there, [Write("guide.md", "new")], rules).candidate.text == "new"
+
+
+def test_a_file_that_allowed_file_types_leaves_out_says_so():
+    texts = {"a.md": TEXT, "data.json": TEXT}
+    rules = Rules({"a.md": Artifact("a.md")}, file_types=(".md", ".txt"))
+    edits = [Append("data.json", "x"), Append("other.json", "x")]
+    refused, unknown = apply_edits(Candidate(texts), edits, rules).reports
+    assert refused.detail == (
+        "`data.json` is not of a type that `allowed_file_types` lists (.md, .txt)"
+    )
+    assert unknown.detail == "`other.json` is outside the artifacts"
+
+
+def test_a_partly_applied_proposal_is_told_in_one_line():
+    edits = [Append("a", "x"), Append("scripts/score.py", "x"), Delete("a", "nowhere")]
+    reports = apply(TEXT, *edits).reports
+    words = "1 of 3 edits applied: `scripts/score.py` is outside the artifacts"
+    assert partly_applied(reports) == words
+    assert partly_applied(apply(TEXT, edits[0], edits[2]).reports) == (
+        "1 of 2 edits applied: target missing, not in `a`"
+    )
+    assert partly_applied(apply(TEXT, edits[0]).reports) == ""
+    assert partly_applied(apply(TEXT, *edits[1:]).reports) == ""
+
+
+HEADING = "# Answering trivia\nAnswers are short.\n"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [Delete("a", "Answer"), Replace("a", "trivi", "x"), InsertAfter("a", "shor", "x")],
+)
+def test_a_target_inside_a_word_is_no_target(edit: Edit):
+    applied = apply(HEADING, edit)
+    assert applied.candidate["a"] == HEADING
+    (report,) = applied.reports
+    assert report.fate == "target missing"
+    assert report.detail.startswith("stands only inside of the word `")
+
+
+def test_a_target_that_is_a_word_once_is_found_beside_longer_words():
+    applied = apply("Answering: Answer. Answers.\n", Delete("a", "Answer"))
+    assert applied.candidate["a"] == "Answering: . Answers.\n"
+
+
+def test_targets_in_scripts_without_spaces_are_found():
+    applied = apply("简洁地回答问题。\n", Replace("a", "回答", "解释"))
+    assert applied.candidate["a"] == "简洁地解释问题。\n"

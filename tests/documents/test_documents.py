@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kept.core.model import Image
-from kept.documents import Unreadable, excel, read_document, reading
+from kept.documents import Unreadable, excel, kind_of, read_document, reading
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
@@ -81,6 +81,12 @@ def saved(what: Any) -> bytes:
     return file.getvalue()
 
 
+def parsed(path: Path, **asked: Any) -> reading.Document:
+    """What `read_document` says, without a process."""
+    kind = asked.pop("kind", None) or kind_of(path)
+    return reading.parse_document(path, kind, **asked)
+
+
 def written(folder: Path, name: str, data: bytes | str) -> Path:
     path = folder / name
     path.write_bytes(data.encode() if isinstance(data, str) else data)
@@ -89,12 +95,12 @@ def written(folder: Path, name: str, data: bytes | str) -> Path:
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.json", "a.csv", "a.yaml", "a"])
 def test_text_is_told_as_it_stands(tmp_path: Path, name: str):
-    assert read_document(written(tmp_path, name, 'a,"b"\n')).text == 'a,"b"\n'
+    assert parsed(written(tmp_path, name, 'a,"b"\n')).text == 'a,"b"\n'
 
 
 def test_text_with_a_byte_order_mark_is_read_without_it(tmp_path: Path):
     for codec in ("utf-8-sig", "utf-16"):
-        assert read_document(written(tmp_path, "a.csv", "ä;1\n".encode(codec))).text == "ä;1\n"
+        assert parsed(written(tmp_path, "a.csv", "ä;1\n".encode(codec))).text == "ä;1\n"
 
 
 def test_a_web_page_is_what_it_says_without_its_code(tmp_path: Path):
@@ -104,47 +110,47 @@ def test_a_web_page_is_what_it_says_without_its_code(tmp_path: Path):
         "<table><tr><th>a<th>b</tr><tr><td>1</td><td>2</td></tr></table>&copy; us</body></html>"
     )
     said = "Shop\n\n## Refunds\n\nWithin 30 days.\n\n* tea\n* cake\n\na | b\n1 | 2\n\n© us"
-    assert read_document(written(tmp_path, "a.html", page)).text == said
+    assert parsed(written(tmp_path, "a.html", page)).text == said
 
 
 def test_a_picture_is_known_by_its_bytes_and_not_by_its_name(tmp_path: Path):
-    document = read_document(written(tmp_path, "a.jpg", PNG))
+    document = parsed(written(tmp_path, "a.jpg", PNG))
     assert document.text == ""
     assert document.images == (Image("image/png", PNG),)
     webp = b"RIFF\0\0\0\0WEBPVP8 "
-    assert read_document(written(tmp_path, "b.webp", webp)).images[0].media_type == "image/webp"
+    assert parsed(written(tmp_path, "b.webp", webp)).images[0].media_type == "image/webp"
 
 
 def test_the_pages_of_a_pdf_that_are_wanted_are_read(tmp_path: Path):
     path = written(tmp_path, "a.pdf", a_pdf("first page", "second page", "third page"))
-    assert read_document(path).text == "first page\n\nsecond page\n\nthird page"
-    assert read_document(path, pages=[3, 1]).text == "third page\n\nfirst page"
+    assert parsed(path).text == "first page\n\nsecond page\n\nthird page"
+    assert parsed(path, pages=[3, 1]).text == "third page\n\nfirst page"
 
 
 def test_word_files_keep_the_order_of_paragraphs_and_tables(tmp_path: Path):
     path = written(tmp_path, "a.docx", a_document())
-    assert read_document(path).text == "## Refunds\n\nWithin 30 days.\n\nlate | no\n\nThe end."
+    assert parsed(path).text == "## Refunds\n\nWithin 30 days.\n\nlate | no\n\nThe end."
 
 
 def test_slides_are_told_with_their_notes(tmp_path: Path):
     path = written(tmp_path, "a.pptx", slides())
     second = "## Slide 2\nTwo\nabout two\nNotes: say two"
-    assert read_document(path, pages=[2]).text == second
-    assert read_document(path).text == f"## Slide 1\nOne\nabout one\nNotes: say one\n\n{second}"
+    assert parsed(path, pages=[2]).text == second
+    assert parsed(path).text == f"## Slide 1\nOne\nabout one\nNotes: say one\n\n{second}"
 
 
 def test_sheets_are_told_as_csv_each_under_its_name(tmp_path: Path):
     path = written(tmp_path, "a.xlsx", a_workbook())
     prices = 'name,price\ntea,3\n"coffee, black",4.5'
-    assert read_document(path).text == f"## Prices\n{prices}\n\n## Stock\ntea,12"
-    assert read_document(path, sheet="Prices").text == prices
-    assert read_document(path, sheet="Stock", range="A1:A9").text == "tea"
-    assert read_document(path, range="B2:B3").text == "3\n4.5"
+    assert parsed(path).text == f"## Prices\n{prices}\n\n## Stock\ntea,12"
+    assert parsed(path, sheet="Prices").text == prices
+    assert parsed(path, sheet="Stock", range="A1:A9").text == "tea"
+    assert parsed(path, range="B2:B3").text == "3\n4.5"
 
 
 def test_what_a_case_says_of_the_kind_goes_before_the_name(tmp_path: Path):
     path = written(tmp_path, "upload.bin", a_workbook())
-    assert read_document(path, kind="excel", sheet="Stock").text == "tea,12"
+    assert parsed(path, kind="excel", sheet="Stock").text == "tea,12"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +176,7 @@ def test_what_cannot_be_read_is_said_in_words(
     tmp_path: Path, name: str, data: bytes | str, asked: dict[str, Any], words: str
 ):
     with pytest.raises(Unreadable) as raised:
-        read_document(written(tmp_path, name, data), **asked)
+        parsed(written(tmp_path, name, data), **asked)
     assert str(raised.value).startswith(f"`{name}` cannot be read: ")
     assert words in str(raised.value)
 
@@ -192,7 +198,7 @@ def test_a_broken_file_is_an_error_in_words_wherever_it_is_broken(
     for broken in (b"", b"nothing of the kind", data[: len(data) // 2], bytes(garbled)):
         try:
             # a parser may cope with a broken one
-            read_document(written(tmp_path, name, broken))
+            parsed(written(tmp_path, name, broken))
         except Unreadable as error:
             assert str(error).startswith(f"`{name}` cannot be read: ")
             assert "\n" not in str(error)
@@ -204,7 +210,7 @@ def test_an_archive_that_is_no_document_is_no_sound_file(tmp_path: Path):
         archive.writestr("a", "b")
     for name in ("a.docx", "a.pptx", "a.xlsx"):
         with pytest.raises(Unreadable, match=r"no sound \w+ file"):
-            read_document(written(tmp_path, name, file.getvalue()))
+            parsed(written(tmp_path, name, file.getvalue()))
 
 
 def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path):
@@ -213,7 +219,7 @@ def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     for name, words in (("gone", "no such file"), ("pipe", "not a file"), (".", "not a file")):
         with pytest.raises(Unreadable, match=words):
-            read_document(tmp_path / name)
+            parsed(tmp_path / name)
 
 
 def test_a_large_file_is_refused_without_being_read(tmp_path: Path):
@@ -221,7 +227,7 @@ def test_a_large_file_is_refused_without_being_read(tmp_path: Path):
     with path.open("wb") as file:
         file.truncate(reading.MOST_BYTES + 1024**3)
     with pytest.raises(Unreadable, match=r"it has 1,088 MiB, and at most 64 MiB are read"):
-        read_document(path)
+        parsed(path)
 
 
 def test_a_file_that_says_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -230,7 +236,7 @@ def test_a_file_that_says_too_much_is_refused(tmp_path: Path, monkeypatch: pytes
     made |= {"a.docx": a_document(), "a.pptx": slides(), "a.xlsx": a_workbook()}
     for name, data in made.items():
         with pytest.raises(Unreadable, match="it says more than 5 characters"):
-            read_document(written(tmp_path, name, data))
+            parsed(written(tmp_path, name, data))
 
 
 def test_a_sheet_that_claims_every_cell_there_is_is_not_gone_through(
@@ -239,18 +245,23 @@ def test_a_sheet_that_claims_every_cell_there_is_is_not_gone_through(
     monkeypatch.setattr(excel, "MOST_CELLS", 20_000)
     path = written(tmp_path, "a.xlsx", a_workbook())
     with pytest.raises(Unreadable, match="the sheet `Prices` has more than 20,000 cells"):
-        read_document(path, range="A1:XFD1048576")
+        parsed(path, range="A1:XFD1048576")
 
 
 def test_an_archive_that_unfolds_to_too_much_is_not_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reading, "MOST_UNPACKED", 1024**2)
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/document.xml", b" " * 3 * 1024**2)
-    with pytest.raises(Unreadable, match="it unpacks to 3 MiB, more than there is room for"):
-        read_document(written(tmp_path, "a.docx", file.getvalue()))
+    monkeypatch.setattr(reading, "MOST_UNPACKED", 2 * 1024**2)
+    monkeypatch.setattr(reading, "MOST_XML", 1024**2)
+    for name, words in (
+        ("word/document.xml", " of XML, and at most 1"),
+        ("a.png", ", and at most 2"),
+    ):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(name, b" " * 3 * 1024**2)
+        with pytest.raises(Unreadable, match=f"it unpacks to 3 MiB{words} MiB are read"):
+            parsed(written(tmp_path, "a.docx", file.getvalue()))
 
 
 @pytest.mark.parametrize(
@@ -267,5 +278,37 @@ def test_a_missing_library_is_named_with_the_extra_that_has_it(
 ):
     path = written(tmp_path, name, a_pdf("x") if name == "a.pdf" else a_document())
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(Unreadable, match=rf"that takes {package}: pip install 'kept\[office\]'"):
-        read_document(path)
+    with pytest.raises(
+        Unreadable, match=rf"that takes {package}: .* -m pip install .*'{package}>="
+    ):
+        parsed(path)
+
+
+@pytest.mark.slow
+def test_a_file_is_taken_apart_in_another_process_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name, data in {"a.html": b"<p>so", "a.xlsx": a_workbook()}.items():
+        written(tmp_path, name, data)
+        assert read_document(Path(name)) == parsed(Path(name))
+    assert read_document(Path("a.xlsx"), sheet="Stock", range="A1:A9").text == "tea"
+    with pytest.raises(Unreadable, match=r"^`a.xlsx` cannot be read: there is no sheet `X`"):
+        read_document(Path("a.xlsx"), sheet="X")
+
+
+@pytest.mark.slow
+def test_a_file_that_takes_too_long_is_refused_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(reading, "MOST_SECONDS", 0.5)
+    # the parser of pages takes the square of what is never closed
+    for page in ("<a " * 300_000, "<!--" * 300_000, "<?" * 300_000):
+        path = written(tmp_path, "a.html", page)
+        with pytest.raises(
+            Unreadable, match=r"^`a.html` cannot be read: that takes more than 0.5 s"
+        ):
+            read_document(path)
+    # and the next file is none the worse for it
+    monkeypatch.setattr(reading, "MOST_SECONDS", 60.0)
+    assert read_document(written(tmp_path, "a.html", "<p>so")).text == "so"

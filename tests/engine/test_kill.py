@@ -20,6 +20,12 @@ from tests.engine.kill_target import HOLDOUT, STEPS, WORKERS
 pytestmark = pytest.mark.kill
 
 ROOT = Path(__file__).parent.parent.parent
+SAMPLE = (5, 13)
+"""Twentieths of a run in which CI kills it; `nightly` takes all of them."""
+
+
+def moments() -> list[object]:
+    return [pytest.param(n, marks=() if n in SAMPLE else pytest.mark.nightly) for n in range(20)]
 
 
 def spawn(home: Path, port: int, *more: str) -> "subprocess.Popen[str]":
@@ -72,7 +78,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[State, float]:
     return state, took
 
 
-@pytest.mark.parametrize("moment", range(20))
+@pytest.mark.parametrize("moment", moments())
 def test_a_killed_run_asks_again_only_for_what_was_in_flight(
     moment: int, whole: tuple[State, float], tmp_path: Path
 ):

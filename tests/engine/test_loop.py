@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from kept.cli.progress import step_line
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Case
@@ -311,6 +312,15 @@ def test_of_single_edits_those_that_touch_nothing_protected_are_judged():
     assert verdicts(state)[0] == ("keep", "judged")
     assert state.incumbent == Candidate({"text": HELD + GOOD}).id
     assert [report.fate for report in state.closed[0].reports] == ["protected", "applied"]
+
+
+def test_a_proposal_that_is_applied_in_part_says_so():
+    edits = (Append("text", GOOD), Append("scripts/score.py", "return 1\n"))
+    state = run(plan_of(editing(edits), evaluator()))
+    verdict = state.closed[0].verdict
+    words = "1 of 2 edits applied: `scripts/score.py` is outside the artifacts; "
+    assert verdict.reason.startswith(words)
+    assert words in step_line(state.closed[0])
 
 
 def test_what_is_protected_stays_so_through_a_rebase():

@@ -154,6 +154,9 @@ def test_the_seeds_example_decides_as_the_seed_says(task: Path):
         "decide",
         "log_iteration",
     ]
+    for row in rows:
+        reached = [s["t"] for s in row["stages"].values() if s["what"] != "not reached"]
+        assert None not in reached and reached == sorted(reached)
     names = sorted(p.name for p in (task.parent / "work/candidates" / folder.name).iterdir())
     kept = ["0002-keep", "0002-keep.diff", "0003-keep", "0003-keep.diff"]
     others = ["0000-crash.diff", "0001-discard.diff"]

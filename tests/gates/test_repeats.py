@@ -58,6 +58,53 @@ def test_while_repeats_agree_it_says_what_strict_says(old: float, new: float, ou
     assert asked(heard, CHALLENGER) == (5 if outcome == "keep" else 1)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "runs"),
+    [
+        (0.531, 0.733, 2),
+        (48213, 51007, 2),
+        (1 - 0.7, 1 - 0.6, 5),
+        (0.531, 0.7, 5),
+        (0, 1, 5),
+        (7, 8, 5),
+        (0.0, 0.733, 5),
+    ],
+)
+def test_one_more_run_confirms_a_value_that_chance_does_not_repeat(
+    old: float, new: float, runs: int
+):
+    told = matter(lambda owner, _: new if owner == CHALLENGER else old, Objective())
+    heard = hear(Repeats(), told)
+    assert heard.verdict.outcome == "keep"
+    assert (asked(heard, INCUMBENT), asked(heard, CHALLENGER)) == (3, runs)
+
+
+def test_an_incumbent_that_was_confirmed_by_one_run_needs_no_third():
+    told = matter(lambda owner, _: 0.733 if owner == CHALLENGER else 0.531, Objective())
+    heard = hear(At(Ledger(tests=1, keeps=(1,))), told)
+    assert (asked(heard, INCUMBENT), asked(heard, CHALLENGER)) == (2, 2)
+
+
+def test_values_that_differ_in_the_last_digit_need_all_runs():
+    def runs(owner: str, n: int) -> float:
+        return 0.733 + 1e-12 * n if owner == CHALLENGER else 0.531
+
+    heard = hear(Repeats(), matter(runs, Objective()))
+    assert (asked(heard, INCUMBENT), asked(heard, CHALLENGER)) == (3, 5)
+
+
+@pytest.mark.parametrize(("old", "new", "outcome"), [(0, 1, "keep"), (1, 0, "discard")])
+def test_nothing_is_run_again_where_runs_are_declared_deterministic(
+    old: float, new: float, outcome: str
+):
+    told = matter(
+        lambda owner, _: new if owner == CHALLENGER else old, Objective(deterministic=True)
+    )
+    heard = hear(Repeats(), told)
+    assert heard.verdict.outcome == outcome
+    assert (asked(heard, INCUMBENT), asked(heard, CHALLENGER)) == (1, 1)
+
+
 def test_tie_breakers_decide_where_runs_agree():
     objective = Objective(tie_breakers=(TieBreaker("length"),))
 

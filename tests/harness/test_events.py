@@ -1,13 +1,23 @@
 """What each CLI said in a real run, recorded, as the steps of a trace."""
 
+import copy
+import json
+import random
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kept.core.rollout import TraceItem
+from kept.core.rollout import Failure, TraceItem, Usage
 from kept.harness import CLIS
 from kept.harness.cli import MOST_STEP, Told
 from kept.harness.lines import events_of, status_in
+from kept.harness.result import Result
+from kept.models.config import ModelConfig, Price
+from kept.sandbox import Exit
+from kept.workspace import Output
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -42,12 +52,61 @@ def test_a_tool_that_failed_is_told_with_how(name: str, how: str):
     assert lines[-1] == f"  {how}"
 
 
+JUNK: tuple[Any, ...] = (None, 5, -1, 10**30, 0.5, True, "x", "", [], {}, [1], [{}], {"x": [1]})
+
+
+def places(node: Any) -> Iterator[tuple[Any, Any]]:
+    """Every (container, key) below a value."""
+    keys: list[Any] = [*node] if isinstance(node, dict) else [*range(len(node))]
+    for key in keys:
+        yield node, key
+        if isinstance(node[key], dict | list):
+            yield from places(node[key])
+
+
+@pytest.mark.parametrize("name", CLIS)
+def test_of_spoiled_events_a_typed_failure_or_a_rollout_comes_out(name: str):
+    cli, draw = CLIS[name], random.Random(27)
+    lines = (RECORDED / f"{cli.short}.jsonl").read_text(encoding="utf-8").splitlines()
+    config = ModelConfig(provider=cli.providers[0], model="m", price=Price(input=3, output=15))
+    failed = 0
+    for _ in range(100):
+        rows: list[Any] = [json.loads(line) for line in lines]
+        for _ in range(draw.choice((1, 2, 5))):
+            found = list(places(rows))
+            node, key = found[draw.randrange(len(found))]
+            node[key] = copy.deepcopy(draw.choice(JUNK))
+        text = "\n".join(map(json.dumps, rows))
+        if draw.random() < 0.2:
+            text = text[: draw.randrange(len(text))] + "\udcff" + "[" * 2000
+        result = Result(cli, config, "do it", Exit(0, text, ""), 60, worst_usd=2.0)
+        ended = result.brought(Output({}, ()), {}, ".home")
+        assert 0 <= ended.usage.usd < 1000
+        assert ended.usage.tokens_in >= 0
+        if isinstance(ended, Failure):
+            failed += 1
+            assert ended.blame == "infrastructure" or ended.kind in ("empty", "limit", "refused")
+    assert failed > 10
+
+
+def test_tokens_of_a_cli_that_cannot_be_true_are_charged_at_the_declared_most():
+    cli = CLIS["codex_exec"]
+    text = (RECORDED / "codex.jsonl").read_text(encoding="utf-8")
+    spoiled = re.sub(r'"input_tokens": ?\d+', '"input_tokens": -5', text)
+    assert spoiled != text
+    config = ModelConfig(provider="openai", model="m", price=Price(input=3, output=15))
+    result = Result(cli, config, "do it", Exit(0, spoiled, ""), 60, worst_usd=2.0)
+    ended = result.brought(Output({}, ()), {}, ".home")
+    assert ended.usage == Usage(1, usd=2.0)
+
+
 @pytest.mark.parametrize(
     ("name", "tokens_in", "tokens_out"),
     [("codex_exec", 20164, 66), ("claude_code_exec", 38113, 69), ("opencode_exec", 10689, 69)],
 )
 def test_tokens_are_those_of_the_whole_run(name: str, tokens_in: int, tokens_out: int):
     taken = heard(name).taken
+    assert taken is not None
     assert (taken.tokens_in, taken.tokens_out) == (tokens_in, tokens_out)
 
 

@@ -91,7 +91,7 @@ def test_real_agents_run_the_cases_and_edit_the_skill_and_no_key_is_in_any_file(
     with ModelServer(answer) as server:
         told = kept(folder, "optimize", ".", "-q", url=server.url)
         assert len([seen for seen in server.log if KEY in str(seen.headers)]) >= 9
-    assert told.startswith("accuracy 0 → 1\n")
+    assert told.startswith("accuracy 0 → 1 on ")
     (run,) = (folder / ".kept" / "runs").iterdir()
     assert (run / "best" / "SKILL.md").read_text() == "Convert units.\nSay metres.\n"
     shown = kept(folder, "show", "last", "--step", "0", "-v")

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sqlite3
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from kept.engine.scope import JournalScope
 from kept.errors import SetupError
 from kept.models.asking import ask
 from kept.models.cache import CachedModel, CallCache
+from kept.models.structured import ReplyRules
 from kept.testing import MemoryJournal, ScriptedModel
 
 ASKED = ModelRequest(
@@ -44,6 +46,20 @@ def test_the_same_draw_of_the_same_request_is_asked_for_once_and_then_free(cache
     assert scripted.calls == 1
 
 
+def test_a_reply_that_was_changed_in_the_file_is_asked_for_again(
+    cache: CallCache, caplog: pytest.LogCaptureFixture
+):
+    scripted = ScriptedModel(["the truth", "asked again"])
+    assert draw(CachedModel(scripted, cache)).text == "the truth"
+    with sqlite3.connect(cache.path) as database:
+        ((raw,),) = database.execute("SELECT reply FROM replies")
+        changed = raw.replace(b"the truth", b"the trutj")
+        assert changed != raw
+        database.execute("UPDATE replies SET reply = ?", (changed,))
+    assert draw(CachedModel(scripted, cache)).text == "asked again"
+    assert "it does not match its digest" in caplog.text
+
+
 def test_every_part_of_a_request_and_the_number_of_the_draw_tell_calls_apart(cache: CallCache):
     scripted = ScriptedModel(lambda request: "x")
     model = CachedModel(scripted, cache)
@@ -70,6 +86,81 @@ def test_a_failure_is_not_kept(cache: CallCache):
     model = CachedModel(scripted, cache)
     assert isinstance(asyncio.run(model.complete(ASKED)), Failure)
     assert draw(model).text == "yes"
+
+
+WANTED = replace(ASKED, schema={"type": "object", "required": ["label"]})
+UNUSABLE = {
+    "a refusal": ModelReply("I will not", finish="refused"),
+    "no JSON": ModelReply("I would say good"),
+    "a schema failure": ModelReply('{"labels": 1}'),
+    "a cut reply": ModelReply('{"label": "go'),
+    "one that was cut at max_tokens": ModelReply('{"label": "go', finish="length"),
+}
+
+
+def heard(model: CachedModel, journal: MemoryJournal, rules: ReplyRules) -> ModelReply | Failure:
+    return asyncio.run(ask(JournalScope(journal, "here"), model, WANTED, rules=rules))
+
+
+@pytest.mark.parametrize("said", UNUSABLE.values(), ids=UNUSABLE)
+def test_an_unusable_reply_is_served_on_resume_and_to_no_other_run(
+    cache: CallCache, said: ModelReply
+):
+    once, journal = ReplyRules(rounds=1), MemoryJournal()
+    assert isinstance(heard(CachedModel(ScriptedModel([said]), cache), journal, once), Failure)
+    # a resume: it was paid for, and is in the journal
+    silent = ScriptedModel([])
+    again = heard(CachedModel(silent, cache), journal, once)
+    assert isinstance(again, Failure)
+    assert silent.calls == 0
+    # another run, after the server was fixed
+    fixed = CachedModel(ScriptedModel(['{"label": 1}']), cache)
+    assert isinstance(heard(fixed, MemoryJournal(), once), ModelReply)
+    # and what can be used is served to the next
+    kept = heard(CachedModel(silent, cache), MemoryJournal(), once)
+    assert isinstance(kept, ModelReply)
+    assert (kept.text, kept.usage, silent.calls) == ('{"label": 1}', FREE, 0)
+
+
+def test_a_retry_within_a_run_is_asked_anew_where_the_first_reply_was_unusable(cache: CallCache):
+    scripted = ScriptedModel(["no JSON", '{"label": 1}'])
+    model, once = CachedModel(scripted, cache), ReplyRules(rounds=1)
+    scope = JournalScope(MemoryJournal(), "here")
+    assert isinstance(asyncio.run(ask(scope, model, WANTED, rules=once)), Failure)
+    assert isinstance(asyncio.run(ask(scope, model, WANTED, rules=once)), ModelReply)
+    assert scripted.calls == 2
+
+
+def test_a_reply_that_its_caller_cannot_use_is_not_kept(cache: CallCache):
+    scripted = ScriptedModel(["one", "two"])
+    model = CachedModel(scripted, cache)
+    for wanted in ("nothing", "two", "two"):
+        scope = JournalScope(MemoryJournal(), "here")
+        rules = ReplyRules(usable=partial(str.__eq__, wanted))
+        asyncio.run(ask(scope, model, ASKED, rules=rules))
+    assert scripted.calls == 2, "the third was served what the second was told"
+
+
+def test_a_kept_reply_that_no_longer_meets_the_rules_is_asked_for_anew(cache: CallCache):
+    scripted = ScriptedModel(['{"label": 1}', '{"label": 2}'])
+    model = CachedModel(scripted, cache)
+    heard(model, MemoryJournal(), ReplyRules(rounds=1))
+    second = ReplyRules(1, lambda value: "" if value["label"] == 2 else "it is old")
+    assert isinstance(heard(model, MemoryJournal(), second), ModelReply)
+    assert scripted.calls == 2
+
+
+def test_replies_that_an_earlier_kept_cached_are_dropped(tmp_path: Path):
+    path = tmp_path / "calls.db"
+    cache = CallCache(path)
+    draw(CachedModel(ScriptedModel(["unusable"]), cache))
+    cache.close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 0")
+    db.close()
+    cache = CallCache(path)
+    assert draw(CachedModel(ScriptedModel(["new"]), cache)).text == "new"
+    cache.close()
 
 
 def test_replies_outlive_the_process_that_asked(tmp_path: Path):

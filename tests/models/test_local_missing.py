@@ -10,6 +10,7 @@ from kept.core.model import Message, ModelRequest
 from kept.core.rollout import Failure
 from kept.errors import SetupError
 from kept.models.local import LocalModel, local_model
+from kept.settings import install_command
 
 
 def test_without_the_extra_the_line_to_type_is_told(
@@ -20,7 +21,7 @@ def test_without_the_extra_the_line_to_type_is_told(
     failure = asyncio.run(model.complete(ModelRequest((Message("user", "hello"),))))
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.blame) == ("harness", "infrastructure")
-    assert "hint: pip install 'kept[local]'" in failure.message
+    assert f"hint: {install_command('local')}" in failure.message
 
 
 def test_without_weights_the_command_that_fetches_them_is_told(

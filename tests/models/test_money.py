@@ -1,6 +1,7 @@
 """A limit of money holds, however many calls are in flight."""
 
 import asyncio
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from kept.engine.clock import SystemClock
 from kept.models.asking import ask
 from kept.models.config import Price
 from kept.testing import MemoryJournal, ScriptedProposer, sit, small_cases, small_plan
-from kept.testing.server import ModelServer, Seen
+from kept.testing.server import Fault, ModelServer, Seen
 from tests.models.worlds import model
 
 PRICE = Price(input=1, output=100)
@@ -118,6 +119,28 @@ def test_calls_of_64_rollouts_at_once_stay_within_the_limit():
     assert state.stopped.kind == "usd"
     assert spent <= LIMIT
     assert spent > 0.9 * LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tokens", [-1_000_000, 10**12, "many"])
+def test_a_limit_holds_whatever_a_server_says_of_usage(tokens: object):
+    reply = {
+        "choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 20, "completion_tokens": tokens},
+    }
+    lie = Fault("body", body=json.dumps(reply).encode())
+    with ModelServer(faults=lambda seen: lie) as server:
+        plan = small_plan(
+            Talker(server), ScriptedProposer(lines=tuple(f"text {n}" for n in range(999)))
+        )
+        plan = replace(plan, budget=Budget(max_usd=LIMIT), workers=8)
+        state = asyncio.run(sit(plan, MemoryJournal(), SystemClock()))
+        calls = len(server.log)
+    assert state.stopped is not None
+    assert state.stopped.kind == "usd"
+    # a reply of 50 tokens costs half a cent, and none may be taken to cost less
+    assert calls <= LIMIT / 0.005
+    assert 0.9 * LIMIT < state.spend.usd <= LIMIT
 
 
 def test_a_limit_that_no_call_fits_into_stops_before_the_first():

@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.rollout import FREE, Failure, Usage
 from kept.engine.scope import JournalScope
+from kept.models import structured
 from kept.models.asking import ask
-from kept.models.structured import Unfit, fit, without_thoughts
+from kept.models.structured import ReplyRules, Unfit, fit, is_cut, without_thoughts
 from kept.testing import MemoryJournal, ScriptedModel
 from kept.testing.server import ModelServer
 from tests.models.worlds import model
@@ -32,7 +34,6 @@ ASKED = ModelRequest((Message("user", "good or bad?"),), schema=SCHEMA)
         '<think>is it {"label": "bad"}? no</think>\n{"label": "good"}',
         'the template ate the start of this {"label": "bad"}</think>{"label": "good"}',
         "{'label': 'good',}",
-        '{"label": "good"',
         'The answer is {label: "good"} because.',
         '{"label": "good"}\n{"label": "good"}',
     ],
@@ -57,10 +58,117 @@ def test_what_does_not_satisfy_the_schema_is_told_where(text: str, wrong: str):
         fit(text, SCHEMA)
 
 
+WHOLE = '{"label": "good", "why": "it has {braces}, [brackets] and \\"quotes\\""}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(WHOLE[:n] for n in range(1, len(WHOLE))),
+        '```json\n{"label": "good", "why": "x\n```',
+        'Here it is: {"label": "good", "why": [{"a": 1}, {"b": 2}',
+        "{'label': 'good', 'why': 'x",
+        '[{"label": "good"}, {"label',
+    ],
+)
+def test_json_that_does_not_end_is_cut_and_is_not_closed(text: str):
+    assert is_cut(text)
+    with pytest.raises(Unfit, match="cut off"):
+        fit(text, {"type": "object"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "prose", "a {remark} and [another] one", "an open {remark", "see [1] and {x"),
+        *(WHOLE, f"{WHOLE} and so on", f"```json\n{WHOLE}\n```", "[]", "{}", "[[1], {}]"),
+        *("{'label': 'it is'}", '{"a": [1, 2}', '{"a": "he said "hi" to me"}', "{label: 1,}"),
+        '{"a": "\\\\"}',
+    ],
+)
+def test_json_that_ends_is_not_cut(text: str):
+    assert not is_cut(text)
+
+
+def test_a_reply_that_was_cut_although_it_says_stop_is_asked_for_again():
+    reply, scripted, _ = settled('{"label": "good", "why": "be', '{"label": "bad"}')
+    assert isinstance(reply, ModelReply)
+    assert reply.text == '{"label": "bad"}'
+    assert "cut off" in scripted.requests[1].messages[-1].text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "[" * 100_000 + "]" * 100_000,
+        '{"a": ' * 500 + "1" + "}" * 500,
+        '{"label": "good", "why": NaN}',
+        '{"label": "good", "why": "\\ud800"}',
+        '{"label": "good",, "why": "' + '" ' * 200_000 + '"}',
+    ],
+    ids=lambda text: text[:20],
+)
+def test_json_that_cannot_be_kept_is_unfit(text: str):
+    with pytest.raises(Unfit):
+        fit(text, {"type": "object"})
+
+
+NESTED = {
+    "type": "object",
+    "properties": {
+        "edits": {"type": "array", "items": SCHEMA},
+        "about": {"type": "object", "properties": {"x": {"type": "integer"}}},
+    },
+    "required": ["edits"],
+    "additionalProperties": False,
+}
+
+
+def test_keys_that_a_schema_does_not_allow_are_ignored_where_the_rules_say_so():
+    text = '{"edits": [{"label": "good", "sure": 1}], "about": {"x": 1, "y": 2}, "mood": []}'
+    with pytest.raises(Unfit):
+        fit(text, NESTED)
+    found = json.loads(fit(text, NESTED, ignore_extra_keys=True))
+    assert found == {"edits": [{"label": "good"}], "about": {"x": 1, "y": 2}}
+    with pytest.raises(Unfit, match="label"):
+        fit('{"edits": [{"labels": "good"}]}', NESTED, ignore_extra_keys=True)
+
+
 def test_a_text_that_may_be_any_text_is_not_made_of_prose():
     assert fit('"plain"', {"type": "string"}) == '"plain"'
     with pytest.raises(Unfit):
         fit("prose", {"type": "object"})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[" * 100_000, "nested more than 100 levels deep"),
+        ('{"a": ' * 100_000, "nested more than 100 levels deep"),
+        ("1" * 10_000, "more than 4,300 digits"),
+    ],
+)
+def test_a_reply_beyond_a_bound_says_which(text: str, told: str):
+    with pytest.raises(Unfit, match=told):
+        fit(text, SCHEMA, mend=False)
+
+
+@pytest.mark.parametrize("text", ["<think>" * 200_000, "```\n" + "\n" * 300_000])
+def test_what_is_opened_and_never_closed_is_read_in_one_pass(text: str):
+    began = time.process_time()
+    with pytest.raises(Unfit):
+        fit(text, SCHEMA, mend=False)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.slow
+def test_mending_a_long_reply_is_bounded_in_time(monkeypatch: pytest.MonkeyPatch):
+    long = '{"label": "good",, "why": "' + "x" * 5000 + '"}'
+    assert json.loads(fit(long, SCHEMA))["label"] == "good"
+    monkeypatch.setattr(structured, "MEND_SECONDS", 0.5)
+    with pytest.raises(Unfit, match=r"mending its JSON takes more than 0\.5 seconds"):
+        fit('{"k": "x' + '" y' * 200_000 + '"}', SCHEMA)
 
 
 def test_thoughts_are_left_out_wherever_they_stand():
@@ -132,14 +240,15 @@ def asked(replies: list[str], rounds: int, wants: str = "") -> tuple[ModelReply 
     def check(value: dict[str, str]) -> str:
         return "" if value.get("why") == wants else f"`why` is not {wants}"
 
-    found = ask(scope, scripted, ASKED, rounds=rounds, check=check if wants else None)
+    rules = ReplyRules(rounds, check if wants else None)
+    found = ask(scope, scripted, ASKED, rules=rules)
     return asyncio.run(found), scripted.calls
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 4])
 def test_a_reply_is_asked_for_no_oftener_than_allowed(rounds: int):
     scope, scripted = JournalScope(MemoryJournal(), "here"), ScriptedModel(["nothing"] * 5)
-    found = asyncio.run(ask(scope, scripted, ASKED, rounds=rounds))
+    found = asyncio.run(ask(scope, scripted, ASKED, rules=ReplyRules(rounds)))
     assert isinstance(found, Failure) and found.kind == "parse" and scripted.calls == rounds
     assert scope.usage.calls == rounds, "all of them were paid for"
     assert found.usage == FREE, "who adds up a scope and its failure counts nothing twice"

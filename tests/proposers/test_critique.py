@@ -177,7 +177,13 @@ def test_a_diagnosis_becomes_an_edit_of_the_axis_with_its_whole_record():
         about={
             "kind": "textual",
             "axis": "instructions",
-            "critic": {"model": "critic-model", **json.loads(diagnosis())},
+            "critic": {
+                "model": "critic-model",
+                **json.loads(diagnosis()),
+                # `q99` is no case
+                "citations": ["q1"],
+                "citations_dropped": 1,
+            },
             "applier": {
                 "model": "applier-model",
                 "edit_type": "insert",

@@ -1,11 +1,14 @@
 """What the commands of a task see, as the task says it."""
 
+import asyncio
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kept.core.artifact import Candidate
+from kept.core.case import IMPLICIT_CASE
 from kept.errors import SpecError
 from kept.recipes import confine
 from kept.recipes.artifact import compile_task
@@ -16,6 +19,7 @@ from kept.spec.files import read_artifacts
 from kept.spec.load import validate
 from kept.spec.source import read_source
 from kept.spec.task import TaskSpec
+from kept.workspace import Scratch
 from tests.spec.tasks import TASK, write_task
 
 
@@ -52,6 +56,47 @@ def test_the_runner_does_not_see_what_the_scorer_is_made_of(tmp_path: Path):
     )
     assert hidden(made) == {".kept", "scripts/score.py", "tests/hidden", "lib/own.py"}
     assert made.scorer(bare(tmp_path)).view == replace(made.inside, hidden=(tmp_path / ".kept",))
+
+
+def test_no_command_reads_env_files_but_those_that_are_named(tmp_path: Path):
+    names = (".env", ".env.test", "app/.env.local", "app/deep/er/.env", "shared/.envrc", "run.sh")
+    write(tmp_path, *names, ".env-venv/pyvenv.cfg")
+    made = confined(
+        tmp_path,
+        "{readable: [app]}",
+        runner="command: sh run.sh .env.test",
+        scorer="command: sh score.sh shared/.envrc",
+    )
+    assert hidden(made) == {".kept", ".env", "shared/.envrc"}, (
+        "the runner sees none of the scorer's"
+    )
+    view = made.scorer(bare(tmp_path)).view
+    assert view is not None
+    assert set(view.hidden) == {tmp_path / ".kept", tmp_path / ".env"}
+
+
+@pytest.mark.sandbox
+@pytest.mark.skipif(not abilities().walls, reason="no walls here")
+def test_a_failure_names_the_hidden_file_that_a_command_could_not_read(tmp_path: Path):
+    write(tmp_path, ".env", "cases.jsonl")
+    made = confined(tmp_path)
+    scratch = Scratch()
+
+    async def said(line: str) -> str:
+        with scratch.workspace(Candidate({}), IMPLICIT_CASE) as workspace:
+            return str(await workspace.run(made.runner(replace(bare(tmp_path), line=line))))
+
+    told = asyncio.run(said("cat .env"))
+    scratch.close()
+    assert told == (
+        "exit 1: cat: .env: Permission denied (`.env` is hidden from this command; "
+        "`sandbox.readable` of a task, or KEPT_READABLE, shows it)"
+    )
+
+
+def test_a_readable_path_that_is_not_there_is_a_problem(tmp_path: Path):
+    with pytest.raises(SpecError, match=r"sandbox.readable\[0\]: there is no"):
+        confined(tmp_path, "{readable: [gone]}")
 
 
 def bare(folder: Path) -> Command:

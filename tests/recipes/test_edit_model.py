@@ -126,6 +126,7 @@ def test_what_is_promoted_on_a_real_model_is_better_on_the_sealed_test(
     assert claim.numbers["gain"] >= MARGIN, claim.reason
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("gate", [AcceptAll(), RejectAll()], ids=lambda gate: gate.name)
 def test_the_check_on_the_sealed_test_fails_for_a_gate_that_does_not_look(
     gate: Gate, tmp_path: Path, server: ModelServer

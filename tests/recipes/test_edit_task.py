@@ -5,13 +5,7 @@ The model draws from good, useless and harmful lines, so that only a gate which 
 
 import asyncio
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -152,27 +146,6 @@ def test_a_run_of_proposals_cut_after_anything_it_wrote_asks_nothing_again(
         make, server, tmp_path / "cut", asks=lambda scope: scope.startswith("propose/")
     )
     assert state.keeps
-
-
-@pytest.mark.kill
-def test_a_loop_that_is_killed_asks_again_only_for_what_was_in_flight(
-    task: Path, tmp_path: Path, server: ModelServer
-):
-    server.latency = 0.05
-    environment = {**os.environ, "KEPT_HOME": str(tmp_path / "home")}  # noqa: TID251 # a child's
-    command = [sys.executable, "-m", "kept"]
-    process = subprocess.Popen([*command, "loop", str(task), "-q"], env=environment)
-    while len(server.answered) < 12:
-        assert process.poll() is None, "it ended before it could be killed"
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=120)
-    subprocess.run([*command, "resume", "last", "-q"], env=environment, check=True, timeout=120)
-    (folder,) = (tmp_path / "home" / "runs").iterdir()
-    check((folder / "best" / "guide.md").read_text())
-    asked = Counter(json.dumps(seen.body, sort_keys=True) for seen in server.log)
-    again = sum(times - 1 for times in asked.values())
-    assert again <= 2, "no more than the steps that were open may be asked again"
 
 
 @pytest.mark.slow

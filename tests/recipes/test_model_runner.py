@@ -194,3 +194,18 @@ def test_a_run_is_answered_by_whoever_reads_the_folder(task: Path):
 
     folder = asyncio.run(both())
     assert (folder / "best" / "prompt.md").read_text() == "SHOUT it.\n"
+
+
+@pytest.mark.parametrize(
+    ("model", "workers"),
+    [("openai/gpt-5-mini", 8), ("anthropic/claude-haiku-4-5", 8), ("local/smollm2", 2)],
+)
+def test_a_model_behind_an_api_is_asked_8_at_a_time(
+    task: Path, monkeypatch: pytest.MonkeyPatch, model: str, workers: int
+):
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, "none")
+    monkeypatch.setattr("kept.recipes.artifact.processors", lambda: 2)
+    task.write_text(TASK.replace("handoff/desk", model).replace("workers: 8\n", ""))
+    assert compile_task(task).plan.workers == workers
+    assert compile_task(task, ("workers=3",)).plan.workers == 3

@@ -148,10 +148,16 @@ width: 1
 
 
 @pytest.mark.parametrize(
-    ("fields", "seen"), [("traces: 3", (False, False)), ("fields: [q, gold]", (True, True))]
+    ("fields", "shown", "seen"),
+    [
+        ("traces: 3", "true", (False, True)),
+        ("traces: 3", "false", (False, False)),
+        ("fields: [q]", "false", (True, False)),
+        ("fields: [q, gold]", "false", (True, True)),
+    ],
 )
-def test_answers_of_cases_reach_a_model_only_when_the_task_says_so(
-    fields: str, seen: tuple[bool, bool], tmp_path: Path
+def test_of_cases_a_model_sees_the_fields_and_answers_that_the_task_lets_it_see(
+    fields: str, shown: str, seen: tuple[bool, bool], tmp_path: Path
 ):
     write_cases(
         tmp_path, [{"id": f"c{n}", "q": f"asks {n}", "gold": f"says {n}"} for n in range(8)]
@@ -164,6 +170,7 @@ def test_answers_of_cases_reach_a_model_only_when_the_task_says_so(
 
     with ModelServer(reply) as server:
         text = ASKED.replace("URL", server.v1).replace("FIELDS", fields)
+        text = text.replace('"1:1:0"', f'"1:1:0", show_expected: {shown}')
         (tmp_path / "task.yaml").write_text(text)
         asyncio.run(start(compile_task(tmp_path / "task.yaml").plan, Home(tmp_path / ".kept")))
         texts = [one.text for one in server.log]

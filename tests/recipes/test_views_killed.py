@@ -1,13 +1,13 @@
 """Kill -9 while the results file or the candidate folder is written: a resume makes both whole."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.recipes.test_task_keys import write
 
 pytestmark = pytest.mark.kill
@@ -19,7 +19,7 @@ VIEWS = "logging: {results_file: out/r.jsonl, candidate_dir: out/candidates}\n"
 
 def go(task: Path, where: str, *more: str) -> int:
     command = [sys.executable, "-m", "tests.recipes.views_target", str(task), where, *more]
-    return subprocess.run(command, cwd=ROOT, check=False, timeout=60).returncode
+    return warm.Popen(command, cwd=ROOT).wait(timeout=60)
 
 
 def views(task: Path) -> tuple[list[dict[str, Any]], dict[str, str]]:

@@ -174,3 +174,22 @@ def test_an_outage_is_told_with_how_to_go_on(tmp_path: Path, monkeypatch: pytest
         kept.optimize("Answer.", away, CASES, proposers=["x"], home=tmp_path, workers=2)
     assert str(caught.value).startswith("nothing answers: ")
     assert "once it answers, resume='" in str(caught.value)
+
+
+def test_advice_on_repeated_proposals_fits_who_proposes(tmp_path: Path):
+    """`kept.edit` has no `brief` to draw by."""
+    edit = {"op": "append", "path": "/text", "target": "", "text": " useless"}
+    said = json.dumps({"why": "x", "cases": [], "edits": [edit]})
+    with ModelServer(lambda _: said) as server:
+        result = kept.optimize(
+            "Answer.",
+            evaluate,
+            CASES,
+            proposers=[kept.edit(block(server))],
+            budget=6,
+            width=1,
+            home=tmp_path,
+        )
+    words = next(one for one in result.warnings if "had been made before" in one)
+    assert "show the model more train cases (`cases=`)" in words
+    assert "brief.seed" not in words

@@ -36,7 +36,7 @@ def plant(where: str, task: Path) -> None:
         path.with_name(f".{path.name}.new").write_bytes(data[: len(data) // 2])
         die()
 
-    def half_a_folder(folder: Path, candidate: Candidate) -> None:
+    def half_a_folder(folder: Path, candidate: Candidate, *, below: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "prompt.md").write_text("half")
         die()
@@ -46,7 +46,7 @@ def plant(where: str, task: Path) -> None:
     elif where == "half a rebuild":
         results.write_whole = half_a_rebuild
     elif where == "half a folder":
-        candidates.write_files = half_a_folder
+        candidates.write_files = half_a_folder  # pyright: ignore[reportAttributeAccessIssue] # as it is called there
 
 
 def main() -> None:

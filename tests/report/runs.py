@@ -38,5 +38,6 @@ def cut(run: Run, before_step: int) -> Run:
         if isinstance(event, StepClosed) and event.step == before_step
     )
     spine.write_bytes(b"".join(lines[:at]))
+    (run.folder / "steps.idx").unlink()  # it tells how the run was closed
     run.close()
     return Run(run.folder)

@@ -32,7 +32,7 @@ def section(page: str, title: str) -> str:
 def test_the_page_has_all_its_sections_in_order(tmp_path: Path):
     page = markdown(make_run(tmp_path))
     assert re.findall(r"^## (.*)$", page, re.MULTILINE) == SECTIONS
-    assert page.startswith("# score 0.1 → 0.3\n")
+    assert page.startswith("# score 0.1 → 0.3 on 5 holdout cases\n")
     assert "finished: every proposer has run dry" in page
 
 

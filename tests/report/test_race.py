@@ -107,7 +107,8 @@ def test_what_leads_in_a_run_that_was_cut_is_not_told_as_nothing(run_folder: Pat
     seed = f"{told.metric} {told.seed_value:.6g}"
     assert headline_words(led) == f"nothing is proven yet: step 3 leads, and the seed has {seed}"
     unproven = replace(led, status="finished")
-    assert headline_words(unproven) == f"nothing beat the seed: {seed}", "it had its proof"
+    on = "on 12 test cases"
+    assert headline_words(unproven) == f"nothing beat the seed: {seed} {on}", "it had its proof"
 
 
 def test_a_final_is_told_with_the_cases_that_decided_it(tmp_path: Path):

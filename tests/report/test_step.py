@@ -51,8 +51,12 @@ def test_a_step_is_told_by_the_stages_of_the_seed(tmp_path: Path):
     assert stages["run_candidate"].what == "rollouts 5"
     assert stages["score_candidate"].what == "score 0.2"
     assert stages["decide"].what.startswith("keep: strictly better")
-    times = [stage.t for stage in stages.values() if stage.t is not None]
-    assert times == sorted(times)
+    times = [stage.t for stage in stages.values()]
+    assert None not in times, "every stage that was reached has its time"
+    assert times == sorted(times, key=lambda t: t or 0.0)
+    ran, scored = stages["run_candidate"].t, stages["score_candidate"].t
+    opened, closed = stages["mutate_artifacts"].t, stages["log_iteration"].t
+    assert opened and ran and scored and closed and opened <= ran < scored <= closed
     run.close()
 
 

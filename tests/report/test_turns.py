@@ -55,8 +55,8 @@ def test_turns_keeps_and_shares_of_each_proposer_are_told(tmp_path: Path):
     assert bad.share is not None
     assert good.share > 0.7 > bad.share >= 0.1
     text, page, document = run_text(summary(run)), markdown(run), as_json(run)
-    assert f"turns      good {good.turns} ({good.keeps} kept, share " in text
-    assert f"bad {bad.turns} (none kept, share " in text
+    assert f"turns      good {good.turns} ({good.keeps} in what was kept, share " in text
+    assert f"bad {bad.turns} (none in what was kept, share " in text
     rows = page.partition("## Who proposed\n")[2].partition("\n## ")[0]
     assert f"| good | {good.turns} | 0 | {good.keeps} |" in rows
     assert f" | {100 * good.share:.0f} % |" in rows

@@ -111,7 +111,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[State, float]:
     return settled(folder), time.monotonic() - began
 
 
-@pytest.mark.parametrize(("moment", "walls"), [(0, "auto"), (1, "off"), (2, "auto")])
+@pytest.mark.parametrize(
+    ("moment", "walls"),
+    [
+        pytest.param(0, "auto", marks=pytest.mark.nightly),
+        (1, "auto"),
+        pytest.param(1, "off", marks=pytest.mark.nightly),
+        pytest.param(2, "auto", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_killed_run_repeats_no_command_whose_result_was_written_and_leaves_none_running(
     moment: int, walls: str, whole: tuple[State, float], tmp_path: Path
 ):

@@ -19,7 +19,7 @@ from kept import workspace
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure
-from kept.sandbox import Command, Exit, Limits, View, abilities, running, strays, walls
+from kept.sandbox import Command, Exit, Limits, View, abilities, running, secrets, strays, walls
 from kept.sandbox.abilities import calls_filter
 from kept.sandbox.limits import shell
 from kept.sandbox.walls import Site, walled
@@ -150,6 +150,43 @@ def test_what_is_known_to_hold_secrets_cannot_be_read_in_a_home(
     monkeypatch.setattr(walls, "PRIVATE", (Path("/run"),))
     line = f'cd "{home}"; cat .ssh/id .config/gh/hosts.yml .git-credentials .local/bin/tool; true'
     assert said(line, View(tree)) == "content"
+
+
+def test_env_files_shadow_passwords_and_other_homes_cannot_be_read(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+):
+    home, other = tree.parent / "home", tree.parent / "homes" / "bob"
+    for path in (home / ".env.local", other / "notes", home / "notes"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("content")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(secrets, "HOMES", other.parent)
+    monkeypatch.setattr(walls, "PRIVATE", (Path("/run"),))
+    line = f'cat "{home}/.env.local" "{other}/notes" /etc/shadow "{home}/notes"'
+    ended = run(Command(line, tree, view=View(tree)))
+    assert ended.stdout == "content"
+    for path in (home / ".env.local", other / "notes", "/etc/shadow"):
+        assert f"cat: {path}: Permission denied" in ended.stderr
+    assert "is hidden from commands; `sandbox.readable` of a task" in str(ended)
+
+
+def test_what_is_named_readable_is_shown_and_nothing_beside_it(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+):
+    home, other = tree.parent / "home", tree.parent / "homes" / "bob"
+    paths = (home / ".aws/config", home / ".aws/credentials", other / "data", other / ".ssh/id")
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(path.name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("KEPT_READABLE", str(other / "data"))
+    monkeypatch.setattr(secrets, "HOMES", other.parent)
+    monkeypatch.setattr(walls, "PRIVATE", (Path("/run"),))
+    view = View(tree, readable=(home / ".aws/config",))
+    line = "; ".join(f'cat "{path}"' for path in paths)
+    ended = run(Command(line, tree, view=view))
+    assert ended.stdout == "configdata"
+    assert not ended.ok
 
 
 def test_only_what_is_named_writable_is_really_written(tree: Path, layer: str, tmp_path: Path):
@@ -384,6 +421,8 @@ def test_somebody_without_privileges_gets_the_same_walls(
     monkeypatch.setattr("os.geteuid", lambda: nobody)
     monkeypatch.setattr("os.getegid", lambda: nobody)
     monkeypatch.setenv("HOME", "/nonexistent")
+    # the homes of others, which only root may enter
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] # of any type
     view = View(tree, hidden=(tree / "secret",))
     line = (
         "cat new; id -u; cat secret 2>&1; echo w > w; cat w; for n in $(seq 12); do sleep 5 & done"

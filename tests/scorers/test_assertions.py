@@ -348,7 +348,9 @@ def test_a_file_of_python_that_cannot_be_loaded_is_no_candidates_fault(
 def test_no_more_processes_are_started_than_may_run_at_once(tmp_path: Path):
     most = max(MOST_PROCESSES, processors())
     told = (tmp_path / "told").as_posix()
-    code = f"open({told!r}, 'a').write(f'{{__import__(\"os\").getpid()}}\\n')"
+    # pids are those of a namespace that each process may have for itself
+    code = "import os; who = f'{os.getpid()}-{os.readlink(\"/proc/self/ns/pid\")}\\n'\n"
+    code += f"open({told!r}, 'a').write(who)"
     slow = f"{code}\n__import__('time').sleep(0.05)\nreturn True"
     asked = [{"type": "python", "value": slow} for _ in range(most + 6)]
     assert scored("x", *asked, folder=tmp_path).metrics["score"] == 1.0

@@ -81,6 +81,7 @@ def test_what_the_runner_measured_stays_unless_the_scorer_measures_it_too(tmp_pa
         ("""echo '{"metrics": {"a": "x"}}'""", "`metrics.a` is 'x', not a number"),
         ("""echo '{"score": "9"}'""", "`score` is '9', not a number"),
         ("""echo '{"score": 1}'; echo '{"score": 2}'""", "printed 2 JSON objects, where one was"),
+        ("""echo '{"score": 0, "score": 1}'""", "the key `score` stands twice in one object"),
         ("""echo '{"score": null}'""", "`score` is None, not a number"),
         ("""echo '{"findings": "x"}'""", "`findings` is 'x', not a list"),
         ("""echo '{"findings": [{"text": "x", "severity": "dire"}]}'""", "a finding is"),

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from kept.parsing import DuplicateKey, ParseLimit
 from kept.scorers.printed import printed_objects
 
 EMPTY: list[dict[str, object]] = [{}]
@@ -81,3 +82,27 @@ def test_a_megabyte_of_braces_is_searched_in_a_moment(noise: str):
     assert printed_objects(noise) == []
     assert printed_objects(noise + '\n{"a": 1}\n') == [{"a": 1}]
     assert time.process_time() - began < 8
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"score": 0.2, "score": 0.9}\n',
+        '{\n "metrics": {"score": 0.2, "score": 0.9}\n}\nbye\n',
+        'so {"score": 0.2, "score": 0.9} in all',
+        '{"score": 0.2, "score": 0.9}\n{"a": 1}\n',
+    ],
+)
+def test_a_key_that_stands_twice_is_an_error_and_not_its_last_value(text: str):
+    with pytest.raises(DuplicateKey, match="the key `score` stands twice in one object"):
+        printed_objects(text)
+
+
+def test_a_key_twice_in_what_is_not_meant_does_not_matter():
+    assert printed_objects('INFO {"n": 1, "n": 2}\n{"a": 1}\n') == [{"a": 1}]
+    assert printed_objects('INFO {"n": 1, "n": 2}\n{\n"a": 1\n}\nbye') == [{"a": 1}]
+
+
+def test_an_object_beyond_a_bound_says_which():
+    with pytest.raises(ParseLimit, match="nested more than 100 levels deep"):
+        printed_objects('{"a":' * 500 + "1" + "}" * 500)

@@ -1,6 +1,7 @@
 # ruff: noqa: E501 # a row of a table reads better than it wraps
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -62,7 +63,7 @@ class TestRulesScorer(ScorerSuite):
         (Phrases(("sorry",)), "fine", Measured(0)),
         (Parses("json"), '{"a": 1}', Measured(1)),
         (Parses("json"), "{", Measured(0, "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)")),
-        (Parses("json"), "[" * 100_000, Measured(0, "not JSON: nested too deeply")),
+        (Parses("json"), "[" * 100_000, Measured(0, "not JSON: it is nested more than 100 levels deep")),
         (Parses("yaml"), "a: [1, 2]\n", Measured(1)),
         (Parses("yaml"), "a: [1, 2\n", Measured(0, "not YAML: expected ',' or ']', but got '<stream end>'")),
         (Parses("yaml"), "a: \x07", Measured(0, "not YAML: unacceptable character #x0007: special characters are not allowed")),
@@ -165,8 +166,10 @@ def test_the_loop_goes_on_while_a_pattern_is_at_work():
 
 @pytest.mark.slow
 def test_a_check_that_nobody_waits_for_any_more_ends_by_itself():
-    given = {"kind": "Matches", "of": ["(a+)+$"], "text": HOSTILE, "seconds": 0.1}
-    line = f"from kept.scorers.bounded_far import measure; measure({given})"
+    given = {"kind": "Matches", "of": ["(a+)+$"], "text": HOSTILE}
+    asked = json.dumps({"given": given, "seconds": 0.1}).encode()
+    line = "from kept.sandbox.bounded_far import answer; from kept.scorers.checks import measured;"
+    line += f"answer(measured, {asked})"
     done = subprocess.run([sys.executable, "-c", line], check=False, timeout=60)
     assert done.returncode == -signal.SIGXCPU
 

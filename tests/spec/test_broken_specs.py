@@ -218,7 +218,7 @@ def test_a_broken_addition_is_named_with_what_is_wrong_about_it(
         ("op: >=\n", "task.yaml:1 not YAML: while scanning a block scalar, expected chomping or indentation indicators, but found '=' (hint: put quotes round a text that begins with a sign)"),
         ("op: !=\n", "task.yaml:1 not YAML: could not determine a constructor for the tag '!=' (hint: put quotes round a text that begins with a sign)"),
         ("a: 1\n---\nb: 2\n", "task.yaml:2 not YAML: expected a single document in the stream, but found another document"),
-        ("a: &a [*a]\n", "task.yaml:1 not YAML: too many values, or an alias of itself"),
+        ("a: &a [*a]\n", "task.yaml:1 not YAML: nested more than 100 levels deep, or an alias of itself"),
         ("a: 1\n? [b]\n: 2\n", "task.yaml:2 not YAML: a list or a mapping cannot be a key"),
         ("a: \x07\n", "task.yaml:1 not YAML: special characters are not allowed"),
     ],
@@ -307,9 +307,9 @@ def test_a_spec_elsewhere_is_named_by_its_whole_path(
         ("budget={max_iterations: 0}", "--set budget={max_iterations: 0} budget.max_iterations: the number 0, where 1 or more was expected"),
         ("budget.max=3", "--set budget.max=3 budget.max: unknown key (hint: known keys: max_iterations, max_failures, max_minutes, max_usd, usd_per_rollout, max_rollouts)"),
         ("proposers.0.files=[gone/*]", "--set proposers.0.files=[gone/*] proposers[0].files[0]: `gone/*` matches nothing in FOLDER"),
-        ("proposers.7.files=[x]", "--set proposers.7.files=[x] proposers[7].files: there is no place for such a value"),
+        ("proposers.7.files=[x]", "--set proposers.7.files=[x] proposers[7].files: unknown key"),
         ("gate.name=x", "--set gate.name=x gate: a mapping, where `strict`, `race` or `repeats` was expected"),
-        ("runner.command.x=1", "--set runner.command.x=1 runner.command.x: there is no place for such a value"),
+        ("runner.command.x=1", "--set runner.command.x=1 runner.command.x: unknown key"),
         ("workers", "--set workers not KEY=VALUE (hint: write it as in --set budget.max_iterations=50)"),
         ("=3", "--set =3 not KEY=VALUE (hint: write it as in --set budget.max_iterations=50)"),
         ("workers=[1", "--set workers=[1 workers: the value is not YAML: while parsing a flow sequence, expected ',' or ']', but got '<stream end>'"),
@@ -317,3 +317,22 @@ def test_a_spec_elsewhere_is_named_by_its_whole_path(
 )  # fmt: skip
 def test_a_broken_override_is_named_by_its_flag(override: str, said: str, tmp_path: Path):
     assert problem(tmp_path, TASK, override) == said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "link"),
+    [
+        ("results_file", "out/r.jsonl", "out"),
+        ("results_file", "r.jsonl", "r.jsonl"),
+        ("candidate_dir", "out/c", "out"),
+        ("candidate_dir", "c", "c"),
+    ],
+)
+def test_an_output_that_a_link_leads_to_is_refused(tmp_path: Path, key: str, value: str, link: str):
+    (tmp_path / "real").mkdir()
+    (tmp_path / link).symlink_to("real/r.jsonl" if link == "r.jsonl" else "real")
+    path = write_task(tmp_path, f"{TASK}logging: {{{key}: {value}}}\n")
+    with pytest.raises(SpecError) as caught:
+        compile_task(path)
+    (problem,) = caught.value.problems
+    assert f"logging.{key}: `{link}` is a link" in str(problem)

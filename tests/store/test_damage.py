@@ -24,7 +24,6 @@ from kept.report.step import step_detail, step_json
 from kept.runs import resume, start
 from kept.store.damage import never_began
 from kept.store.facts import check_facts
-from kept.store.glance import Glance
 from kept.store.home import Home
 from kept.store.index import RunIndex
 from kept.store.journal import RunJournal
@@ -36,7 +35,7 @@ from kept.web.links import Links
 from kept.web.source import Runs
 from tests.cli.tasks import kept
 from tests.engine.worlds import make_plan
-from tests.store.damaging import GONE, Damage, damaged, every_damage, lines_of
+from tests.store.damaging import GONE, Damage, damaged, every_damage, lines_of, resealed
 from tests.web.test_source import asked
 
 FILES = ("journal.jsonl", "rollouts.jsonl")
@@ -109,7 +108,7 @@ def test_any_field_of_a_spine_may_be_wrong_and_every_reader_names_its_line_or_do
     indexed = data.draw(st.booleans())
     folder = restored(whole, whole.parents[2] / "damaged" / ".kept" / "runs" / "damaged")
     spine = folder / "journal.jsonl"
-    spine.write_bytes(damaged(lines, damage))
+    spine.write_bytes(resealed(damaged(lines, damage).splitlines()))
     if not indexed:
         (folder / "steps.idx").unlink()
     before = {name: (folder / name).read_bytes() for name in FILES}
@@ -153,12 +152,12 @@ def test_a_fact_of_another_kind_is_named_by_its_line_and_its_path(
     first: dict[str, Any] = json.loads(lines[0])
     first["facts"][name] = FACTS[name]
     lines[0] = json.dumps(first).encode() + b"\n"
-    (folder / "journal.jsonl").write_bytes(b"".join(lines))
+    (folder / "journal.jsonl").write_bytes(resealed(lines))
     place = rf"journal\.jsonl:1: not a record of this journal \(`facts\.{name}.*`: "
     for words in ("show", "report", "diff", "resume"):
         called = kept(words)
         assert (called.code, called.stdout) == (2, ""), words
-        assert re.search(place, called.stderr) and "mend or restore that line" in called.stderr
+        assert re.search(place, called.stderr) and "restore it from a copy" in called.stderr
     listed = kept("runs")
     assert listed.code == 0 and "unreadable" in listed.stdout and "journal.jsonl:1" in listed.stdout
     app = make_app(Runs(Home(tmp_path / ".kept")))
@@ -181,18 +180,6 @@ def test_a_run_that_was_mended_is_listed_again_though_its_journal_has_the_same_s
     assert (row.status, row.steps) == ("finished", STEPS)
 
 
-def test_a_record_that_was_written_anew_with_blanks_is_read_as_it_was(whole: Path, tmp_path: Path):
-    folder = restored(whole, tmp_path / "runs" / "anew")
-    spine = folder / "journal.jsonl"
-    before = summed_up(Run(folder))
-    spaced = [json.dumps(json.loads(line)).encode() + b"\n" for line in lines_of(spine)]
-    spine.write_bytes(b"".join(spaced))
-    with Run(folder) as run:
-        assert summed_up(run) == before
-        assert len(looked_into(run)) == STEPS  # pyright: ignore[reportArgumentType] # a list
-        assert Glance(folder).refresh().begun == run.events[0]
-
-
 def test_a_damaged_line_of_the_rollouts_is_named_left_out_and_asked_for_again(
     whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
@@ -206,9 +193,9 @@ def test_a_damaged_line_of_the_rollouts_is_named_left_out_and_asked_for_again(
         (calls[0], ("reply", "text"), ["x"]),
         (calls[0], ("stored",), True),
         (calls[0], ("key",), 7),
-        (1, ("metrics",), "x"),
-        (1, ("metrics", "score"), "x"),
-        (2, ("repeat",), GONE),
+        (2, ("metrics",), "x"),
+        (2, ("metrics", "score"), "x"),
+        (3, ("repeat",), GONE),
     ):
         folder = restored(whole, tmp_path / "damaged")
         # the run as it was when it began: all lines are asked for once more
@@ -228,13 +215,77 @@ def test_of_two_lines_with_one_request_the_damaged_one_is_named(
         for scope in ("propose/1", "propose/2"):
             journal.record_call(scope, "same", ModelReply("yes"))
     path = tmp_path / "rollouts.jsonl"
-    first, second = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first + second.replace(b'"yes"', b"7") + b"\n")
+    header, first, second = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(resealed([header, first, second.replace(b'"yes"', b"7")]) + b"x\n")
     with closing(RunJournal(tmp_path)) as journal:
         journal.tail(0)
         assert journal.calls("propose/2", "same", ModelReply) == []
-    assert "rollouts.jsonl:2: a damaged line is left out" in caplog.text
-    assert "rollouts.jsonl: a damaged line is left out" in caplog.text, "an empty one"
+    assert "rollouts.jsonl:3: a damaged line is left out" in caplog.text
+    assert "rollouts.jsonl:4: a damaged line is left out" in caplog.text
+
+
+def test_a_page_that_needs_a_damaged_line_or_entry_refuses_and_the_others_are_served(
+    whole: Path, tmp_path: Path
+):
+    folder = restored(whole, tmp_path / ".kept" / "runs" / whole.name)
+    with Run(folder) as run:
+        step, job, _ = next(run.rollouts())
+    app = make_app(Runs(Home(tmp_path / ".kept")))
+    page = f"/runs/{folder.name}"
+    cell = f"{page}/steps/{step}/cases/{job.case_id}"
+    assert [asked(app, url)[0] for url in (page, cell)] == [200, 200]
+    path = folder / "rollouts.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"metrics":{"score":', b'"metrics":{"scorf":', 1))
+    status, text = asked(app, cell)
+    assert status == 409 and "rollouts.jsonl:2: " in text
+    assert asked(app, page)[0] == 200
+
+
+@pytest.mark.parametrize("grown", [-9, 9])
+def test_a_line_of_another_length_moves_no_other_line(grown: int, whole: Path, tmp_path: Path):
+    folder = restored(whole, tmp_path / "runs" / "grown")
+    with Run(folder) as run:
+        before = [[*run.rollouts(n)] for n in range(STEPS)]
+    path = folder / "rollouts.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    at = len(b"".join(lines[:2]))
+    lines[2] = (lines[2][:-1] + b" " * 9)[: len(lines[2]) - 1 + grown] + b"\n"
+    path.write_bytes(b"".join(lines))
+    with Run(folder) as run:
+        for step in range(STEPS):
+            first, last = run.closed(step).rollouts
+            if first <= at < last:
+                with pytest.raises(JournalError, match=r"rollouts\.jsonl:3: .* checksum"):
+                    assert [*run.rollouts(step)]
+            else:
+                assert [*run.rollouts(step)] == before[step], "by the offsets it was written at"
+
+
+def test_a_line_that_was_taken_out_is_missed(whole: Path, tmp_path: Path):
+    folder = restored(whole, tmp_path / "runs" / "missing")
+    path = folder / "rollouts.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    size = len(lines.pop(2))
+    path.write_bytes(b"".join(lines))
+    with Run(folder) as run:
+        with pytest.raises(JournalError, match=rf"rollouts\.jsonl:3: .*{size} bytes are missing"):
+            assert [*run.rollouts(0)]
+        with pytest.raises(JournalError, match=rf"rollouts\.jsonl:3: .*{size} bytes are missing"):
+            summed_up(run)
+
+
+def test_a_journal_that_was_cut_after_its_end_is_refused_and_goes_on(
+    whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    end = resumed(restored(whole, tmp_path / "whole")).settled()
+    folder = restored(whole, tmp_path / "runs" / "cut")
+    lines = lines_of(folder / "journal.jsonl")
+    (folder / "journal.jsonl").write_bytes(b"".join(lines[:7]))
+    place = rf"journal\.jsonl:8: the file ends here, and {len(b''.join(lines[7:]))} bytes"
+    for reader in READERS[:3]:
+        assert re.search(place, told_by(folder, reader)), reader
+    assert resumed(folder).settled() == end
+    assert "bytes are missing at its end; what they held is done again" in caplog.text
 
 
 def test_what_could_not_be_read_back_is_not_written(tmp_path: Path):
@@ -259,7 +310,7 @@ def test_a_spine_that_was_emptied_is_not_told_as_a_run_that_never_began(tmp_path
     spine = tmp_path / "journal.jsonl"
     spine.write_bytes(b"")
     assert never_began(spine).hint == "start it again; nothing was spent"
-    (tmp_path / "rollouts.jsonl").write_text("{}\n")
+    (tmp_path / "rollouts.jsonl").write_text("{}\n{}\n")
     told = never_began(spine)
     assert "something else emptied it" in told.message
     assert told.hint == "rollouts.jsonl beside it is not: restore the file from a copy"

@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from kept.store.lock import Lock, holder
 from kept.store.pack import Pack
 from kept.store.reader import Run
 from tests.engine.worlds import make_plan
+from tests.store.damaging import resealed
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -85,9 +87,14 @@ def test_a_missing_line_is_an_event_that_cannot_follow(run: tuple[Path, State]):
     spine = folder / "journal.jsonl"
     lines = spine.read_bytes().splitlines(keepends=True)
     del lines[2]
-    spine.write_bytes(b"".join(lines))
+    spine.write_bytes(resealed(lines))
     with pytest.raises(JournalError, match=r"journal\.jsonl:3: step 2 opened, 1 expected"):
         resumed(folder)
+    spine.write_bytes(b"".join(lines))
+    with pytest.raises(JournalError, match=r"journal\.jsonl:\d+: .* a line above is missing"):
+        resumed(folder)
+    with Run(folder) as reader, pytest.raises(JournalError, match=r"jsonl:3: .* is missing"):
+        assert reader.state
 
 
 def test_a_corrupt_rollout_line_is_named_and_its_pair_is_rolled_out_again(
@@ -109,7 +116,7 @@ def test_a_journal_of_a_newer_version_is_refused(run: tuple[Path, State]):
     spine = folder / "journal.jsonl"
     first, rest = spine.read_bytes().split(b"\n", 1)
     newer = {**json.loads(first), "schema": 99, "surprise": True}
-    spine.write_bytes(json.dumps(newer).encode() + b"\n" + rest)
+    spine.write_bytes(resealed([json.dumps(newer).encode(), *rest.splitlines()]))
     with pytest.raises(JournalError, match="written by a newer kept") as caught:
         resumed(folder)
     assert "upgrade" in (caught.value.hint or "")
@@ -284,7 +291,7 @@ def test_a_pack_with_a_torn_end_goes_on_from_its_last_whole_entry(run: tuple[Pat
 FULL_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
-from kept.runs import start
+from kept.runs import resume, start
 from kept.errors import KeptError
 from kept.store.home import Home
 from tests.engine.worlds import make_plan
@@ -292,7 +299,8 @@ if sys.argv[2] != "0":
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 plan, _, _ = make_plan(3, 8, 3)
 try:
-    asyncio.run(start(plan, Home(Path(sys.argv[1]))))
+    folders = [path.parent for path in Path(sys.argv[1]).glob("runs/*/journal.jsonl")]
+    asyncio.run(resume(plan, folders[0]) if folders else start(plan, Home(Path(sys.argv[1]))))
 except KeptError as error:
     print(f"{type(error).__name__}: {error}")
     sys.exit(3)
@@ -327,6 +335,13 @@ def test_a_file_that_cannot_grow_stops_the_run_and_the_rest_of_it_resumes(
     assert resumed(folder).settled() == whole.settled()
 
 
+def fill(path: Path) -> None:
+    """Leave no byte of a disk free."""
+    with suppress(OSError), path.open("wb", buffering=0) as file:
+        while file.write(b"x"):
+            pass
+
+
 def test_a_full_disk_stops_the_run_and_the_rest_of_it_resumes(
     run: tuple[Path, State], tmp_path: Path
 ):
@@ -345,6 +360,14 @@ def test_a_full_disk_stops_the_run_and_the_rest_of_it_resumes(
         assert done.returncode == 3, done.stdout + done.stderr
         assert os.strerror(errno.ENOSPC) in done.stdout
         (folder,) = (disk / "runs").iterdir()
+        fill(disk / "filler")
+        before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        again = run_into(disk, 0)
+        assert (again.returncode, again.stdout) != (0, ""), again.stderr
+        assert os.strerror(errno.ENOSPC) in again.stdout and "free some space" in again.stdout
+        assert "Traceback" not in again.stderr
+        for name in ("journal.jsonl", "rollouts.jsonl", "blobs.pack"):
+            assert (folder / name).read_bytes() == before[name]
         subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
         assert resumed(folder).settled() == whole.settled()
     finally:

@@ -13,6 +13,7 @@ import pytest
 
 from kept.core.rollout import Failure
 from kept.core.tool import ToolAnswer
+from kept.settings import install_command
 from kept.testing import ScriptedTool
 from kept.tools import mcp
 from kept.tools.mcp import McpServer, told_apart
@@ -278,7 +279,8 @@ def test_without_the_sdk_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
     failure = asyncio.run(McpServer(config(tmp_path)).tools())
     assert isinstance(failure, Failure)
     assert (
-        failure.message == "cannot open the server `shop`: that takes mcp: pip install 'kept[mcp]'"
+        failure.message
+        == f"cannot open the server `shop`: that takes mcp: {install_command('mcp')}"
     )
     assert not failure.retryable
 

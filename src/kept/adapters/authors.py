@@ -15,6 +15,7 @@ from kept.core.ports import Model, Scope
 from kept.core.proposal import Brief, ClosedStep
 from kept.core.rollout import FREE, Failure, Usage
 from kept.models.asking import ask
+from kept.models.structured import ReplyRules
 from kept.models.window import tokens_of
 from kept.prompts import prompt
 from kept.proposers.fitting import Item, fit
@@ -29,10 +30,12 @@ SILENT = (*UNTOLD, "duplicate")
 """Codes of steps that say nothing of their text, or nothing that an earlier one does not say."""
 
 _TAGS = ("<new-text>", "</new-text>")
-_TAGGED = re.compile(r"<new-text>\s*\n(.*)\n\s*</new-text>", re.DOTALL)
-# the last that opens: a reply may speak of the tag before it uses it
-_ON_A_LINE = re.compile(r".*<new-text>(.*)</new-text>", re.DOTALL)
-_FENCED = re.compile(r"^```[^\n]*\n(.*)\n```\s*$", re.DOTALL | re.MULTILINE)
+# beginnings and ends apart: one pattern for both takes the square of a long reply, or more
+_TAGGED = (re.compile(r"<new-text>[^\S\n]*\n"), re.compile(r"\n[^\S\n]*</new-text>"))
+_FENCED = (
+    re.compile(r"^```[^\n]*\n", re.MULTILINE),
+    re.compile(r"\n```[^\S\n]*$", re.MULTILINE),
+)
 
 
 class Work(NamedTuple):
@@ -106,7 +109,8 @@ class ModelAuthor:
             words, left_out = self._words(work, component)
             # another seed for each step, or steps open side by side would propose the same
             request = ModelRequest((Message("user", words),), seed=work.brief.seed >> 17)
-            reply = await ask(scope, self.model, request)
+            rules = ReplyRules(usable=lambda text: text_in(text) is not None)
+            reply = await ask(scope, self.model, request, rules=rules)
             if isinstance(reply, Failure):
                 return replace(reply, blame="infrastructure")
             if reply.finish == "length":
@@ -189,12 +193,30 @@ def _record_items(work: Work, component: str) -> Iterator[Item]:
 
 def text_in(said: str) -> str | None:
     """The new text of a reply: between tags, between fences, or all of it; None for half of it."""
-    tagged = _TAGGED.search(said) or _ON_A_LINE.search(said)
-    if tagged:
-        return tagged[1].strip()
-    fenced = _FENCED.search(said)
-    text = (fenced[1] if fenced else said).strip()
+    tagged = _between(said, *_TAGGED)
+    tagged = _on_a_line(said) if tagged is None else tagged
+    if tagged is not None:
+        return tagged.strip()
+    fenced = _between(said, *_FENCED)
+    text = (said if fenced is None else fenced).strip()
     return None if any(tag in text for tag in _TAGS) else text
+
+
+def _between(said: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> str | None:
+    """From the first beginning to the last end."""
+    start = opening.search(said)
+    ends = [found.start() for found in closing.finditer(said)]
+    if start is None or not ends or ends[-1] < start.end():
+        return None
+    return said[start.end() : ends[-1]]
+
+
+def _on_a_line(said: str) -> str | None:
+    """From the last tag that opens: a reply may speak of the tag before it uses it."""
+    opening, closing = _TAGS
+    end = said.rfind(closing)
+    start = said.rfind(opening, 0, max(end, 0))
+    return None if start < 0 else said[start + len(opening) : end]
 
 
 def _refused(brief: Brief, component: str) -> Iterator[tuple[ClosedStep, str]]:

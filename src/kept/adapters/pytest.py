@@ -44,6 +44,9 @@ SETTINGS = (
 RAN = (0, 1)
 """What pytest exits with when tests have run."""
 
+MOST_REPORT = 8 * 1024 * 1024
+"""Bytes of pytest's report; its elements take up to thirty times as many."""
+
 
 class Terms(OwnTerms, total=False):
     """What `optimize` takes besides."""
@@ -269,7 +272,7 @@ def _text(path: Path) -> str:
 
 def _read(result: bytes | None) -> str | None:
     """What went wrong, by the report that pytest left; empty where nothing did, None for none."""
-    if result is None:
+    if result is None or len(result) > MOST_REPORT:
         return None
     try:
         cases = list(ElementTree.fromstring(result).iter("testcase"))

@@ -9,6 +9,7 @@ from kept.adopt.write import replace_all
 from kept.core.edit import changed_paths
 from kept.core.plan import SKILL, SUITE
 from kept.errors import SetupError
+from kept.store.files import link_in
 from kept.store.reader import Run
 
 
@@ -80,6 +81,8 @@ def adoption_of(run: Run) -> Adoption:
     paths = changed_paths(seed, best)
     names = _names(run)
     changed = tuple(names.get(path, path) for path in paths)
+    for path in changed:
+        _refuse_link_out(run, folder, path)
     texts = {names.get(path, path): text for path, text in seed.texts.items()}
     before = {path: _bytes(texts.get(path)) for path in {*texts, *changed}}
     after = {names.get(path, path): _bytes(best[path]) or b"" for path in paths}
@@ -87,6 +90,16 @@ def adoption_of(run: Run) -> Adoption:
     allowed = {path: (before[path], after.get(path, before[path])) for path in before}
     drifted = tuple(sorted(path for path, data in now.items() if data not in allowed[path]))
     return Adoption(folder, before, after, drifted, tuple(p for p in changed if now[p] != after[p]))
+
+
+def _refuse_link_out(run: Run, folder: Path, path: str) -> None:
+    """Refuse a file that was replaced by a link to outside of the source since the run began."""
+    link = link_in(folder / path, folder)
+    if link is not None and not (folder / path).resolve().is_relative_to(folder.resolve()):
+        raise SetupError(
+            f"cannot adopt {run.id}: `{link.relative_to(folder)}` is a link that leaves {folder}",
+            hint="put the file in its place; the best is in " + str(run.folder / "best"),
+        )
 
 
 def _names(run: Run) -> Mapping[str, str]:

@@ -181,12 +181,21 @@ class Metered:
         if (refused := account.refusal(worst)) is not None:
             return refused
 
+        lost = FREE
+
         async def in_time() -> R | Failure:
+            nonlocal lost
+            # it is made again where a reply could not be used, which was paid for all the same
+            if lost.calls and (refused := account.refusal(worst + lost)) is not None:
+                return refused
             try:
                 async with asyncio.timeout(max(0.01, account.wall - account.elapsed)):
-                    return await do()
+                    answer = await do()
             except TimeoutError:
                 return Failure("timeout", "candidate", _OVERTIME)
+            if isinstance(answer, Failure) and answer.arrived:
+                lost += answer.usage
+            return answer
 
         answer = await self._scope.call(request, reply, in_time, worst_usd)
         account.count(answer, worst)

@@ -138,7 +138,8 @@ def _context(assignment: Assignment, template: str) -> str:
     shown = ", ".join(f"`input/{name}`" for name in names[:20])
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     inputs = f"the task came with {shown}{more}" if names else "the task came without any files"
-    parent = f"It goes on from run {assignment.parent_run_id}." if assignment.parent_run_id else ""
+    # not by its id, which is made of the time: requests of equal runs are equal
+    parent = "It goes on from an earlier run." if assignment.parent_run_id else ""
     return place(template, {"inputs": inputs, "parent": parent}).strip()
 
 
@@ -199,13 +200,21 @@ def _budget(ledger: Ledger) -> str:
         count(max(0, most.workers - ledger.workers), "worker"),
         count(max(0, most.tool_calls - ledger.tool_calls), "tool call"),
         f"{max(0, most.tokens - ledger.tokens)} tokens",
-        f"{max(0.0, most.wall_seconds - ledger.elapsed):.0f} seconds",
     ]
     if most.usd is not None:
         left.append(f"${max(0.0, most.usd - ledger.usd):.4f}")
     words = f"## Budget\n\nIt is {stands.phase}: {', '.join(left)} are left."
     low = stands.phase in ("low", "critical", "exhausted")
-    return words + (" Finish what there is, and complete." if low else "")
+    return words + _time(ledger) + (" Finish what there is, and complete." if low else "")
+
+
+def _time(ledger: Ledger) -> str:
+    """Say that time runs out, in steps: a count of seconds would differ in every run."""
+    most = ledger.limits.wall_seconds
+    left = 1 - ledger.elapsed / most if most > 0 else 0.0
+    steps = {0.1: "a tenth", 0.25: "a quarter", 0.5: "half"}
+    step = next((words for share, words in steps.items() if left < share), "")
+    return f" Less than {step} of the time is left." if step else ""
 
 
 def _json(result: Mapping[str, object] | None) -> str:

@@ -9,6 +9,7 @@ from kept.core.model import Message, ModelRequest
 from kept.core.ports import Model
 from kept.core.rollout import Failure
 from kept.models.asking import ask
+from kept.models.structured import ReplyRules
 
 MOST_ANSWERS = 3
 """That are no decision, in one turn; then there will be none."""
@@ -30,10 +31,19 @@ async def decide(
     model: Model, messages: Sequence[Message], ground: Ground, scope: Metered
 ) -> Turn | Failure:
     """Have it decide; a `Failure` is one of infrastructure."""
-    said = tuple(messages)
+
+    def usable(text: str) -> bool:
+        try:
+            decided(text, ground)
+        except BadDecision:
+            return False
+        return True
+
+    said, rules = tuple(messages), ReplyRules(usable=usable)
     garbage: list[str] = []
     while len(garbage) < MOST_ANSWERS:
-        reply = await ask(scope, model, ModelRequest(said, max_tokens=scope.account.longest_reply))
+        request = ModelRequest(said, max_tokens=scope.account.longest_reply)
+        reply = await ask(scope, model, request, rules=rules)
         if isinstance(reply, Failure) and reply.blame == "infrastructure":
             return reply
         if isinstance(reply, Failure) and reply.kind in ("limit", "timeout"):

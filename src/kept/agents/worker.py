@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from kept.agents.budget import Account, Metered
 from kept.agents.contract import Broken, confidence_of, result_of
 from kept.agents.kit import Errand, ToolsFor, Worked
-from kept.agents.record import Need
+from kept.agents.record import Delegation, Need
 from kept.agents.texts import joined, place, tool_texts
 from kept.core.model import Message, ModelRequest, ToolOffer
 from kept.core.ports import Model, Scope, Tool
@@ -16,6 +16,7 @@ from kept.core.rollout import Failure, TraceItem
 from kept.core.tool import ToolAnswer
 from kept.core.words import one_line
 from kept.models.conversation import Agent
+from kept.models.structured import ReplyRules
 
 ROUNDS = 15
 """Replies of a worker, after which it is taken to go round in circles."""
@@ -76,7 +77,16 @@ class ChatWorker:
             temperature=wanted.temperature,
             max_tokens=desk.account.longest_reply,
         )
-        return Agent(self.model, request, tools, ROUNDS)
+        rules = ReplyRules(usable=lambda text: _keeps_contract(text, wanted))
+        return Agent(self.model, request, tools, ROUNDS, rules)
+
+
+def _keeps_contract(text: str, wanted: Delegation) -> bool:
+    try:
+        result_of(text, wanted.worker_id, wanted.required_fields)
+    except Broken:
+        return False
+    return True
 
 
 @dataclass(slots=True)

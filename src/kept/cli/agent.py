@@ -7,7 +7,7 @@ import click
 from kept.cli.agent_artifacts import artifacts
 from kept.cli.agent_optimize import optimize
 from kept.cli.command import Command, Commands
-from kept.cli.options import json_option, money_option, quiet_option, set_option
+from kept.cli.options import json_option, money_option, no_cache_option, quiet_option, set_option
 
 
 @click.group(
@@ -67,6 +67,7 @@ agent.add_command(artifacts)
 )
 @money_option
 @set_option
+@no_cache_option
 @click.option("-v", "--verbose", is_flag=True, help="Tell the whole story again at the end.")
 @json_option
 @quiet_option

@@ -12,6 +12,7 @@ from kept.cli.options import (
     gain_option,
     json_option,
     money_option,
+    no_cache_option,
     quiet_option,
     set_option,
     workers_option,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     help="The task of an experiment, whose own prompt artifacts are optimized.",
 )
 @set_option
+@no_cache_option
 @workers_option
 @money_option
 @json_option
@@ -97,13 +99,18 @@ def _now(stamp: Any) -> str:  # noqa: ANN401 # from seconds to a text
 
 def outline_suite(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:
     """What a run would do, for `kept check`: as a document, and in rows."""
+    from kept.core.forecast import forecast
+
     plan = made.plan
+    most = forecast(plan).rollouts
+    assert most is not None, "epochs are limited"
     rows = [
         ("suite", f"{plan.facts['id']}"),
         ("tasks", _tasks(made)),
         ("epochs", f"{plan.facts['epochs']}, one update each"),
         ("gate", f"{plan.gate.name}, by `{plan.objective.metric}`"),
         ("at once", f"{plan.workers} runs"),
+        ("at most", f"{most:,} runs"),
         ("artifacts", str(plan.facts["registry"])),
     ]
     told: dict[str, Any] = {name.replace(" ", "_"): value for name, value in rows}

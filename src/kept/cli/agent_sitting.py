@@ -28,10 +28,9 @@ from kept.errors import SetupError
 from kept.recipes.agent_reading import agent_run_of, deliveries_of
 from kept.recipes.agent_run import Asked, Watched, before_of, compile_agent_run
 from kept.runs import Ended, Watch, resume, start
-from kept.store.files import write_below
+from kept.store.files import named_place, write_below, write_whole
 from kept.store.home import Home
 from kept.store.reader import Run
-from kept.store.views import write_whole
 
 NOT_COMPLETE = 1
 
@@ -191,7 +190,7 @@ def _deliver(folder: Path, asked: Asked, delivered: Sequence[Mapping[str, bytes]
             gone = [{p: d for p, d in one.items() if p not in files} for one in delivered]
             sweep_own(wanted, gone)
             if files:
-                write_below(wanted, new)
+                write_below(wanted, new, named_place(wanted, Path(asked.folder)))
         except OSError as error:
             there = path_from_here(place)
             output.warn(

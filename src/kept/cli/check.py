@@ -214,7 +214,7 @@ def _sandbox(facts: dict[str, Any], given: list[str]) -> Iterator[str]:
         yield f"variables passed on: {' '.join(facts['env'])}"
     if given:
         yield f"variables given to the runner: {' '.join(given)}"
-    for what in ("hidden", "writable"):
+    for what in ("hidden", "readable", "writable"):
         if facts[what]:
             yield f"{what}: {' '.join(facts[what])}"
 

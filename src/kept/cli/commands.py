@@ -69,7 +69,7 @@ COMMANDS = {
             "Manage",
             "doctor",
             "doctor",
-            "Say what works on this machine, and what holds a command back",
+            "Check Python, sandbox and models; or verify the files of one run",
         ),
     )
 }

@@ -5,7 +5,14 @@ from pathlib import Path
 import click
 
 from kept.cli.command import Command
-from kept.cli.options import gain_option, json_option, quiet_option, set_option, workers_option
+from kept.cli.options import (
+    gain_option,
+    json_option,
+    no_cache_option,
+    quiet_option,
+    set_option,
+    workers_option,
+)
 
 
 @click.command(
@@ -38,6 +45,7 @@ from kept.cli.options import gain_option, json_option, quiet_option, set_option,
     help="Passes over the cases at most, 16 by default; 1 where answers do not vary.",
 )
 @set_option
+@no_cache_option
 @workers_option
 @json_option
 @gain_option
@@ -84,7 +92,7 @@ def compare(
     made = told_warnings(compile_comparison(asked, settings))
     if not quiet:
         most = most_rollouts(made)
-        money = f", ${most * made.worst_usd:,.2f}" if made.worst_usd else ""
+        money = f", ${most * (1 + made.retries) * made.worst_usd:,.2f}" if made.worst_usd else ""
         output.note(f"{len(made.cases.holdout)} cases, at most {most:,} rollouts{money}")
     return start_run(made, Home.find(asked.task.parent), how)
 

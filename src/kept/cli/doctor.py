@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from kept.cli.command import Command
 from kept.cli.options import json_option
+
+if TYPE_CHECKING:
+    from kept.store.verify import Damage
 
 State = Literal["ok", "warning", "problem"]
 ENOUGH = 1024**3
@@ -24,16 +27,24 @@ class Finding:
     text: str
 
 
-@click.command(cls=Command, examples=("kept doctor", "kept doctor --json"))
+@click.command(cls=Command, examples=("kept doctor", "kept doctor last", "kept doctor --json"))
+@click.argument("run", required=False)
+@click.option("--repair", is_flag=True, help="Cut damage out of RUN, so that it can be resumed.")
 @json_option
-def doctor(as_json: bool) -> int:
-    """Say what works on this machine, and what holds a command back.
+def doctor(run: str | None, repair: bool, as_json: bool) -> int:
+    """Check Python, sandbox and models; or verify the files of one run.
 
-    Looks at Python, the sandbox, git, models and agents on this machine and the folder of the runs.
-    Exits with 2 when something makes a run impossible.
+    Without RUN, reports what would block a run on this machine. With RUN, an id, a folder or
+    `last`, verifies every file of the run: what is damaged, and how to recover it. --repair moves
+    damaged parts to NAME.torn; `kept resume` then does only what was lost again. Exits with 2 when
+    there is a problem.
     """
     from kept.cli import output
 
+    if run is not None:
+        return _verify(run, repair, as_json)
+    if repair:
+        raise click.UsageError("--repair needs a RUN")
     found = [*_python(), *_sandbox(), *_git(), *_local_models(), *_agents(), *_home()]
     if as_json:
         rows = [{"name": one.name, "state": one.state, "text": one.text} for one in found]
@@ -44,6 +55,30 @@ def doctor(as_json: bool) -> int:
         lines = (f"{one.name:<{width}}  {signs[one.state]}{one.text}".rstrip() for one in found)
         output.answer("\n".join(lines))
     return 2 if any(one.state == "problem" for one in found) else 0
+
+
+def _verify(name: str, repair: bool, as_json: bool) -> int:
+    from kept.cli import output
+    from kept.store.home import Home
+    from kept.store.verify import repair_run, verify_run
+
+    folder = Home.find(Path.cwd()).find_run(name)
+    done = repair_run(folder) if repair else []
+    found = verify_run(folder)
+    if as_json:
+        output.document({"run": folder.name, "repaired": done, "files": [*map(_row, found)]})
+    else:
+        signs = {"ok": "", "warning": "warning: ", "problem": "problem: "}
+        lines = [f"repaired: {one}" for one in done]
+        for one in found:
+            lines.append(f"{one.place}: {signs[one.severity]}{one.what}")
+            lines += [f"  recover: {one.remedy}"] if one.remedy else []
+        output.answer("\n".join(lines).replace("RUN", folder.name))
+    return 2 if any(one.severity == "problem" for one in found) else 0
+
+
+def _row(one: "Damage") -> dict[str, str]:
+    return {"file": one.place, "state": one.severity, "text": one.what, "recover": one.remedy}
 
 
 def _python() -> Iterator[Finding]:
@@ -99,10 +134,11 @@ def _local_models() -> Iterator[Finding]:
     from importlib.util import find_spec
 
     from kept.models.weights import KNOWN
+    from kept.settings import install_command
 
     engine = find_spec("xllamacpp") is not None
     for weights in KNOWN.values():
-        lacks = [] if engine else ["pip install 'kept[local]'"]
+        lacks = [] if engine else [install_command("local")]
         lacks += [] if weights.present else [f"kept models pull {weights.name}"]
         text = f"not here: {' and '.join(f'`{line}`' for line in lacks)}" if lacks else "works"
         yield Finding(f"local/{weights.name}", "ok", text)

@@ -1,14 +1,15 @@
 """`kept eval SPEC`, and the options that it shares with `kept test run`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kept.cli.command import Command
-from kept.cli.options import json_option, quiet_option, set_option, workers_option
+from kept.cli.options import json_option, no_cache_option, quiet_option, set_option, workers_option
+from kept.errors import SpecError
 
 if TYPE_CHECKING:
     from kept.cli.sitting import How
@@ -70,8 +71,15 @@ def sweep_options(function: F) -> F:
             help="Write the report to FILE; .json, .md and .xml say which kind.",
         ),
         click.option("--format", "form", type=FORMS, help="Which kind of report."),
+        click.option(
+            "--min-score",
+            type=float,
+            metavar="X",
+            help="Exit with 1, and fail in JUnit, if the mean of the primary metric is worse.",
+        ),
         click.option("-v", "--verbose", is_flag=True, help="List cases that pass as well."),
         set_option,
+        no_cache_option,
         workers_option,
         json_option,
         quiet_option,
@@ -89,6 +97,7 @@ def sweep_options(function: F) -> F:
         "kept eval agent.yaml",
         "kept eval agent.yaml --filter 'refund-*' --repeats 3 -v",
         "kept eval agent.yaml -o report.xml",
+        "kept eval task.yaml --min-score 0.8 -o report.xml",
         "kept eval --config skill.yaml --skill SKILL.md --split val",
     ),
 )
@@ -111,8 +120,10 @@ def evaluate(
     SPEC is an agent.yaml, a task.yaml or a skill config. The result is a run: `kept show` has every
     case of it, and `kept diff RUN RUN` says what changed between two. Exits with 0 where all cases
     pass, 1 where some fail, 2 where SPEC is wrong, 3 where some could not be run and 4 where some
-    could not be measured. Of a skill, cases that fail are no failure. Every key of a skill config
-    is a flag, as in --split_mode ratio, and so is --cfg-options.
+    could not be measured. Cases of a task pass by its `objective.pass_at`; without it they are
+    scored. With --min-score the mean decides, and not each case. Of a skill, cases that fail are
+    no failure. Every key of a skill config is a flag, as in --split_mode ratio, and so is
+    --cfg-options.
     """
     given = Options(**options)
     asked = _skill_asked(words, config)
@@ -164,9 +175,18 @@ def measure_skill(
 
     flags = flags_of(words, ("skill", "split"))
     overrides = [*flags.found, *given.settings]
-    overrides += [override("env.skill_init", skill)] if skill else []
+    named = override("env.skill_init", skill) if skill else None
+    overrides += [named] if named else []
     wanted, problems = given.wanted(split), flags.problems
-    made = compile_measure(path, wanted, overrides, workers=given.workers, problems=problems)
+    try:
+        made = compile_measure(path, wanted, overrides, workers=given.workers, problems=problems)
+    except SpecError as error:
+        # the flag as it was typed, not the key that it stands for
+        said = [
+            replace(one, where="--skill", path=f"{skill}") if one.where == named else one
+            for one in error.problems
+        ]
+        raise SpecError(said) from error
     return start_run(told_warnings(made), Home.find(Path.cwd()), given.how())
 
 
@@ -181,6 +201,7 @@ class Options:
     force_ingest: bool
     write: Path | None
     form: "Format | None"
+    min_score: float | None
     verbose: bool
     settings: tuple[str, ...]
     workers: int | None
@@ -188,9 +209,13 @@ class Options:
     quiet: bool
 
     def __post_init__(self) -> None:
-        """Refuse a file of a kind that nobody can write, before anything is run."""
+        """Refuse a link, and a file of a kind that nobody can write, before anything is run."""
         from kept.errors import SetupError
 
+        path = self.write
+        # /dev/stdout is a link, too
+        if path and path.is_symlink() and not path.is_relative_to("/dev"):
+            raise SetupError(f"cannot write {path}: it is a link", hint="name the file itself")
         if self.write is None or self.form or self.write.suffix.lower() in BY_SUFFIX:
             return
         known = ", ".join(filter(None, BY_SUFFIX))
@@ -206,6 +231,7 @@ class Options:
             repeats=self.repeats,
             limit=self.limit,
             filter=self.filter_,
+            min_score=self.min_score,
             timeout=self.timeout,
             split=split,
         )

@@ -9,7 +9,15 @@ from kept.cli.evaluate import BY_SUFFIX
 from kept.cli.names import command_for, path_from_here
 from kept.cli.output import pairs
 from kept.core.words import count, one_line
-from kept.report.test_report import Format, document, exit_code, totals, written
+from kept.report.test_report import (
+    WORST,
+    Format,
+    document,
+    exit_code,
+    min_score_words,
+    totals,
+    written,
+)
 from kept.report.tested import Status, Sweep, Tested, sweep_of
 from kept.report.words import duration, number
 from kept.store.reader import Run
@@ -17,7 +25,15 @@ from kept.store.reader import Run
 MAX_CASES = 40
 """Cases that are listed; `kept show RUN` has all of them."""
 
-COLOURS: dict[Status, str] = {"passed": "green", "failed": "red", "errored": "yellow"}
+COLOURS: dict[Status, str] = {
+    "passed": "green",
+    "scored": "green",
+    "failed": "red",
+    "errored": "yellow",
+}
+MAX_TEXT_WIDTH = 60
+"""Characters of an input or output in a table."""
+
 MAX_COLUMNS = 4
 """Metrics that have a column of their own."""
 
@@ -30,8 +46,10 @@ def read_sweep(folder: Path, *, traces: bool = True) -> Sweep | None:
 
 def evaluated_text(sweep: Sweep, folder: Path, *, every: bool = False) -> str:
     """Those that did not pass, the metrics, and where to look further."""
-    rows = [one for one in sweep.cases if every or one.status != "passed"]
-    parts = [_cases_table(sweep, rows), _metrics_table(sweep)]
+    bad = [one for one in sweep.cases if one.status in ("failed", "errored")]
+    rows = list(sweep.cases) if every else bad
+    cases = _worst_table(sweep, every) if sweep.described else _cases_table(sweep, rows)
+    parts = [min_score_words(sweep), cases, _metrics_table(sweep)]
     usage = sweep.usage
     spent = f"{count(usage.calls, 'call')}, {usage.tokens_in + usage.tokens_out:,} tokens"
     money = f", ${usage.usd:,.4f}" if usage.usd else ""
@@ -40,7 +58,7 @@ def evaluated_text(sweep: Sweep, folder: Path, *, every: bool = False) -> str:
         ("spend", f"{spent}{money}, {duration(sweep.elapsed)}"),
         ("look", command_for("show", folder)),
     ]
-    failing = next((one for one in rows if one.status != "passed"), None)
+    failing = bad[0] if bad else sweep.worst_first()[0] if sweep.described else None
     if failing is not None:
         facts.append(("", f"{command_for('show', folder)} {shlex.quote(failing.case)}"))
     return "\n\n".join([title(sweep), *filter(None, parts), pairs(facts)])
@@ -70,6 +88,29 @@ def _cases_table(sweep: Sweep, rows: list[Tested]) -> str:
     text = output.table(header, cells, right=(*names, "seconds"), middle=("case",))
     if len(rows) > MAX_CASES:
         text += f"\n{len(rows) - MAX_CASES} more are not shown: --json lists all"
+    return text
+
+
+def _worst_table(sweep: Sweep, every: bool) -> str:
+    """The worst cases with input, expected and got output and score."""
+    rows = sweep.worst_first()
+    shown = rows if every else rows[:WORST]
+    labelled = any(one.truth for one in shown)
+    header = ["case", "", "input", *(["expected"] if labelled else []), "got", sweep.metric]
+    cells = [
+        (
+            _called(one),
+            one.status,
+            one_line(one.input, MAX_TEXT_WIDTH),
+            *([one_line(one.truth, MAX_TEXT_WIDTH)] if labelled else []),
+            one_line(one.got, MAX_TEXT_WIDTH),
+            _score(one.metrics.get(sweep.metric)),
+        )
+        for one in shown
+    ]
+    text = output.table(header, cells, right=(sweep.metric,), middle=("case",))
+    if len(shown) < len(rows):
+        text += f"\nthe worst {len(shown)} of {len(rows)}: -v lists all"
     return text
 
 

@@ -1,7 +1,5 @@
 """How a command that could not do its work tells so, and which exit code it ends with."""
 
-import os
-import sys
 from pathlib import Path
 
 import click
@@ -13,8 +11,6 @@ NO_GAIN = 1
 COULD_NOT_RUN = 2
 CUT_SHORT = 3
 INTERRUPTED = 130
-CLOSED_PIPE = 141
-"""128 + SIGPIPE, as the shell tells it of any program that such a pipe ends."""
 
 
 class CutShortError(Exception):
@@ -96,12 +92,3 @@ def _here(error: click.UsageError) -> str | None:
     if error.param.name not in ("spec", "task") or not found:
         return None
     return f"`{error.ctx.command_path} .` takes the {found[0]} of this folder"
-
-
-def hush_closed_pipe() -> int:
-    """Have nothing more written to a pipe that nobody reads, not even at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
-    return CLOSED_PIPE

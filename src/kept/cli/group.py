@@ -9,8 +9,8 @@ import click
 
 from kept.cli.command import write_examples
 from kept.cli.commands import COMMANDS, SECTIONS
-from kept.cli.fail import exit_code_of, hush_closed_pipe
-from kept.cli.streams import tolerate_any_text
+from kept.cli.fail import exit_code_of
+from kept.cli.streams import make_streams_robust
 
 EXAMPLES = ("kept demo", "kept optimize task.yaml", "kept report")
 
@@ -52,28 +52,6 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"there is no command `{name}`{_guess(name)}", ctx)
         return super().resolve_command(ctx, args)
 
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,  # noqa: ANN401 # click's own signature
-    ) -> click.Context:
-        """Parse the command line; `--help` prints already here."""
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except BrokenPipeError:
-            raise click.exceptions.Exit(hush_closed_pipe()) from None
-
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 # click's own signature
-        """Run the command; a reader that has gone away is no error of ours."""
-        try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            return hush_closed_pipe()
-        return result
-
     def main(  # pyright: ignore[reportIncompatibleMethodOverride] # as click's own default mode
         self,
         args: Sequence[str] | None = None,
@@ -82,9 +60,11 @@ class LazyGroup(click.Group):
     ) -> NoReturn:
         """Run and exit: 0 finished, 1 no gain, 2 could not run, 3 cut short, 130 interrupted."""
         extra.pop("standalone_mode", None)
-        tolerate_any_text(sys.stdout, sys.stderr)
+        make_streams_robust()
         try:
             code = super().main(args, prog_name or "kept", standalone_mode=False, **extra)
+            if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison] # it is with `>&-`
+                sys.stdout.flush()
         except Exception as error:  # noqa: BLE001 # the last stop: no traceback reaches a person
             code = exit_code_of(error)
         sys.exit(code if isinstance(code, int) else 0)

@@ -1,12 +1,16 @@
 """`kept init [KIND] [FOLDER]`, and `kept init --from FILE [FOLDER]`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kept.cli.command import Command
 from kept.cli.options import json_option
 from kept.scaffold import KINDS, scaffold
+
+if TYPE_CHECKING:
+    from kept.intake.kinds import Wish
 
 _KINDS = f"[{'|'.join(KINDS)}]"
 
@@ -18,6 +22,7 @@ _KINDS = f"[{'|'.join(KINDS)}]"
         "kept init skill my-skill",
         "kept init --from promptfooconfig.yaml my-bot",
         "kept init --from cases.csv --model openai/gpt-5-mini",
+        "kept init --from cases.jsonl --prompt-file prompt.md my-answers",
     ),
 )
 @click.argument("kind", metavar=_KINDS, required=False)
@@ -32,6 +37,12 @@ _KINDS = f"[{'|'.join(KINDS)}]"
 @click.option("--model", metavar="NAME", help="With --from: the model that is asked.")
 @click.option("--prompt", metavar="LABEL", help="With --from: which prompt of a config to improve.")
 @click.option(
+    "--prompt-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="With --from of cases: the prompt to begin with.",
+)
+@click.option(
     "--cases",
     metavar="FILE",
     type=click.Path(path_type=Path),
@@ -44,6 +55,7 @@ def init(
     given: str | None,
     model: str | None,
     prompt: str | None,
+    prompt_file: Path | None,
     cases: Path | None,
     as_json: bool,
 ) -> None:
@@ -65,11 +77,13 @@ def init(
     if given is not None:
         if kind is not None and folder is not None:
             raise click.UsageError("with --from there is only a FOLDER")
+        from kept.intake.kinds import Wish
+
         where = Path(kind) if kind else Path(f"my-{_stem(given)}")
-        written = _from(given, model, prompt, cases, where)
+        written = _from(given, Wish(model, prompt, cases, prompt_file), where)
     else:
-        if model or prompt or cases:
-            raise click.UsageError("--model, --prompt and --cases go with --from")
+        if model or prompt or cases or prompt_file:
+            raise click.UsageError("--model, --prompt, --prompt-file and --cases go with --from")
         kind = kind or KINDS[0]
         if kind not in KINDS:
             raise click.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}.")
@@ -89,14 +103,12 @@ def init(
     output.note("\nnext: " + "\n      ".join(steps))
 
 
-def _from(
-    given: str, model: str | None, prompt: str | None, cases: Path | None, where: Path
-) -> list[Path]:
+def _from(given: str, wish: "Wish", where: Path) -> list[Path]:
     from kept.cli import output
     from kept.intake import write
-    from kept.intake.kinds import Wish, draft_from
+    from kept.intake.kinds import draft_from
 
-    draft = draft_from(given, Wish(model, prompt, cases))
+    draft = draft_from(given, wish)
     written = write(draft.files, where)
     for note in draft.notes:
         output.warn(note)

@@ -29,6 +29,7 @@ REDRAWS = 8
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 STYLES = {
     "passed": "green",
+    "scored": "green",
     "failed": "red",
     "errored": "yellow",
     "keep": "bold green",

@@ -15,7 +15,9 @@ from kept.store.index import RunIndex, RunRow
 from kept.store.reader import Run
 
 
-def open_run(name: str, of_use: Callable[[Path], bool] | None = None) -> Run:
+def open_run(
+    name: str, of_use: Callable[[Path], bool] | None = None, *, resuming: bool = False
+) -> Run:
     """The run that a person means by a name; works while it is being written.
 
     By `last` a person means the last one that is of use for what was asked.
@@ -25,7 +27,7 @@ def open_run(name: str, of_use: Callable[[Path], bool] | None = None) -> Run:
     if name == "last" and not home.folders():
         hint = "`kept optimize SPEC` makes one; a run elsewhere is named by its folder"
         raise SetupError(f"there is no run in {home.runs}", hint=runs_below() or hint)
-    return Run(home.find_run(name, of_use))
+    return Run(home.find_run(name, of_use), resuming=resuming)
 
 
 def nothing_better(run: Run) -> str:

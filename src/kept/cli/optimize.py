@@ -9,6 +9,7 @@ from kept.cli.options import (
     gain_option,
     json_option,
     money_option,
+    no_cache_option,
     quiet_option,
     set_option,
     workers_option,
@@ -24,6 +25,7 @@ from kept.cli.options import (
 )
 @click.argument("spec", type=click.Path(path_type=Path))
 @set_option
+@no_cache_option
 @workers_option
 @money_option
 @json_option
@@ -51,6 +53,7 @@ def optimize(
 @click.command(cls=Command, examples=("kept loop task.yaml", "kept loop task.yaml --workers 4"))
 @click.argument("task", type=click.Path(path_type=Path))
 @set_option
+@no_cache_option
 @workers_option
 @money_option
 @json_option

@@ -38,6 +38,24 @@ def set_option(function: F) -> F:
     )(function)
 
 
+def no_cache_option(function: F) -> F:
+    """`--no-cache`: ask models anew."""
+    return click.option(
+        "--no-cache",
+        is_flag=True,
+        expose_value=False,
+        callback=_without_cache,
+        help="Ask models anew: neither read nor write the cache of replies.",
+    )(function)
+
+
+def _without_cache(context: click.Context, _: click.Parameter, given: bool) -> None:
+    if given:
+        from kept.models.roles import without_cache  # at use: help need not load it
+
+        context.with_resource(without_cache())
+
+
 def gain_option(function: F) -> F:
     """`--fail-if-no-gain`: for scripts that want to know."""
     return click.option(

@@ -14,7 +14,7 @@ from kept.cli.output import cut_middle
 from kept.core.event import Event, RunResumed, RunStarted, StepClosed
 from kept.core.exchange import PASSED
 from kept.core.grow import Log
-from kept.core.plan import AGENT_RUN, EVAL, WHY_NOT_RACE
+from kept.core.plan import AGENT_RUN, EVAL, GATE_WHY, WHY_NOT_RACE
 from kept.core.proposal import ClosedStep
 from kept.core.rollout import Job
 from kept.core.score import Outcome
@@ -178,7 +178,8 @@ def opening_line(event: RunStarted | RunResumed, state: State) -> str:
         return f"run {started.run_id} {verb}: {one_line(state.fact('description'), REASON_WIDTH)}"
     aim = f"{state.fact('direction')} {state.fact('metric')}"
     why = started.facts.get(WHY_NOT_RACE)
-    gate = f"{state.fact('gate')}" + (f" (not race: {why})" if why else "")
+    why = f"not race: {why}" if why else state.fact(GATE_WHY)
+    gate = state.fact("gate") + (f" ({why})" if why else "")
     return f"run {started.run_id} {verb}: {aim}, gate {gate}"
 
 
@@ -204,9 +205,9 @@ def _longest(state: State) -> int:
 def case_line(job: Job, outcome: Outcome, state: State) -> str:
     """`failed   refund-over-limit  1.2 s  equality 0.00: …`."""
     # at use: only a run that measures needs it, and with it comes all of the report
-    from kept.report.tested import tested
+    from kept.report.tested import grading_of, tested
 
-    told = tested(job, outcome, (), graded=state.fact("metric") == PASSED)
+    told = tested(job, outcome, (), grading_of(state))
     name = told.case if not told.repeat else f"{told.case} #{told.repeat + 1}"
     scores = "  ".join(f"{n} {v:.4g}" for n, v in told.metrics.items() if n != PASSED)
     words = one_line(told.why, REASON_WIDTH) if told.why else scores

@@ -94,7 +94,8 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, path in paths.items():
-            path.write_text(prompt(name), encoding="utf-8")
+            with path.open("x", encoding="utf-8") as file:  # `x` follows no link
+                file.write(prompt(name))
     except OSError as error:
         raise SetupError(f"cannot write to `{folder}`: {error.strerror}") from error
     if as_json:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from kept.cli.command import Command
-from kept.cli.options import json_option, quiet_option, set_option
+from kept.cli.options import json_option, no_cache_option, quiet_option, set_option
 
 LEAST_REPEATS, REPEATS = 17, 40
 """Without so many, the last of ten iterations could not be kept even if it won them all."""
@@ -69,6 +69,7 @@ LEAST_REPEATS, REPEATS = 17, 40
     help="A YAML file as for `kept agent run`.",
 )
 @set_option
+@no_cache_option
 @json_option
 @quiet_option
 def refine(  # a command has its options

@@ -34,6 +34,7 @@ from kept.recipes.refine_asked import SESSIONS as SESSIONS_BELOW
 from kept.recipes.refine_asked import Refinement
 from kept.recipes.refine_gate import with_more
 from kept.runs import Ended, Watch, is_agent, resume, start
+from kept.store.files import make_folder
 from kept.store.home import Home
 from kept.store.reader import Run
 
@@ -108,7 +109,7 @@ def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:
     home.make()
     with refining(asked.refined, asked.session):
         # whoever else begins in this second finds the name taken
-        asked.root.mkdir(parents=True, exist_ok=True)
+        make_folder(asked.root)
         return _sit(lambda watch: start(plan, home, watch), asked, progress, stop, as_json)
 
 

@@ -53,11 +53,12 @@ def _write_page(folder: Path) -> None:
     from kept.cli.names import path_from_here
     from kept.cli.view import pages
     from kept.errors import SetupError
+    from kept.store.files import write_file
 
     path = folder / "report.html"
     text = pages().export(folder)
     try:
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        write_file(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise SetupError(f"cannot write {path}: {error.strerror}") from error
     output.answer(path_from_here(path))

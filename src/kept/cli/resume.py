@@ -9,6 +9,7 @@ from kept.cli.command import Command
 from kept.cli.options import (
     gain_option,
     json_option,
+    no_cache_option,
     quiet_option,
     run_argument,
     set_option,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 )
 @run_argument
 @set_option
+@no_cache_option
 @workers_option
 @json_option
 @gain_option
@@ -47,7 +49,7 @@ def resume(
     from kept.core.plan import AGENT_RUN, REFINE
 
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
-    past = open_run(run)
+    past = open_run(run, resuming=True)
     if (started := past.state.started) is not None and started.recipe == AGENT_RUN:
         from kept.cli.agent_sitting import HowAgent, resume_agent
 
@@ -130,10 +132,11 @@ def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
 def check_again(run: "Run", settings: tuple[str, ...]) -> None:
     """Ask for what the run was given and did not write down."""
     from kept.errors import SetupError
+    from kept.spec.source import split_override
 
     started = run.state.started
     wanted = started.facts.get("set_again") if started else None
-    given = {setting.partition("=")[0] for setting in settings}
+    given = {split_override(setting)[0] for setting in settings}
     for key in cast("list[str]", wanted or []):
         if key not in given:
             message = f"run {run.id} was started with --set {key}=…, which is not written down"

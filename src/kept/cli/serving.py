@@ -1,19 +1,19 @@
 """A server in the foreground: it says where it listens, and ends when it is told to."""
 
 import asyncio
-import signal
 
 from kept.cli import output
 from kept.core.ports import Model
 from kept.errors import SetupError
+from kept.runs import stop_signals
 
 
 async def serve_until_stopped(model: Model, port: int, *, as_json: bool = False) -> None:
-    """Serve a model until SIGINT or SIGTERM."""
+    """Serve a model until SIGINT, SIGTERM or SIGHUP."""
     from kept.models.local_server import HOST, start_server
 
     stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     try:
         runner, bound = await start_server(model, port)

@@ -24,7 +24,7 @@ from kept.errors import KeptError
 from kept.report import Summary, headline, summary, write_report
 from kept.report.failures import may_pass, measure_is_broken
 from kept.report.held_back import held_back
-from kept.report.outlook import no_step_left
+from kept.report.outlook import conclusion, no_step_left
 from kept.report.test_report import Format
 from kept.runs import Ended, Watch, resume, start, start_command
 from kept.store.home import Home
@@ -170,7 +170,7 @@ def answer_text(told: Summary) -> str:
     rows.append(("look", command_for("report", told.folder)))
     if told.improved:
         rows.append(("", command_for("diff", told.folder)))
-    return f"{title(told)}\n\n{pairs(rows)}"
+    return "\n\n".join(filter(None, (title(told), pairs(rows), conclusion(told))))
 
 
 def _end(told: Summary, progress: Progress, how: How) -> int:

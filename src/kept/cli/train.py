@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.cli.command import Command
-from kept.cli.options import gain_option, json_option, quiet_option
+from kept.cli.options import gain_option, json_option, no_cache_option, quiet_option
 
 if TYPE_CHECKING:
     from kept.core.plan import Plan
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Check everything, say what would be done, and stop.")
 @json_option
 @gain_option
+@no_cache_option
 @quiet_option
 def train(
     words: tuple[str, ...],
@@ -99,6 +100,7 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
     """The same in rows."""
     from kept.core.case import SPLITS
     from kept.core.epochs import Epochs
+    from kept.core.forecast import forecast
     from kept.core.schedule import Pooling
     from kept.core.words import count
 
@@ -108,12 +110,13 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
     steps = f"{count(schedule.epochs, 'epoch')} of {count(schedule.steps, 'step')}"
     batch = schedule.batch * schedule.accumulation
     batch = min(batch, schedule.cases)
-    first = schedule.total * batch
+    most = forecast(plan).rollouts
+    assert most is not None, "epochs are limited"
     return [
         ("environment", str(plan.facts["id"])),
         ("cases", ", ".join(f"{size} {name}" for name, size in splits)),
         ("steps", f"{steps}, {batch} rollouts each"),
-        ("rollouts", f"{first} at most to reflect on, and what the gate asks for"),
+        ("rollouts", f"at most {most:,}, those of the gate and of retried steps included"),
         ("edits", f"{schedule.max_edits} to {schedule.min_edits} a step, {schedule.curve}"),
         ("epoch ends", ", ".join(end.proposer for end in schedule.ends) or "nothing"),
         ("gate", f"{plan.gate.name}, by `{plan.objective.metric}`"),
@@ -124,12 +127,14 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
 def check_place(plan: "Plan") -> None:
     """Refuse a folder that cannot be written to, or that holds another run, before it costs."""
     from kept.errors import SetupError
+    from kept.store.files import named_place, open_folder
 
     place = Path(str(plan.facts["results"]))
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        with open_folder(place, named_place(place, Path(str(plan.facts["folder"])))):
+            pass
     except OSError as error:
-        raise SetupError(f"cannot write to {place}: {error.strerror}") from error
+        raise SetupError(f"cannot write to {error.filename}: {error.strerror}") from error
     if plan.facts["named"] and (place / "runtime_state.json").exists():
         hint = f"`{_go_on(place)}` goes on with it; --out_root names another folder"
         raise SetupError(f"{place} holds another run", hint=hint)

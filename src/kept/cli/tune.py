@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.cli.command import Command
-from kept.cli.options import set_option, workers_option
+from kept.cli.options import no_cache_option, set_option, workers_option
 
 if TYPE_CHECKING:
     from kept.core.plan import Plan
@@ -116,6 +116,7 @@ class Options:
     help="`json` writes one event a line to stdout, and nothing else.",
 )
 @set_option
+@no_cache_option
 @workers_option
 def tune(agent: Path, output_dir: Path | None, **said: Any) -> int:  # noqa: ANN401 # the options above
     """Tune the numbers and texts that AGENT names, and keep what is better.
@@ -132,6 +133,8 @@ def tune(agent: Path, output_dir: Path | None, **said: Any) -> int:  # noqa: ANN
     tuning = Tuning(
         **{name: said.pop(name) for name in list(said) if name in names},
         output=str(output_dir.absolute()) if output_dir else None,
+        # as in the design that this command follows: warn, and print the bound on rollouts
+        allow_unpriced=True,
     )
     return _tune(agent, tuning, Options(**said))
 
@@ -159,7 +162,8 @@ def _tune(agent: Path, tuning: "Tuning", how: Options) -> int:
         from kept.cli.tuning_outline import outline_text
         from kept.recipes.coordinate import read_tuning
 
-        told = outline_text(plan, read_tuning(file, how.settings, tuning).read)
+        read = read_tuning(file, how.settings, tuning)
+        told = outline_text(plan, read.read, read.axes)
         # stdout is for events alone where they are asked for
         click.echo(told, err=how.progress == "json")
         return 0
@@ -174,11 +178,13 @@ def _suggest(agent: Path, how: Options) -> int:
     from kept.cli import output
     from kept.registry import find_spec
     from kept.spec.agent.read import read_agent
-    from kept.spec.agent.starter import starter_block, where_it_goes
+    from kept.spec.agent.starter import missing_cases, starter_block, where_it_goes
 
     read = read_agent(find_spec(agent), how.settings)
     click.echo(starter_block(read))
     output.note(where_it_goes(read))
+    if lacking := missing_cases(read):
+        output.warn(lacking)
     output.note(
         "texts are changed for train cases that fail: `kept test run` shows whether any does"
     )

@@ -4,7 +4,8 @@ run_started baseline (cycle_started (phase_started (trial_started trial | trial)
 cycle_completed)* run_completed, or error at any point, as the last. Every sitting is such a stream
 of its own: one that goes on tells the baseline again, and opens the cycle and phase that it goes on
 in. Cycles count from 0, as in the stream that this follows; a trial is the row that stands in
-trials.jsonl, with the best loss so far.
+trials.jsonl. `best_loss` is in every event the train loss of the candidate that leads, by all draws
+so far; `best_yaml_loss` is that of best.yaml, which a race moves only to what is proven.
 """
 
 import json
@@ -15,6 +16,7 @@ from typing import Any, cast
 
 from kept.core.coordinate import BASELINE
 from kept.core.objective import Objective
+from kept.core.plan import GATE_WHY
 from kept.core.state import State
 from kept.report.exits import exit_reason, made_by, phase_exits, trials_in, unused_replies
 from kept.store.reader import Run
@@ -54,6 +56,8 @@ class Events(Listener):
             max_cycles=self._cycles,
             axes=told["axes"],
             loss_weights=dict(self._weights),
+            gate=state.fact("gate"),
+            gate_reason=state.fact(GATE_WHY),
             started_at=stamp(started.t),
             resumed=resumed,
         )
@@ -126,7 +130,8 @@ def tell_completed(events: Events, run: Run, folder: Path) -> None:
         run_id=run.id,
         baseline_loss=trials[0].after.train if trials else None,
         baseline_loss_of_all_draws=known.baseline.train,
-        best_loss=best.after.train if best else None,
+        best_loss=trials[-1].after.train if trials else None,
+        best_yaml_loss=best.after.train if best else None,
         accepted=len(accepted),
         cycles=max((t.cycle for t in trials), default=0),
         exit_reason=exit_reason(run),

@@ -13,10 +13,12 @@ WIDTH = 70
 AXIS = 21
 """Columns of what a trial is about."""
 LEFT = AXIS + len("[c1/n 2] ")
-TRAIN = len("train 0.215 ±0.009 (▼0.019 > bar 0.013)")
+TRAIN = len("train 0.215 ±0.009 (gain +0.019 > bar 0.013)")
 HOLD = len("hold 0.243")
 WHY = 60
 RATIONALE = 400
+DIGITS = range(3, 10)
+"""Decimals of a gain: as few as show how it compares with its bar."""
 
 
 class Lines(Listener):
@@ -44,35 +46,27 @@ class Lines(Listener):
 
 
 def trial_line(trial: Trial) -> str:
-    """`[c1/n 2] top_k  train 0.215 ±0.009 (▼0.019 > bar 0.013)  hold 0.243  accept ✓  $1  9s`.
+    """`[c1/n 2] top_k  train 0.215 ±0.009 (gain +0.019 > bar 0.013)  hold 0.243  accept ✓  $1  9s`.
 
     Behind that, in parentheses, stands why nothing was measured, or which numbers were.
     """
     held = trial.holdout.loss if trial.holdout else None
     hold = "——" if held is None else f"hold {held:.3f}"
     money = f"${trial.usd:.2f}" if trial.usd >= 0.1 or not trial.usd else f"${trial.usd:.3f}"
-    left = BASELINE if trial.phase == BASELINE else f"[{trial.label}] {_short(trial.axis)}"
+    left = BASELINE if trial.phase == BASELINE else f"[{trial.label}] {trial.axis}"
     measured = f"{_train(trial):<{TRAIN}}  {hold:<{HOLD}}"
     cost = f"{money}  {trial.seconds:.0f}s"
-    note = f"  ({one_line(why, WHY)})" if (why := _note(trial)) else ""
+    note = f"  ({why})" if (why := _note(trial)) else ""
     return f"{left:<{LEFT}} {measured}  {_outcome(trial)}  {cost}{note}".rstrip()
 
 
 def _note(trial: Trial) -> str:
     """Why nothing was measured, or the numbers that were; of texts, nothing that fits a line."""
     if trial.phase == "numeric" and trial.train is not None:
-        return trial.why.replace("model.", "").replace("[name=", "[")
+        return trial.why
     if trial.phase == BASELINE or trial.train is not None:
         return ""
-    return trial.verdict.reason if trial.edits else trial.why
-
-
-def _short(axis: str) -> str:
-    """`tools[name=subtract].description` in the columns that there are."""
-    shown = axis.replace("[name=", "[")
-    if shown.startswith("model."):
-        shown = shown.removeprefix("model.")
-    return shown[:AXIS]
+    return one_line(trial.verdict.reason if trial.edits else trial.why, WHY)
 
 
 def _train(trial: Trial) -> str:
@@ -83,11 +77,24 @@ def _train(trial: Trial) -> str:
     told = f"train {swept.loss:.3f} ±{swept.std:.3f}"
     if trial.before.train is None:
         return told
-    gain, bar = _gain(trial), trial.verdict.numbers.get("noise_bar")
-    if bar is None:
-        return f"{told} ({_arrow(gain)})"
-    sign = "<" if not clears(gain, bar) else ">" if gain > bar + EVEN else "≥"
-    return f"{told} ({_arrow(gain)} {sign} bar {bar:.3f})"
+    return f"{told} ({_compared(_gain(trial), trial.verdict.numbers.get('noise_bar'))})"
+
+
+def _compared(gain: float, bar: float | None) -> str:
+    """`gain +0.019 > bar 0.013`, with as many decimals as make that true as it reads."""
+    gain = 0.0 if abs(gain) <= EVEN else gain
+    if bar is not None and abs(gain - bar) <= EVEN:
+        return f"gain {bar:+.3f} {'≥' if gain else '='} bar {bar:.3f}"
+    shown, limit, digits = gain, bar, DIGITS[-1]
+    for digits in DIGITS:
+        shown, limit = round(gain, digits), None if bar is None else round(bar, digits)
+        alike = bar is None or limit is None or (shown != limit and (shown > limit) == (gain > bar))
+        if alike and bool(shown) == bool(gain):
+            break
+    told = f"gain {shown:+.{digits}f}"
+    if bar is None or limit is None:
+        return told
+    return f"{told} {'>' if gain > bar else '<'} bar {limit:.{digits}f}"
 
 
 def _gain(trial: Trial) -> float:
@@ -98,10 +105,6 @@ def _gain(trial: Trial) -> float:
     if trial.train is None or trial.train.loss is None or before is None:
         return 0.0
     return before - trial.train.loss
-
-
-def _arrow(gain: float) -> str:
-    return f"{'▼' if gain > 0 else '▲' if gain < 0 else '='}{abs(gain):.3f}"
 
 
 def _outcome(trial: Trial) -> str:
@@ -115,8 +118,10 @@ def _outcome(trial: Trial) -> str:
         return "crash ✗"
     if trial.verdict.outcome == "skip":
         return "skip  ✗"
-    if (gain := _gain(trial)) < 0:
+    if (gain := _gain(trial)) < -EVEN:
         return "worse ✗"
+    if gain <= EVEN:
+        return "same  ✗"
     bar = trial.verdict.numbers.get("noise_bar")
     return "hold  ✗" if bar is not None and clears(gain, bar) else "noise ✗"
 

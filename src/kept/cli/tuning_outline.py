@@ -5,26 +5,24 @@ from typing import Any, cast
 
 from kept.cli.check import about
 from kept.core.case import SPLITS
-from kept.core.coordinate import Coordinate
-from kept.core.plan import Plan
-from kept.core.schedule import Pooling
+from kept.core.plan import GATE_WHY, Plan
 from kept.models.pricing import REPLY
 from kept.models.roles import is_free
-from kept.recipes.agent.costing import Expected, expected
+from kept.recipes.agent.axes import Axes
+from kept.recipes.agent.costing import Expected, coordinate_of, expected
 from kept.spec.agent.read import ReadAgent
 
 
-def outline_text(plan: Plan, read: ReadAgent) -> str:
+def outline_text(plan: Plan, read: ReadAgent, axes: Axes) -> str:
     """What a run would do, for `--dry-run`."""
     told = cast("dict[str, Any]", plan.facts["optimizer"])
-    schedule = plan.schedule.inner if isinstance(plan.schedule, Pooling) else plan.schedule
-    assert isinstance(schedule, Coordinate), "a run that tunes goes phase by phase"
+    schedule = coordinate_of(plan)
     splits = ((name, len(plan.cases.of(name))) for name in SPLITS)
     rows = [
         ("agent", str(plan.facts["id"])),
         ("loss", ", ".join(f"{w:g} × {name}" for name, w in told["loss_weights"].items())),
         ("cases", ", ".join(f"{size} {name}" for name, size in splits)),
-        ("gate", plan.gate.name),
+        ("gate", f"{plan.gate.name}: {plan.facts[GATE_WHY]}"),
     ]
     for axis in told["axes"].get("numeric", ()):
         values = axis.get("range") or axis.get("choices")
@@ -37,16 +35,20 @@ def outline_text(plan: Plan, read: ReadAgent) -> str:
         rows.append((f"{phase.name} phase", limits))
     rows.append(("cycles", f"{schedule.max_cycles} at most"))
     limits = {k: v for k, v in told["budget"]["global"].items() if v is not None}
-    rows.append(("budget", ", ".join(f"{k} {v:g}" for k, v in limits.items())))
-    rows += _cost(plan, expected(plan, schedule, read), read)
+    unkept = plan.budget.max_usd is None
+    shown = (
+        f"{k} {v:g}" + (" (not enforced)" if k == "max_usd" and unkept else "")
+        for k, v in limits.items()
+    )
+    rows.append(("budget", ", ".join(shown)))
+    rows += _cost(expected(plan, schedule, read, axes), read)
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def _cost(plan: Plan, cost: Expected, read: ReadAgent) -> Iterator[tuple[str, str]]:
+def _cost(cost: Expected, read: ReadAgent) -> Iterator[tuple[str, str]]:
     """The usual and the worst, with what is taken for granted."""
     config = read.agent.model_config(read.place.folder)
-    free = is_free(config) and cost.usd_a_rollout is None
 
     def shown(rollouts: int) -> str:
         usd = None if cost.usd_a_rollout is None else cost.usd(rollouts)
@@ -57,11 +59,14 @@ def _cost(plan: Plan, cost: Expected, read: ReadAgent) -> Iterator[tuple[str, st
     assumed = ["what is no better is dropped as early as the gate can tell"]
     if cost.usd_a_rollout:
         assumed.append(f"a call a turn, with a reply of {REPLY} tokens at most")
+        assumed.append("the dearest model that an axis allows")
         assumed.append("tools, judges, critic and applier are not counted")
-    elif not free:
+    elif not is_free(config):
         assumed.append(f"the price of `{config.name}` is not known")
     yield "", f"taken for granted: {'; '.join(assumed)}"
     most = "rollouts without limit" if cost.at_most is None else f"{cost.at_most:,} rollouts"
-    usd = 0.0 if free else cost.usd(cost.at_most)
-    money = "money without limit" if usd is None else f"${usd:,.2f}"
-    yield "at most", f"{most}, {money}"
+    if cost.most_usd is None:
+        yield "at most", f"{most}, money without limit"
+        yield "", "`budget.global.max_usd` limits it"
+    else:
+        yield "at most", f"{most}, ${cost.most_usd:,.2f}"

@@ -24,6 +24,7 @@ from kept.errors import KeptError, SetupError
 from kept.report.exits import (
     BASELINE_ONLY,
     Split,
+    dropped_citations,
     exit_reason,
     helper_of,
     made_by,
@@ -36,11 +37,11 @@ from kept.report.tuned import tuning_report
 from kept.report.words import duration
 from kept.runs import Ended, Watch, start_command
 from kept.scorers.loss import WeightedLoss
+from kept.store.files import make_folder, named_place, open_folder, write_whole
 from kept.store.reader import Run
 from kept.store.tuning.folder import BEST, prune, write_exit
 from kept.store.tuning.telling import Listener, Teller
 from kept.store.tuning.trial import Trials
-from kept.store.views import write_whole
 
 Go = Callable[[Plan, Watch], Coroutine[Any, Any, Ended]]
 
@@ -144,6 +145,8 @@ def answer_text(run: Run, folder: Path) -> str:
         rows.append(("trials", f"{max(0, len(known.rows) - 1)}, {len(accepted)} accepted"))
     for one in unused_replies(known):
         rows.append((one.who, one.words))
+    if dropped := dropped_citations(known):
+        rows.append(("critic", dropped))
     if run.state.incumbent != run.state.best:
         rows.append(("leading", "what was kept is not proven for new cases yet"))
     rows.append(("exit", exit_reason(run)))
@@ -174,16 +177,17 @@ def check_place(plan: Plan) -> None:
     """Refuse a folder that cannot be written to, or that holds another run, before it costs."""
     place = Path(str(plan.facts["results"]))
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        with open_folder(place, named_place(place, Path(str(plan.facts["spec"])).parent)):
+            pass
     except OSError as error:
-        raise SetupError(f"cannot write to {place}: {error.strerror}") from error
+        raise SetupError(f"cannot write to {error.filename}: {error.strerror}") from error
     if plan.facts["named"] and (place / "run.json").exists():
         raise SetupError(f"{place} holds another run", hint="name another folder with -o")
 
 
 def open_tuning(name: str) -> Run:
     """The run that is meant; one that tunes no agent is none."""
-    run = open_run(name, _tunes)
+    run = open_run(name, _tunes, resuming=True)
     if run.fact(COORDINATE) is None:
         raise SetupError(f"run {run.id} does not tune an agent", hint="`kept runs` lists all runs")
     if name == "last" and run.fact(BASELINE_ONLY):
@@ -196,7 +200,7 @@ def open_tuning(name: str) -> Run:
 
 def _tunes(folder: Path) -> bool:
     """Whether a run tunes an agent; one that only measured it is none to go on with."""
-    with suppress(KeptError), Run(folder) as run:
+    with suppress(KeptError), Run(folder, resuming=True) as run:
         started = run.state.started
         return (
             started is not None
@@ -216,7 +220,7 @@ def spec_of(run: Run) -> tuple[Path, tuple[str, ...]]:
 def write_pages(run: Run) -> Path:
     """Write report.md and how the run ended; the folder of its files."""
     folder = run.outputs
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     page = tuning_report(run, folder)
     write_whole(folder / "report.md", page.encode("utf-8", "surrogateescape"))
     write_exit(folder, exit_reason(run), phase_exits(run))

@@ -59,7 +59,7 @@ def pages() -> Any:  # noqa: ANN401 # whatever the entry point names; it says it
     if found is None:
         raise SetupError(
             "this installation of kept does not say where its pages are",
-            hint="pip install --force-reinstall 'kept[web]'",
+            hint="install kept again, from where it was installed, with its extra `web`",
         )
     return found.load()()
 

@@ -5,7 +5,7 @@ content of all artifacts at once. Nothing here reads or writes files.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -34,12 +34,50 @@ class Rules:
     """Artifacts that one proposal may change."""
     max_changed_lines: int | None = None
     """Lines removed plus lines added by one proposal."""
+    file_types: tuple[str, ...] = ()
+    """Endings of paths that may be edited, where a task limits them."""
 
     def allows(self, path: str) -> bool:
         """Whether an edit of this path is inside the scope of the run."""
         if path in self.artifacts:
             return True
         return is_safe_path(path) and any(fnmatchcase(path, glob) for glob in self.new_files)
+
+    def refusal(self, path: str, known: Collection[str]) -> str:
+        """Why an edit of a path that is no artifact's is refused; `known` are the files there."""
+        if path in known and self.file_types and not path.endswith(self.file_types):
+            types = ", ".join(self.file_types)
+            return f"`{path}` is not of a type that `allowed_file_types` lists ({types})"
+        return f"`{path}` is outside the artifacts"
+
+    def find(self, path: str, known: Collection[str] = (), *, whole: bool = False) -> str:
+        """Artifact that a path means, or the path itself where it means none.
+
+        `/text` and `./text` mean `text`, an empty path the only artifact. Another path means the
+        artifact with its file name, where that is unique. `known` are files that are no artifacts;
+        their paths mean themselves. With `whole`, the shorter path must be the end of the longer
+        one: an edit that replaces a whole file must not hit another file.
+        """
+        if self.allows(path):
+            return path
+        plain = "/".join(part for part in path.strip().split("/") if part not in ("", "."))
+        if not plain and len(self.artifacts) == 1:
+            return next(iter(self.artifacts))
+        if plain in known or self.allows(plain):
+            return plain
+        if not is_safe_path(plain):
+            return path
+        name = plain.rpartition("/")[2]
+        hits = [one for one in self.artifacts if one.rpartition("/")[2] == name]
+        if len(hits) != 1 or (whole and not _is_end(plain, hits[0])):
+            return path
+        return hits[0]
+
+
+def _is_end(one: str, other: str) -> bool:
+    """True if the shorter of two paths is the end of the longer one."""
+    short, long = sorted((one, other), key=len)
+    return f"/{long}".endswith(f"/{short}")
 
 
 def is_safe_path(path: str) -> bool:
@@ -70,6 +108,13 @@ class Candidate:
             raise ValueError(f"the candidate has {len(self.texts)} texts ({names}): name one")
         (text,) = self.texts.values()
         return text
+
+    def __str__(self) -> str:
+        """The text of a candidate that has just one, so that `f"{candidate}"` is a prompt."""
+        return self.text
+
+    def __format__(self, spec: str) -> str:
+        return format(self.text, spec)
 
     def copied(self) -> "Candidate":
         """The same, for one who may change its texts: nobody else gets to see that."""

@@ -65,6 +65,7 @@ class Spend:
     """What was used."""
 
     rollouts: int = 0
+    """Those with an answer: what infrastructure failed is asked for again."""
     moot: int = 0
     """Of the rollouts, those a verdict made useless before it could use them."""
     cancelled: int = 0

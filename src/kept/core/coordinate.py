@@ -102,6 +102,10 @@ class Coordinate:
         following = self._after(at, state)
         return following if isinstance(following, StopReason) else self._turn(following, state)
 
+    def most_steps(self) -> int:
+        """Most steps that it opens: the baseline, and every trial of every cycle."""
+        return 1 + self.max_cycles * sum(phase.max_trials for phase in self.phases)
+
     def last(self, state: State) -> Turn | None:
         """Nothing more: what was kept is the best."""
         return None

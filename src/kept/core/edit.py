@@ -1,14 +1,14 @@
 """Edits: one operation on one artifact each, and a report of what became of every one.
 
-An edit's target must stand in the text exactly once. A missing or ambiguous target is reported and
-nothing is changed: never the first hit, never an append instead. Every applied edit becomes a
-`Splice`, which inverts exactly.
+An edit's target must stand in the text exactly once, and not begin or end within a word. A missing
+or ambiguous target is reported and nothing is changed: never the first hit, never an append
+instead. Every applied edit becomes a `Splice`, which inverts exactly.
 """
 
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from kept.core.artifact import Candidate, Rules
@@ -156,10 +156,15 @@ def apply_edits(
     rules: Rules,
     locate: Locator = locate_line_value,
 ) -> Applied:
-    """Apply edits in order, each to the text that the ones before it left."""
+    """Apply edits in order, each to the text that the ones before it left.
+
+    A path that is no artifact's is looked up as `Rules.find` says.
+    """
     texts = dict(candidate.texts)
     reports: list[EditReport] = []
-    for edit in edits:
+    for given in edits:
+        meant = rules.find(given.path, texts, whole=isinstance(given, Write))
+        edit = given if meant == given.path else replace(given, path=meant)
         found = _resolve(edit, texts, rules, locate)
         refusal = found if isinstance(found, EditReport) else _refused(edit, found, texts, rules)
         if refusal is not None:
@@ -169,6 +174,18 @@ def apply_edits(
         texts[found.path] = _spliced(texts.get(found.path, ""), found)
         reports.append(EditReport(edit, "applied", splice=found))
     return Applied(Candidate(texts, candidate.blobs), tuple(reports))
+
+
+def partly_applied(reports: Sequence[EditReport]) -> str:
+    """`1 of 2 edits applied: why the first of the others was not`; empty where all were."""
+    refused = [report for report in reports if report.fate not in ("applied", "no change")]
+    if not refused or len(refused) == len(reports):
+        return ""
+    took = sum(report.fate == "applied" for report in reports)
+    why = refused[0].detail or refused[0].fate
+    if refused[0].fate in ("target missing", "ambiguous", "protected"):
+        why = f"{refused[0].fate}, {why}"
+    return f"{took} of {len(reports)} edits applied: {why}"
 
 
 def reapply(candidate: Candidate, reports: Sequence[EditReport]) -> Candidate:
@@ -247,7 +264,7 @@ def _resolve(
 ) -> Splice | EditReport:
     """The exact change an edit asks for, or why there is none."""
     if not rules.allows(edit.path):
-        return EditReport(edit, "outside scope", f"`{edit.path}` is not among the artifacts")
+        return EditReport(edit, "outside scope", rules.refusal(edit.path, texts))
     text = texts.get(edit.path)
     if text is None and not isinstance(edit, Write):
         return EditReport(edit, "target missing", f"`{edit.path}` does not exist")
@@ -309,13 +326,43 @@ def _filled(edit: Fill, before: str) -> Splice | EditReport:
 def _at_unique(edit: Edit, text: str, target: str, new: str) -> Splice | EditReport:
     if not target:
         return EditReport(edit, "target missing", "the target is empty")
-    first = text.find(target)
-    if first < 0:
+    at = text.find(target)
+    if at < 0:
         return EditReport(edit, "target missing", f"not in `{edit.path}`")
-    # overlapping hits are ambiguous too: "aa" stands twice in "aaa"
-    if text.find(target, first + 1) >= 0:
-        return EditReport(edit, "ambiguous", f"stands more than once in `{edit.path}`")
-    return Splice(edit.path, first, target, new)
+    found, inside = -1, ""
+    while at >= 0:
+        if word := cut_word(text, at, at + len(target)):
+            inside = inside or word
+        elif found >= 0:
+            return EditReport(edit, "ambiguous", f"stands more than once in `{edit.path}`")
+        else:
+            found = at
+        # overlapping hits count, too: "a a" stands twice in "a a a"
+        at = text.find(target, at + 1)
+    if found < 0:
+        return EditReport(edit, "target missing", f"stands only inside of the word `{inside}`")
+    return Splice(edit.path, found, target, new)
+
+
+def cut_word(text: str, start: int, end: int) -> str:
+    """The word that a target begins or ends in the middle of; empty where it does not.
+
+    `Answer` in `# Answering` is no place to edit: deleting it would leave `# ing`.
+    """
+    for at in (start, end):
+        if 0 < at < len(text) and _in_word(text[at - 1]) and _in_word(text[at]):
+            begin, stop = at, at
+            while begin > 0 and _in_word(text[begin - 1]):
+                begin -= 1
+            while stop < len(text) and _in_word(text[stop]):
+                stop += 1
+            return text[begin:stop]
+    return ""
+
+
+def _in_word(char: str) -> bool:
+    # from U+0E00 on (Thai, Chinese, Japanese, …) words stand without spaces between them
+    return (char.isalnum() or char == "_") and char < "\u0e00"
 
 
 def _refused(edit: Edit, splice: Splice, texts: dict[str, str], rules: Rules) -> EditReport | None:

@@ -125,6 +125,10 @@ class Epochs:
         """Steps of all epochs."""
         return self.epochs * self.steps
 
+    def most_steps(self) -> int:
+        """Most steps that it opens: each turn may be lost to an outage and given again."""
+        return (1 + AGAIN) * sum(1 for _ in self._behind(None))
+
     def next(self, state: State) -> Turn | StopReason:
         """The turn behind the furthest one; before it, what an outage kept from its end."""
         last = self._furthest(state)

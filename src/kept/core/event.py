@@ -91,6 +91,8 @@ class StepClosed:
     """Why it could not be paid any more: from here on, only the end of the run can."""
     dearest: Dearest = NO_CALL
     """Of all calls so far."""
+    times: Mapping[str, float] = field(default_factory=dict[str, float])
+    """When rollouts began, when the last was scored, when the gate decided; by stage."""
     t: float
     kind: Literal["step_closed"] = "step_closed"
 
@@ -101,6 +103,8 @@ class RunStopped:
 
     reason: StopReason
     t: float
+    spend: Spend = NOTHING
+    """What closed steps used after they were closed, and no later step has counted."""
     kind: Literal["run_stopped"] = "run_stopped"
 
 

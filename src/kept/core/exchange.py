@@ -14,8 +14,14 @@ from kept.core.tool import ToolAnswer
 FINAL = "final"
 """Marks the message of an assistant that answers; the others ask for tools."""
 
+COMMAND = "command"
+"""The key of what an agent CLI ran, and the name that such a use of a tool has."""
+
 EXPECTED = "expected"
 """The role of what an exchange should have come to: for people to read, and for no proposer."""
+
+CASE = "case"
+"""The role of a case as reports show it: the input, and in `data` what was got and expected."""
 
 FAILURE = "failure"
 """The role of what says how a conversation ended that came to no answer."""
@@ -122,18 +128,26 @@ def _parts(trace: Iterable[TraceItem]) -> Iterator[list[TraceItem]]:
 
 def _exchange(part: Sequence[TraceItem]) -> Exchange:
     uses = tuple(_use(item) for item in part if item.role == "tool")
-    last = part[-1]
-    if not last.data.get(FINAL):
+    answer = next((item for item in reversed(part) if item.data.get(FINAL)), None)
+    if answer is None:
         return Exchange(part[0].text, uses=uses)
-    seconds = cast("float", last.data.get("seconds", 0.0))
-    return Exchange(part[0].text, last.text, uses, seconds, answered=True)
+    seconds = cast("float", answer.data.get("seconds", 0.0))
+    return Exchange(part[0].text, answer.text, uses, seconds, answered=True)
 
 
 def _use(item: TraceItem) -> ToolUse:
+    """Read one use of a tool; only tools that Kept calls have a name and arguments.
+
+    Agent CLIs report a command line, and a runner of a user may leave out either.
+    """
     data = cast("Mapping[str, Any]", item.data)
+    command = {COMMAND: data[COMMAND]} if COMMAND in data else {}
+    given: object = data.get("arguments", command)
+    if not isinstance(given, Mapping):
+        given = {"arguments": given}
     return ToolUse(
-        data["name"],
-        data["arguments"],
+        str(data.get("name") or (COMMAND if command else "tool")),
+        cast("Mapping[str, object]", given),
         item.text,
         bool(data.get("wrong")),
         tuple(data.get("context", ())),

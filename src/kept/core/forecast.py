@@ -4,8 +4,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from kept.core.case import Case
 from kept.core.plan import Plan
-from kept.core.ports import Building
-from kept.core.schedule import MOST_PROOFS, OF_THE_RUN
+from kept.core.ports import Building, Measuring
+from kept.core.schedule import MEASURE, OF_THE_RUN, Pooling
 from kept.core.verdict import Side, Verdict, View
 
 MOST_OPEN = 32
@@ -32,7 +32,7 @@ class Forecast(NamedTuple):
     per_step: int
     """Rollouts that the gate asks of a candidate to begin with."""
     rollouts: int | None
-    """Were every step kept: each keep has the open steps judged anew."""
+    """See `most_rollouts`."""
     seconds: float | None
     """Were every try to take as long as it may, and infrastructure to fail all it can."""
     usd: float | None
@@ -59,12 +59,35 @@ class Finite(Protocol):
 
 
 @runtime_checkable
-class Sequential(Protocol):
-    """A gate that asks for more as long as it cannot tell."""
+class Limited(Protocol):
+    """A schedule that opens a limited number of steps."""
+
+    def most_steps(self) -> int:
+        """Most steps that it opens, unless an outage repeats one."""
+        ...
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A gate that limits what a step may ask for."""
 
     def most_asked(self, train: int, holdout: int) -> int:
-        """Rollouts of both sides that one step comes to at most, with so many cases."""
+        """Most rollouts that a step adds, with so many cases; of a `Sequential` both sides'."""
         ...
+
+
+@runtime_checkable
+class Ending(Protocol):
+    """A gate that measures something after the last ordinary step."""
+
+    def most_at_end(self, cases: tuple[int, int, int], pooled: int) -> int:
+        """Most rollouts of the end: by train, holdout and test cases, and steps in the pool."""
+        ...
+
+
+@runtime_checkable
+class Sequential(Bounded, Protocol):
+    """A gate that asks for more as long as it cannot tell."""
 
     def first_asked(self, train: int, holdout: int) -> int:
         """Rollouts of a challenger to begin with."""
@@ -85,25 +108,42 @@ class Rerunning(Protocol):
         ...
 
 
-def forecast(plan: Plan) -> Forecast:
-    """What a plan comes to at worst; a proposer that does not say what it asks for asks nothing."""
-    challenger, incumbent = _asked(plan)
+def most_rollouts(plan: Plan) -> int | None:
+    """Upper bound on the rollouts of a run; None where the plan has none.
+
+    Rollouts that infrastructure failed are not counted. A proposer without `most_asked` is taken
+    to ask for nothing.
+    """
+    limits = [] if plan.budget.max_rollouts is None else [plan.budget.max_rollouts]
     steps = _steps(plan)
-    rollouts = None
-    if steps is not None:
-        each = challenger
-        if isinstance(plan.gate, Sequential):
-            # every step is a keep in the worst case, so each meets an incumbent of its own
-            each = plan.gate.most_asked(len(plan.cases.train), len(plan.cases.holdout))
-        # no more steps can be open at once than there are
-        open_at_once = min(plan.width, max(1, steps))
-        rollouts = incumbent + steps * open_at_once * each + _for_proposers(plan, steps)
-        rollouts += plan.reserve
-    if plan.budget.max_rollouts is not None:
-        rollouts = min(plan.budget.max_rollouts, rollouts or plan.budget.max_rollouts)
+    if steps is not None and isinstance(plan.gate, Bounded):
+        cases = tuple(len(split) for split in (plan.cases.train, plan.cases.holdout))
+        each = plan.gate.most_asked(*cases)
+        # the seed's; a challenger that is kept was measured, or every step counts both sides
+        first = _asked(plan)[1] if isinstance(plan.gate, Sequential) else each
+        # a keep has all open steps judged again
+        judged = steps * min(plan.width, max(1, steps))
+        rollouts = first + _baseline(plan) + judged * each + _for_proposers(plan, steps)
+        limits.append(rollouts + _at_end(plan, steps))
+    return min(limits, default=None)
+
+
+def most_usd(plan: Plan) -> float | None:
+    """Most dollars, where every rollout has a highest price; None where something else is paid.
+
+    Every rollout may be tried as often as it can. The engine holds a run to it: outages may have
+    rollouts asked for again without end.
+    """
+    rollouts = most_rollouts(plan) if plan.worst_usd and not plan.priced else None
+    return None if rollouts is None else rollouts * (1 + plan.retries) * plan.worst_usd
+
+
+def forecast(plan: Plan) -> Forecast:
+    """Bounds and usual figures of a plan."""
+    challenger, incumbent = _asked(plan)
+    rollouts = most_rollouts(plan)
     usd = plan.budget.max_usd if plan.worst_usd or plan.priced else 0.0
-    if rollouts is not None and plan.worst_usd and not plan.priced:
-        most = rollouts * (1 + plan.retries) * plan.worst_usd
+    if (most := most_usd(plan)) is not None:
         usd = most if usd is None else min(usd, most)
     likely = _likely(plan, challenger, incumbent, rollouts)
     return Forecast(challenger, rollouts, _seconds(plan, rollouts), usd, likely)
@@ -131,7 +171,8 @@ def _usually_for_proposers(plan: Plan, steps: int) -> int:
     train, most = plan.cases.train, 0
     for asker in plan.proposers:
         if isinstance(asker, Asker):
-            each = steps * asker.most_asked(train)
+            # one sweep is enough, unless nothing fails in it
+            each = steps * min(asker.most_asked(train), max(1, len(train)))
             # who builds on the incumbent looks at it alone, and at each case once
             builds = isinstance(asker, Building) and asker.builds
             most = max(most, min(each, len(train)) if builds else each)
@@ -151,13 +192,36 @@ def enough_steps(plan: Plan) -> int:
 def _steps(plan: Plan) -> int | None:
     """Steps with a candidate, at most: by the budget, and by what there is to propose."""
     limits = [plan.budget.max_iterations] if plan.budget.max_iterations is not None else []
+    schedule = plan.schedule.inner if isinstance(plan.schedule, Pooling) else plan.schedule
+    if isinstance(schedule, Limited):
+        limits.append(schedule.most_steps())
     given = [proposer for proposer in plan.proposers if proposer.name not in OF_THE_RUN]
     known = [proposer.most_proposed() for proposer in given if isinstance(proposer, Finite)]
     if known and len(known) == len(given):
-        # what was nearly kept comes again, put together with others
-        again = MOST_PROOFS if len(given) < len(plan.proposers) else 0
+        # what was nearly kept comes again, put together with others: each time the pool shrinks
+        own = plan.schedule
+        merges = isinstance(own, Pooling) and own.pools and not own.final
+        again = sum(known) if merges else 0
         limits.append(sum(known) + again)
     return min(limits, default=None)
+
+
+def _baseline(plan: Plan) -> int:
+    """Rollouts of the seed alone, where a step measures it first."""
+    measures = any(proposer.name == MEASURE for proposer in plan.proposers)
+    gate = plan.gate
+    if not (measures and isinstance(gate, Sequential) and isinstance(gate, Measuring)):
+        return 0
+    return len(plan.cases.train) + len(plan.cases.holdout)
+
+
+def _at_end(plan: Plan, steps: int) -> int:
+    """Rollouts after the last ordinary step."""
+    if not isinstance(plan.gate, Ending):
+        return plan.reserve
+    pooled = steps if isinstance(plan.schedule, Pooling) and plan.schedule.pools else 0
+    cases = plan.cases
+    return plan.gate.most_at_end((len(cases.train), len(cases.holdout), len(cases.test)), pooled)
 
 
 def _for_proposers(plan: Plan, steps: int) -> int:

@@ -105,6 +105,8 @@ class Objective:
     tie_breakers: tuple[TieBreaker, ...] = ()
     tie_tolerance: float = 0.0
     penalties: tuple[Penalty, ...] = ()
+    deterministic: bool = False
+    """Declared: the same candidate scores the same on the same case, however often it runs."""
 
     def loss(self, metrics: Mapping[str, float]) -> float:
         """The one number to bring down."""

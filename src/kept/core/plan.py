@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from kept.core.artifact import Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Cases
+from kept.core.labels import Labels
 from kept.core.objective import Objective
-from kept.core.ports import Gate, Guard, Journal, Proposer, Runner, Schedule, Scorer, Sink
+from kept.core.ports import Gate, Guard, Journal, Probe, Proposer, Runner, Schedule, Scorer, Sink
 from kept.core.values import Locator, locate_line_value
 
 SKILL = "skill"
@@ -23,6 +24,9 @@ WHY_NOT_RACE = "not_race"
 """The fact of a plan that says why another gate decides than most runs have; empty where the task
 names its gate, and where it is the race."""
 
+GATE_WHY = "gate_why"
+"""The fact of a run that tunes an agent: the reason for its gate."""
+
 REFINE = "refine"
 """The recipe that refines a finished run, and the fact that tells how it was asked."""
 
@@ -34,6 +38,9 @@ AGENT_RUN = "agent run"
 
 EVAL = "eval"
 """The recipe of a run that measures and changes nothing, and the fact that tells what was asked."""
+
+PASS_AT = "pass_at"
+"""The fact of a task that says at which value of its metric a case passes."""
 
 ITERATIONS = "iterations"
 """The fact that tells where the iterations of a refinement lie."""
@@ -86,8 +93,12 @@ class Plan:
     """What a reader wants to know: spec path, description …"""
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
     """What somebody wrote for whoever proposes or judges: `instruction`, `rubric`."""
+    labels: Labels = field(default_factory=Labels)
+    """Where cases have their inputs and expected outputs."""
     modes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Mode bits of artifacts that are files, by path."""
+    probes: tuple[Probe, ...] = ()
+    """Endpoints to look at before a new run begins."""
     views: tuple[Callable[[Journal], Sink], ...] = ()
     """Files that the spec asks for, each written by a sink made for the journal of the run."""
 

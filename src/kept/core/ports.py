@@ -133,6 +133,19 @@ class Schedule(Protocol):
         ...
 
 
+class Probe(Protocol):
+    """A free look at something that a run needs."""
+
+    @property
+    def proposes(self) -> bool:
+        """True where only proposers need it."""
+        ...
+
+    async def unreachable(self) -> str | None:
+        """Why it cannot be used; None where it answers."""
+        ...
+
+
 @runtime_checkable
 class Gate(Protocol):
     """Decides whether a challenger is better. Never calls a model, never sees a rollout."""

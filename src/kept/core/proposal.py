@@ -13,6 +13,7 @@ from kept.core.artifact import Candidate, Rules
 from kept.core.case import Case
 from kept.core.edit import Edit, EditReport
 from kept.core.grow import Log
+from kept.core.labels import Labels
 from kept.core.objective import Objective
 from kept.core.pool import Pool
 from kept.core.rollout import Failure, Pair, Purpose, TraceItem
@@ -91,6 +92,9 @@ class Note(_Reply):
 
 USELESS = "of_no_use"
 """What the record of a step calls the one whose reply could not be used."""
+
+DROPPED_CITATIONS = "citations_dropped"
+"""Of a critic's diagnosis: how many of its citations name cases that do not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +228,8 @@ class Brief:
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
     """What somebody wrote for the proposer: `instruction`, `rubric`."""
     answers: tuple[Answer, ...] = ()
+    labels: Labels = field(default_factory=Labels)
+    """Where train cases have their expected output, to be shown beside what was got."""
     parent: Parent | None = None
     """What `incumbent` is, where it is a near miss; the proposal holds what is changed in that."""
 

@@ -6,12 +6,19 @@ Their text stays, and how many there are, and in which order. Pure.
 import re
 from dataclasses import dataclass
 
-_COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
+_END_OF_LINE = re.compile(r"[ \t]*\n?")
 
 
 def uncommented(text: str) -> str:
     """A text of Markdown as who works by it reads it: without comments, such as markers."""
-    return _COMMENT.sub("", text).strip()
+    # no pattern: each comment that is never closed would cost one more pass over the text
+    parts: list[str] = []
+    at = 0
+    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
+        parts.append(text[at:start])
+        rest = _END_OF_LINE.match(text, end + 3)
+        at = rest.end() if rest else end + 3
+    return "".join((*parts, text[at:])).strip()
 
 
 @dataclass(frozen=True, slots=True)

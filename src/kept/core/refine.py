@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from kept.core.budget import StopReason
-from kept.core.lost import due
+from kept.core.lost import AGAIN, due
 from kept.core.proposal import ClosedStep, Proposal, Turn
 from kept.core.state import State
 from kept.core.words import count
@@ -225,6 +225,10 @@ class Refining:
         if again:
             return self._turn(again[0].number)
         return _unread(done) or stop
+
+    def most_steps(self) -> int:
+        """Most steps that it opens: each may be lost to an outage and given again."""
+        return 0 if self.nothing else (1 + AGAIN) * self.iterations
 
     def _stop(self, done: Sequence[ClosedStep]) -> StopReason | None:
         """Why no further iteration is run; None while one is."""

@@ -11,6 +11,7 @@ Blame = Literal["candidate", "infrastructure"]
 
 FailureKind = Literal[
     "crash",
+    "exception",
     "timeout",
     "parse",
     "empty",
@@ -26,6 +27,10 @@ FailureKind = Literal[
 
 OUTAGES: tuple[FailureKind, ...] = ("rate_limit", "server", "network")
 """Kinds of failures that a provider gets over by itself."""
+
+
+PAID_TRIES = 6
+"""Times that a call is made whose replies arrive, are paid for, and cannot be used."""
 
 
 class Pair(NamedTuple):
@@ -91,6 +96,8 @@ class Failure:
     """Whether whoever was nearest has tried again already, as often as makes sense."""
     scoring: bool = False
     """Whether the rollout itself had ended, and it was its scorer that failed."""
+    arrived: bool = False
+    """True where a reply arrived, is to be paid for, and cannot be used."""
 
     @property
     def retryable(self) -> bool:

@@ -88,6 +88,10 @@ class Turns:
                 return Turn(self.proposer, self.phase, number)
         return StopReason("nothing left to propose", "all that was asked has its answer")
 
+    def most_steps(self) -> int:
+        """Most steps that measure anything new: a turn that is given again asks for the same."""
+        return self.count
+
     def last(self, state: State) -> Turn | None:
         """Nothing more."""
         return None

@@ -289,7 +289,9 @@ def _summarize(
     )
 
 
-BY_WHAT_IS_SCORED = frozenset({"harness", "parse", "refused", "context", "crash", "empty"})
+BY_WHAT_IS_SCORED = frozenset(
+    {"harness", "parse", "refused", "context", "crash", "exception", "empty"}
+)
 """Failures of a scorer that what it is given may bring about; the others are outages."""
 
 

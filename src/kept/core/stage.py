@@ -53,7 +53,7 @@ class Stage(NamedTuple):
 
     name: str
     t: float | None
-    """When its record was written; None where that is not in the spine."""
+    """When it was recorded: of `run_candidate` its beginning; None where it was not reached."""
     what: str
 
 
@@ -66,8 +66,11 @@ def stages_of(step: StepRecords, objective: Objective) -> tuple[Stage, ...]:
         "proposed": step.proposed.t if step.proposed else None,
         "step_closed": step.closed.t,
     }
+    # a step closes after it is decided: earlier ones close first
+    own = step.closed.times
     return tuple(
-        Stage(name, times.get(kind), told.get(name, NOT_REACHED)) for name, kind in RECORDS.items()
+        Stage(name, own.get(name, times.get(kind)), told.get(name, NOT_REACHED))
+        for name, kind in RECORDS.items()
     )
 
 

@@ -125,7 +125,8 @@ def advance(state: State, event: Event) -> State:
         case RunStopped():
             began = state.sitting[0] if state.sitting else event.t
             elapsed = state.elapsed + max(0.0, event.t - began)
-            return state._replace(stopped=event.reason, elapsed=elapsed, sitting=None)
+            spend = state.spend + event.spend
+            return state._replace(stopped=event.reason, elapsed=elapsed, sitting=None, spend=spend)
         case StepOpened():
             return _opened(state, event)
         case Proposed():

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from kept.errors import SetupError
+from kept.settings import install_command
 
 DemoName = Literal["reviews", "redact"]
 
@@ -35,5 +36,5 @@ def check_engine() -> None:
     if find_spec("xllamacpp") is None:
         raise SetupError(
             "the model of the demo needs the package `xllamacpp`, which is not installed",
-            hint="pip install 'kept[local]'",
+            hint=install_command("local"),
         )

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from kept.settings import install_command
+
 
 class Unreadable(ValueError):
     """A file that cannot be made text or pictures of; says which, and why."""
@@ -15,7 +17,7 @@ def library(name: str) -> Any:  # noqa: ANN401 # a module that may not be there
         return import_module(name)
     except ImportError as error:
         package = {"docx": "python-docx", "pptx": "python-pptx"}.get(name, name)
-        raise Unreadable(f"that takes {package}: pip install 'kept[office]'") from error
+        raise Unreadable(f"that takes {package}: {install_command('office')}") from error
 
 
 def chosen(pages: Sequence[int] | None, there: int, one: str) -> Sequence[int]:

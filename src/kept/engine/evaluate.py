@@ -15,7 +15,7 @@ from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.proposal import Ask
 from kept.core.quick import make
-from kept.core.rollout import FREE, Failure, Job, Pair, Purpose, Usage
+from kept.core.rollout import FREE, Failure, Job, Pair, Purpose
 from kept.core.score import Outcome
 from kept.engine.attempt import Attempts
 from kept.engine.known import Known, answered
@@ -221,6 +221,8 @@ class Evaluator:
                     # a runner that never waits would keep everyone else, and Ctrl-C, from theirs
                     await asyncio.sleep(0)
             except asyncio.CancelledError:
+                if work.swept:
+                    self._stopped(work)
                 if self._closed:
                     raise
                 # for this pair's sake only: nobody waits for it any more, unless nobody asked
@@ -383,18 +385,20 @@ class Evaluator:
 
     def _sweep(self) -> None:
         """Cancel the work that nobody waits for."""
-        stopped: list[tuple[int, Job, Usage]] = []
         for work in [w for w in self._works.values() if not w.orders and w.outcome is None]:
             self._put_away(work)
             if work.task is not None:
+                work.swept = True
                 work.task.cancel()
-                # of one that was stopped before, it may be that nothing new had come yet
-                used = work.scope.usage if work.scope and work.scope.usage.calls > 0 else FREE
-                if used is not FREE:
-                    billed = self.attempts.billed
-                    billed[work.job] = billed.get(work.job, FREE) + used
-                self._purse.cancel(work.step, work.job, used)
-                stopped.append((work.step, work.job, used))
+
+    def _stopped(self, work: Work) -> None:
+        """Count what cancelled work used, now that it has ended: a reply may have come since."""
+        # of one that was stopped before, it may be that nothing new had come yet
+        used = work.scope.usage if work.scope and work.scope.usage.calls > 0 else FREE
+        if used is not FREE:
+            billed = self.attempts.billed
+            billed[work.job] = billed.get(work.job, FREE) + used
+        self._purse.cancel(work.step, work.job, used)
         # a disk that is full is told of by the next write that somebody waits for
         with suppress(JournalError):
-            self._journal.record_cancelled(stopped)
+            self._journal.record_cancelled([(work.step, work.job, used)])

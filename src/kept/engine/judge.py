@@ -4,6 +4,7 @@ The guards cost nothing and come first. Then the gate asks for what it needs unt
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from kept.core.answers import Answers
@@ -18,11 +19,12 @@ from kept.core.edit import (
     changed_lines,
     changed_paths,
     not_shorter,
+    partly_applied,
 )
 from kept.core.grow import Seen
 from kept.core.ledger import Ledger
 from kept.core.plan import Plan
-from kept.core.ports import Claiming, Measuring, Proving
+from kept.core.ports import Claiming, Clock, Measuring, Proving
 from kept.core.proposal import (
     Ask,
     Claim,
@@ -44,6 +46,8 @@ from kept.engine.known import Known
 from kept.errors import RunError
 
 NOTHING = Proposal(())
+NO_TIMES: Mapping[str, float] = {}
+"""Of a step that was closed before it was judged; a plain dict, which the journal can write."""
 
 
 class Ground(NamedTuple):
@@ -74,13 +78,17 @@ class Judged(NamedTuple):
     reports: tuple[EditReport, ...]
     verdict: Verdict
     evaluations: tuple[Evaluation, ...] = ()
+    times: Mapping[str, float] = NO_TIMES
+    """As `StepClosed.times`."""
 
 
 class Judge:
     """Judges steps; holds nothing that a resume would need."""
 
-    def __init__(self, plan: Plan, known: Known, evaluator: Evaluator) -> None:
+    def __init__(self, plan: Plan, known: Known, evaluator: Evaluator, clock: Clock) -> None:
         self._plan = plan
+        self._clock = clock
+        self._times: dict[int, dict[str, float]] = {}
         self._known = known
         self._evaluator = evaluator
         self._train = tuple(case.id for case in plan.cases.train)
@@ -90,11 +98,20 @@ class Judge:
         self._by_pair = isinstance(plan.gate, Claiming | Measuring)
         self._sums: dict[tuple[str, Purpose, tuple[Pair, ...]], Evaluation] = {}
         self._answers: dict[tuple[str, Purpose, tuple[Pair, ...]], Answers] = {}
+        self._seed_ran = False
+        """True once a block of the seed has been evaluated."""
         self.attempts: dict[int, list[str]] = {}
         """Candidates that each open step has put before the gate, one a rebase; the last counts."""
 
     async def judge(self, step: int, reply: Reply, ground: Ground) -> Judged:
-        """The verdict on one reply."""
+        """The verdict on one reply, with the times of its stages."""
+        # of an earlier try, before an earlier step was kept
+        self._times.pop(step, None)
+        judged = await self._judge(step, reply, ground)
+        decided = dict.fromkeys(("validate_constraints", "decide"), self._clock.time())
+        return judged._replace(times={**self._times.pop(step, {}), **decided})
+
+    async def _judge(self, step: int, reply: Reply, ground: Ground) -> Judged:
         match reply:
             case Skip():
                 return Judged(None, (), Verdict("skip", reply.why, code="nothing proposed"))
@@ -143,8 +160,10 @@ class Judge:
             taken = Verdict("keep", "taken as it is, and not yet measured", code="taken")
             return Judged(applied.candidate.id, applied.reports, taken)
         sides = (applied.candidate.id, ground.incumbent)
-        found = await self._talk(step, self._plan.gate.decide, sides, ground, proposal)
-        return Judged(applied.candidate.id, applied.reports, *found)
+        verdict, known = await self._talk(step, self._plan.gate.decide, sides, ground, proposal)
+        if partly := partly_applied(applied.reports):
+            verdict = replace(verdict, reason=f"{partly}; {verdict.reason}")
+        return Judged(applied.candidate.id, applied.reports, verdict, known)
 
     def _apply(self, incumbent: Candidate, edits: tuple[Edit, ...]) -> Applied:
         return apply_edits(incumbent, edits, self._plan.rules, self._plan.locate)
@@ -237,7 +256,7 @@ class Judge:
                 cites=proposal.cites,
                 merged=len(proposal.merges),
                 pools=not ground.turn.races,
-                still=ground.turn.still,
+                still=ground.turn.still or self._plan.objective.deterministic,
                 proves=ground.turn.proves,
                 passes=ground.turn.passes,
                 least=ground.least,
@@ -249,7 +268,31 @@ class Judge:
                 return answer, tuple(known.values())
             if not note_asked(asked, answer):
                 raise RunError(f"the gate `{self._plan.gate.name}` asked for nothing new")
+            times = self._times.setdefault(step, {"run_candidate": self._clock.time()})
             await self._evaluator.answer(answer, step)
+            times["score_candidate"] = self._clock.time()
+            if not self._seed_ran:
+                self._check_seed(answer)
+
+    def _check_seed(self, asks: tuple[Ask, ...]) -> None:
+        """Stop a run whose evaluator raises on every case of the seed's first block.
+
+        That is a bug in the evaluator, and no candidate can fix it (decision 0150).
+        """
+        mine = [ask for ask in asks if ask.candidate == self._plan.seed.id]
+        found = [outcome for ask in mine for outcome in self._evaluator.outcomes(ask)]
+        failures = [(pair.case, o.failure) for pair, o in found if o.failure is not None]
+        self._seed_ran = bool(found)
+        if not found or any(f.kind != "exception" for _, f in failures):
+            return
+        if len(failures) == len(found):
+            case, failure = failures[0]
+            raise RunError(
+                f"`evaluate` raised in every rollout of the seed ({count(len(found), 'rollout')}); "
+                f"the first, on the case `{case}`: {failure.message}",
+                hint="fix the function; where the text itself is at fault, have it return "
+                'kept.Failure("crash", "candidate", why)',
+            )
 
     def _side(
         self,

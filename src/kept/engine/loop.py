@@ -63,7 +63,7 @@ class Loop:
         self._known = Known(journal)
         self._purse = Purse(plan, state.spend, self._elapsed)
         self._evaluator = Evaluator(plan, journal, self._known, self._purse, clock)
-        self._judge = Judge(plan, self._known, self._evaluator)
+        self._judge = Judge(plan, self._known, self._evaluator, clock)
         self._proposing = Proposing(plan, journal, self._known, self._evaluator, clock)
         self._proposing.till = self._evaluator.attempts.till
         self._proposing.stopping = lambda: self.interrupt.asked
@@ -104,7 +104,8 @@ class Loop:
                 await self._wind_down(reason)
             finally:
                 # also where something cannot be closed: how the run ended is known all the same
-                self._tell(RunStopped(reason=reason, t=self._clock.time()))
+                late = self._purse.take_late()
+                self._tell(RunStopped(reason=reason, t=self._clock.time(), spend=late))
                 self._journal.sync()
         return self.state
 
@@ -290,6 +291,7 @@ class Loop:
                 rollouts=(step.rollouts_at, self._journal.rollouts_size),
                 given_up=given_up,
                 dearest=self._evaluator.attempts.till.dearest,
+                times=judged.times,
                 t=self._clock.time(),
             )
         )

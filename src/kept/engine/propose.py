@@ -8,7 +8,7 @@ from dataclasses import replace
 from kept.core.artifact import Candidate
 from kept.core.budget import StopReason
 from kept.core.event import Proposed
-from kept.core.exchange import EXPECTED
+from kept.core.exchange import CASE, EXPECTED
 from kept.core.lineage import on_top
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Proposer
@@ -107,6 +107,7 @@ class Proposing:
             objective=self._plan.objective,
             pool=opened.pool,
             guidance=self._plan.guidance,
+            labels=self._plan.labels,
         )
         if step.turn.parent is None:
             return await self._converse(proposer, brief)
@@ -211,9 +212,9 @@ class Proposing:
 
 def _without_gold(trace: tuple[TraceItem, ...]) -> tuple[TraceItem, ...]:
     """What happened, without what should have: who may see that is told it with the case."""
-    if not any(item.role == EXPECTED for item in trace):
+    if not any(item.role in (CASE, EXPECTED) for item in trace):
         return trace
-    return tuple(item for item in trace if item.role != EXPECTED)
+    return tuple(item for item in trace if item.role not in (CASE, EXPECTED))
 
 
 def _crash(error: BaseException) -> Failure:

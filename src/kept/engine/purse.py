@@ -1,6 +1,7 @@
 """What is left of the budget, with what is under way set aside."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
@@ -14,6 +15,7 @@ from kept.core.budget import (
     out_of_time,
     refusal,
 )
+from kept.core.forecast import most_usd
 from kept.core.plan import Plan
 from kept.core.rollout import FREE, Job, Purpose, Usage
 from kept.core.score import Outcome
@@ -59,21 +61,22 @@ class Meter:
         self.seconds = 0.0
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
-        """Count rollouts."""
-        for _, _, _, usage, seconds, tries, _ in outcomes:
-            self.rollouts += 1
+        """Count rollouts; one that infrastructure failed is none, as it is asked for again."""
+        for _, failure, _, usage, seconds, tries, _ in outcomes:
+            self.rollouts += failure is None or failure.blame == "candidate"
             self.seconds += seconds
             if tries > 1:
                 self.retries += tries - 1
             if usage is not FREE:
-                self._use(usage)
+                self.use(usage)
 
     def cancel(self, usage: Usage) -> None:
         """Count a rollout that was stopped in flight, after calls that are to be paid for."""
         self.cancelled += 1
-        self._use(usage)
+        self.use(usage)
 
-    def _use(self, usage: Usage) -> None:
+    def use(self, usage: Usage) -> None:
+        """Count calls."""
         self.calls += usage.calls
         self.tokens_in += usage.tokens_in
         self.tokens_out += usage.tokens_out
@@ -107,6 +110,9 @@ class Purse:
         self._least_claim = plan.least_end[1]
         self.proving = False
         """Whether what is open is the end of the run, also where it looks at train cases."""
+        limits = [one for one in (plan.budget.max_usd, _announced(plan, spent)) if one is not None]
+        self._limit = replace(plan.budget, max_usd=min(limits, default=None))
+        """The budget, with the dollars that `kept check` says at most."""
         self._before = spent
         self.meters: dict[int, Meter] = {}
         """What the rollouts that each open step asked for used."""
@@ -115,6 +121,10 @@ class Purse:
         self._tries = 0
         self._calls: dict[int | Job, Usage] = {}
         """What proposers used for steps whose reply is not in yet, and rollouts that go on."""
+        self._settled: dict[int, Usage] = {}
+        """Of them, what was paid when a step closed before its proposer had replied."""
+        self._first_open = 0
+        """The first step that is not closed."""
         self.past: dict[str, Usage] = {}
         """The same of an earlier sitting, by scope, until they are at it again."""
 
@@ -143,12 +153,13 @@ class Purse:
         """
         if late := out_of_time(self._budget, self._elapsed()):
             raise OutOfBudget(late)
-        if self.limited:
+        limit = self._limit
+        if limit.max_rollouts is not None or limit.max_usd is not None:
             others = self.held + leave
             held = Reservation(others, (others + self._tries) * self._worst)
             worst = Reservation(rollouts, (rollouts + tries) * self._worst)
             aside = min(leave, self._kept_back)
-            reason = refusal(self._budget, self._used(), held, worst, aside)
+            reason = refusal(limit, self._used(), held, worst, aside)
             if reason is not None:
                 raise OutOfBudget(reason)
         self.held += rollouts
@@ -204,9 +215,22 @@ class Purse:
         spend = meter.spend(moot) if meter is not None else Spend(moot=moot)
         if step in self._calls:
             # closed before its proposer replied: what that used is paid all the same
-            spend += spend_on(self._calls.pop(step))
+            self._settled[step] = used = self._calls.pop(step)
+            spend += spend_on(used)
         self._before += spend
-        return spend
+        self._first_open = max(self._first_open, step + 1)
+        return spend + self.take_late()
+
+    def take_late(self) -> Spend:
+        """What closed steps used since: replies that came after their work was cancelled."""
+        closed = [step for step in self.meters if step < self._first_open]
+        late = sum((self.meters.pop(step).spend() for step in closed), NOTHING)
+        for step in [who for who in self._calls if isinstance(who, int) and who < self._first_open]:
+            used = self._calls.pop(step)
+            late += spend_on(used - self._settled.get(step, FREE))
+            self._settled[step] = used
+        self._before += late
+        return late
 
     def pay(self, spend: Spend, step: int | None = None) -> None:
         """Count what something other than a rollout used: a proposer, whose reply is in now."""
@@ -276,6 +300,12 @@ class Purse:
         going = [used.usd for who, used in self._calls.items() if isinstance(who, Job)]
         past = [used.usd for scope, used in self.past.items() if in_rollout(scope)]
         return self._done_usd() + sum(going) + sum(past)
+
+
+def _announced(plan: Plan, spent: Spend) -> float | None:
+    """Dollars that a run was said to take at most; of one that is resumed, what is to come."""
+    most = most_usd(plan)
+    return None if most is None else spent.usd + most
 
 
 def spend_on(calls: Usage) -> Spend:

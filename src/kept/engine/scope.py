@@ -1,24 +1,40 @@
 """Call-level replay: a scope that serves journalled replies until the first miss."""
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, cast
 
 import msgspec
 
 from kept.core.ports import Journal, Priced
-from kept.core.rollout import FREE, Failure, Job, Usage
+from kept.core.rollout import FREE, PAID_TRIES, Failure, Job, Usage
 from kept.errors import RunError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 R = TypeVar("R", bound=Priced)
+
+
+class Booking:
+    """A call whose reply is journalled and paid for, whatever becomes of it."""
+
+    late = False
+    """Set by who waits for the reply to a call that was cancelled: the scope cancels it then."""
+
+
+BOOKED: ContextVar[Booking | None] = ContextVar("booked", default=None)
+"""The call that is being made; None outside of any."""
+
+PAUSE = 0.2
+"""Seconds before a call is made again whose reply could not be used; more with each try."""
 
 
 class Pays(Protocol):
@@ -70,22 +86,41 @@ class JournalScope:
         do: Callable[[], Awaitable[R | Failure]],
         worst_usd: float | None = None,
     ) -> R | Failure:
-        """The journalled reply to the nth equal request, or a new one, journalled on arrival."""
+        """The journalled reply to the nth equal request, or a new one, journalled on arrival.
+
+        A reply that arrived and cannot be used is journalled as well, since it is paid for, and
+        the call is made again. What such replies cost is added to what the answer says it used.
+        """
         self._mark()
         key = request_key(request)
         asked = self._asked = self._asked or {}
-        nth = asked.get(key, 0)
-        asked[key] = nth + 1
-        known = self._known(request, key, reply)
-        if nth < len(known):
-            self._wait_for(known[nth])
-            return self._counted(known[nth])
-        answer = await self._do(do, worst_usd)
-        # an outage is no reply: the next sitting asks again
-        if not isinstance(answer, Failure) or answer.blame == "candidate":
-            unpriced = worst_usd is None and _cost(answer) is not None
-            answer = self._journal.record_call(self.path, key, answer, unpriced=unpriced)
-        return self._counted(answer)
+        known, at, lost = self._known(request, key, reply), asked.get(key, 0), FREE
+        while at < len(known):
+            answer = known[at]
+            asked[key] = at = at + 1
+            if not _is_lost(answer):
+                self._wait_for(answer)
+                return _with(self._counted(answer), lost)
+            lost += answer.usage
+            self._count(answer.usage)
+        task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0
+        for tries in range(1, PAID_TRIES + 1):
+            booking = Booking()
+            answer = await self._do(do, worst_usd, booking)
+            # an outage is no reply: the next sitting asks again
+            if _is_lost(answer) or not isinstance(answer, Failure) or answer.blame == "candidate":
+                unpriced = worst_usd is None and _cost(answer) is not None
+                answer = self._journal.record_call(self.path, key, answer, unpriced=unpriced)
+                asked[key] = asked.get(key, 0) + 1
+            used, answer = getattr(answer, "usage", FREE), self._counted(answer)
+            if booking.late and task is not None and task.cancelling() > before:
+                raise asyncio.CancelledError
+            if not _is_lost(answer) or answer.tried or tries == PAID_TRIES:
+                return _with(answer, lost)
+            lost += used
+            await asyncio.sleep(PAUSE * tries)
+        raise AssertionError("the last try returns")
 
     def _known(self, request: object, key: str, reply: type[R]) -> Sequence[R | Failure]:
         """What a request was answered with, in whichever sitting, oldest first."""
@@ -98,17 +133,19 @@ class JournalScope:
         return known
 
     async def _do(
-        self, do: Callable[[], Awaitable[R | Failure]], worst_usd: float | None
+        self, do: Callable[[], Awaitable[R | Failure]], worst_usd: float | None, booking: Booking
     ) -> R | Failure:
-        if self._pays is None:
-            return await do()
-        await self._pays.begin(worst_usd)
+        if self._pays is not None:
+            await self._pays.begin(worst_usd)
         used: Usage | None = None
+        booked = BOOKED.set(booking)
         try:
             answer = await do()
             used = _cost(answer)
         finally:
-            self._pays.end(worst_usd, used)
+            BOOKED.reset(booked)
+            if self._pays is not None:
+                self._pays.end(worst_usd, used)
         return answer
 
     def _counted(self, answer: R | Failure) -> R | Failure:
@@ -142,6 +179,18 @@ class JournalScope:
             self._parent._count(usage)
         elif self._pays is not None:
             self._pays.count(self.usage)
+
+
+def _is_lost(answer: Priced | Failure) -> TypeGuard[Failure]:
+    """True for a reply that arrived and cannot be used."""
+    return isinstance(answer, Failure) and answer.arrived
+
+
+def _with(answer: R | Failure, lost: Usage) -> R | Failure:
+    """An answer with what the replies before it cost that could not be used."""
+    if lost == FREE or isinstance(answer, Failure):
+        return answer
+    return replace(cast("Any", answer), usage=answer.usage + lost)
 
 
 def _cost(answer: Priced | Failure) -> Usage | None:

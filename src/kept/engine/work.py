@@ -45,6 +45,8 @@ class Work:
     """Whether others had a turn while it was rolled out; None where nobody watched."""
     outcome: Outcome | None = None
     """Set when it is done, a moment before it is written and told."""
+    swept = False
+    """True if it was cancelled because its caller had gone."""
     away = False
     """Whether it is nobody's any more: told, failed or cancelled."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kept.errors import Problem, SetupError, SpecError
+from kept.parsing import ParseLimit, parse_json, parse_json_at
 
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv")
 MANIFEST = "split_manifest.json"
@@ -23,7 +24,6 @@ MOST = 20
 """Problems that are told at once."""
 
 _BLANK = " \t\r\n"
-_DECODE = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ def _json_lines(path: Path) -> Iterator[Row]:
             continue
         number += 1
         try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            data = parse_json(text)
+        except ValueError as error:
             problems.append(Problem(f"{path}:{line}", "", f"not JSON: {error}"))
             continue
         if isinstance(data, dict):
@@ -123,8 +123,8 @@ def _json(path: Path) -> Iterator[Row]:
     except json.JSONDecodeError as error:
         fault = Problem(f"{path}:{error.lineno}", "", f"not JSON: {error.msg}")
         raise SpecError([*problems, fault]) from error
-    except RecursionError as error:
-        raise SpecError([Problem(f"{path}:1", "", "nested too deeply")]) from error
+    except ParseLimit as error:
+        raise SpecError([Problem(f"{path}:1", "", f"not JSON: {error}")]) from error
     refuse(problems)
 
 
@@ -140,7 +140,7 @@ def _rows(text: str) -> Iterator[tuple[int, object]]:
     at = _after(text, at + 1)
     while text[at : at + 1] != "]":
         line, counted = line + text.count("\n", counted, at), at
-        row, end = _DECODE(text, at)
+        row, end = parse_json_at(text, at)
         yield line, row
         at = _after(text, end)
         if text[at : at + 1] == ",":
@@ -153,11 +153,11 @@ def _held_list(text: str, at: int) -> int:
     """Where the list of rows begins in an object; where the object begins if it holds none."""
     start, at = at, _after(text, at + 1)
     while text[at : at + 1] == '"':
-        key, end = _DECODE(text, at)
+        key, end = parse_json_at(text, at)
         at = _after(text, _after(text, end) + 1)
         if key in LISTS and text[at : at + 1] == "[":
             return at
-        _, end = _DECODE(text, at)
+        _, end = parse_json_at(text, at)
         at = _after(text, _after(text, end) + 1)
     return start
 

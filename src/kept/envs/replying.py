@@ -6,6 +6,7 @@ from kept.core.rollout import Failure
 from kept.core.words import one_line
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_CLOSING = re.compile(r"</answer>", re.IGNORECASE)
 _OPEN = re.compile(r"<answer>(.*)\Z", re.DOTALL | re.IGNORECASE)
 
 SHOWN = 200
@@ -17,7 +18,9 @@ def answer_in(text: str) -> str | Failure:
 
     A tag that is never closed counts: a reply that was cut may have said enough.
     """
-    closed = _ANSWER.findall(text)
+    # behind the last closing tag, each opening one would be searched for its end in vain
+    ends = max((found.end() for found in _CLOSING.finditer(text)), default=0)
+    closed = _ANSWER.findall(text, 0, ends)
     still = _OPEN.search(text) if not closed else None
     answer = closed[-1] if closed else still[1] if still else text
     if not answer.strip():

@@ -17,6 +17,7 @@ from kept.envs.contract import Environment, Item
 from kept.envs.reading import MANIFEST, SUFFIXES, refuse
 from kept.envs.settings import EnvSettings
 from kept.errors import KeptError, Problem, SetupError, SpecError
+from kept.store.files import write_whole
 
 FOLDERS: Mapping[Split, tuple[str, ...]] = {
     "train": ("train", "valid_train"),
@@ -57,13 +58,12 @@ class Parted:
             return folder
         _refuse_other(folder, self.manifest)
         cases = self.whole or self.cases
+        below = self.fixed or out_root
         for split in SPLITS:
-            part = folder / FOLDERS[split][0]
-            part.mkdir(parents=True, exist_ok=True)
             rows = [{"id": case.id, **_row(case)} for case in cases.of(split)]
-            _put(part / ITEMS, rows)
+            _put(folder / FOLDERS[split][0] / ITEMS, rows, below)
         # last: with it, all of it is there
-        _put(folder / MANIFEST, self.manifest)
+        _put(folder / MANIFEST, self.manifest, below)
         return folder
 
 
@@ -195,12 +195,12 @@ def _row(case: Case) -> Mapping[str, Any]:
     return cast("dict[str, Any]", data) if isinstance(data, dict) else {"data": data}
 
 
-def _put(path: Path, value: object) -> None:
+def _put(path: Path, value: object, below: Path) -> None:
     text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
     try:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text.encode("utf-8"), below)
     except OSError as error:
-        raise SetupError(f"cannot write {path}: {error.strerror}") from error
+        raise SetupError(f"cannot write {error.filename}: {error.strerror}") from error
 
 
 def _written(folder: Path) -> object:

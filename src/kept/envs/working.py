@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.exchange import failed
+from kept.core.exchange import COMMAND, FINAL, failed
 from kept.core.ports import Scope
 from kept.core.rollout import FREE, NO_FILES, Failure, Job, Rollout, TraceItem
 from kept.envs.contract import Environment, Posed
@@ -94,18 +94,21 @@ class WorkspaceRunner:
             yield TraceItem("info", "an agent CLI is asked once, however many turns there may be")
         summary = ran.files.get(cli.summary, b"").decode("utf-8", "replace")
         session = ""
+        last = next((item for item in reversed(ran.trace) if item.role == "assistant"), None)
         for item in ran.trace:
             session = str(item.data.get("session") or session)
-            yield _item(item, summary)
+            yield _item(item, summary, final=item is last)
         raw = ran.files.get(cli.raw, b"").decode("utf-8", "replace")
         yield packed_session(raw, ran.files.get(cli.session) if keeps else None, session)
 
 
-def _item(item: TraceItem, summary: str) -> TraceItem:
+def _item(item: TraceItem, summary: str, *, final: bool) -> TraceItem:
+    if final:
+        return replace(item, data={**item.data, FINAL: True})
     if item.role == "tool":
         done, _, came = item.text.partition("\n")
         lines = (line.removeprefix("  ") for line in came.split("\n"))
-        data = {**item.data, "command": done.removeprefix("$ ")}
+        data = {**item.data, COMMAND: done.removeprefix("$ ")}
         return replace(item, text="\n".join(lines), data=data)
     if "session" in item.data:
         return replace(item, data={"summary": summary})
@@ -124,5 +127,5 @@ def _probed(task: str, probing: Probing, *, resumed: bool) -> str:
 
 def _said(item: TraceItem) -> str:
     data: Mapping[str, object] = item.data
-    what = f"$ {data['command']}\n" if "command" in data else ""
+    what = f"$ {data[COMMAND]}\n" if COMMAND in data else ""
     return f"[{item.role}] {what}{item.text}"

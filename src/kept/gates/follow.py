@@ -34,3 +34,7 @@ class Follow:
             why = f"followed, not a gain: loss {now:.6g}, the best is {best:.6g}"
             verdict = Verdict("keep", why)
         return say_coverage(verdict, view, view.best)
+
+    def most_asked(self, train: int, holdout: int) -> int:
+        """Most rollouts that a step adds: the challenger's, as the others' are known."""
+        return holdout

@@ -228,6 +228,20 @@ class Race:
         most = max(2 * self.most, (1 + self.simplify.bars) * self.simplify.most)
         return self.screen.most_asked(train) + most * holdout
 
+    def most_at_end(self, cases: tuple[int, int, int], pooled: int) -> int:
+        """Most rollouts after the last ordinary step: races of the pool, proofs and the claim."""
+        train, holdout, test = cases
+        claim = 2 * self.claim_passes * test
+        if self.fixed:
+            return claim
+        if self.final.among:
+            return self.final.rest(train + holdout) + claim
+        # each race of the pool that keeps nothing leaves half of it at most, or one alone
+        races = pooled.bit_length() + 1 if pooled else 0
+        proof = self.screen.most_asked(train) + 2 * max(self.promote_passes) * holdout
+        proofs = 1 + (MOST_PROOFS if pooled else 0)
+        return races * self.most_asked(train, holdout) + proofs * proof + claim
+
     def usual_asked(self, train: int, holdout: int, steps: int) -> int:
         """Rollouts of both sides where none of so many proposals is better."""
         if self.final.among:

@@ -1,13 +1,15 @@
 """The rule of a run without cases: one evaluation decides, unless repeats of it differ.
 
 What runs first runs three times. While all repeats agree, one evaluation a side says all there is
-to say, and the rule is `strict`; of what is about to be kept, four more must agree as well. As soon
+to say, and the rule is `strict`; of what is about to be kept, four more must agree as well, or one
+where chance would not have repeated such a value to the last digit. As soon
 as any repeat differs, runs are compared in numbers: challenger and incumbent are run as often, and
 the bets on each difference are valid however often one looks. Fresh runs for every incumbent: those
 that made it win are never its bar.
 """
 
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from math import exp, log
 
 from kept.core.ledger import level
@@ -44,6 +46,9 @@ class Repeats:
     sure: int = 5
     """Runs that must agree of what is about to be kept: luck of both sides would be one keep in a
     hundred runs of coins, where with three it would be one in thirty."""
+    digits: int = 3
+    """Significant digits of values that do not agree to the last one by chance: then one run
+    confirms. Coins and grades have fewer, and agree often."""
     odd: float = 0.25
     """In a race by signs, what is a wreck in such a share of its runs, or more, is taken for sure
     with no more than the chance that a step may risk: so many pairs of runs there must be. Rarer
@@ -82,13 +87,20 @@ class Repeats:
         tolerance = view.objective.tie_tolerance
         if any(differs(side, tolerance) for side in (view.incumbent, view.challenger)):
             return None
-        again, often = (
-            tuple(Pair(case, n) for n in range(1, runs) for case in view.holdout)
-            for runs in (self.first, self.sure)
-        )
         told = Strict().decide(_first_runs(view))
         if not isinstance(told, Verdict) or told.outcome not in ("keep", "discard"):
             return told  # what cannot be compared by one run is not run again
+        if view.objective.deterministic:
+            return told
+        exact = all(_is_exact(side, self.digits) for side in (view.incumbent, view.challenger))
+        # an incumbent that was kept has had its confirming run; the seed has had none
+        again, often = (
+            tuple(Pair(case, n) for n in range(1, runs) for case in view.holdout)
+            for runs in (
+                2 if exact and view.ledger.tenure else self.first,
+                2 if exact else self.sure,
+            )
+        )
         sides = ((view.incumbent, again), (view.challenger, often))
         if asks := missing_asks(sides if told.outcome == "keep" else sides[:1], CHECK):
             return asks
@@ -201,6 +213,19 @@ def differs(side: Side, tolerance: float) -> bool:
         return True
     nothing = ROUNDING * max((abs(one) for one in found), default=0.0)
     return bool(found) and max(found) - min(found) > tolerance + nothing
+
+
+def _is_exact(side: Side, digits: int) -> bool:
+    """True where all runs gave one value, to the last digit, of at least so many digits."""
+    shown = [side.known[purpose] for purpose in ("decide", CHECK) if purpose in side.known]
+    found = {tally.mean for one in shown for tally in one.repeats.values()}
+    if len(found) != 1:
+        return False
+    value = abs(found.pop())
+    if value == int(value):
+        return len(str(int(value))) >= digits
+    # 1 - 0.7 is 0.30000000000000004, and has one digit
+    return len(Decimal(f"{value:.12g}").normalize().as_tuple().digits) >= digits
 
 
 def _losses(shown: Evaluation, start: int) -> dict[int, float]:

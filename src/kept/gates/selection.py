@@ -47,6 +47,14 @@ class Selection:
         reason += "; a new best" if new_best else ""
         return say_coverage(Verdict("keep", reason, best=new_best, numbers=numbers), view)
 
+    def most_asked(self, train: int, holdout: int) -> int:
+        """Most rollouts that a step adds: the challenger's, as the others' are known."""
+        return holdout
+
+    def most_at_end(self, cases: tuple[int, int, int], pooled: int) -> int:
+        """Most rollouts of the claim, of both sides."""
+        return 2 * self.claim_passes * cases[2]
+
     def claim(self, view: View) -> Verdict | tuple[Ask, ...]:
         """By how much the best (here the challenger) beats the seed (the incumbent)."""
         return claimed(view, self.claim_passes)

@@ -94,6 +94,10 @@ class Sigma:
             asks += asks_for(side, view.holdout, self.repeats, "decide")
         return asks or measured(view)
 
+    def most_asked(self, train: int, holdout: int) -> int:
+        """Most rollouts that a step adds: the challenger's, as the incumbent's are known."""
+        return self.repeats * (train + (0 if self.holdout_policy == "skip" else holdout))
+
     def _train(self, view: View) -> dict[str, float]:
         old, new = view.incumbent.known["screen"], view.challenger.known["screen"]
         (old_mean, old_std), (new_mean, new_std) = both_sweeps(old, new, view.objective.worst_loss)

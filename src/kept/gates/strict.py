@@ -30,6 +30,10 @@ class Strict:
             return verdict
         return say_coverage(_compare(old, new, view.objective, view.least), view)
 
+    def most_asked(self, train: int, holdout: int) -> int:
+        """Most rollouts that a step adds: the challenger's, as the incumbent's are known."""
+        return self.repeats * holdout
+
 
 def _compare(
     old: Evaluation, new: Evaluation, objective: Objective, least: float | None = None

@@ -36,3 +36,7 @@ class Sweep:
             numbers["value"] = view.objective.value(known.loss)
         words = f"{known.asked - known.missing - known.failed} of {known.asked} rollouts scored"
         return Verdict("skip", words, "measured", numbers=numbers, private=known.first_failure)
+
+    def most_asked(self, train: int, holdout: int) -> int:
+        """Most rollouts that a step adds."""
+        return self.repeats * holdout

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from kept.harness.cli import TRIES, Cli, Event, Target, Told
-from kept.harness.lines import status_in
-from kept.models.speech import Taken
+from kept.harness.lines import block, blocks, counts, status_in, status_of, text
+from kept.models.speech import Taken, mapping, maps
 
 _TOOLS = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Skill", "TodoWrite", "Write")
 """What it may use without asking, since there is nobody to ask."""
@@ -45,11 +45,11 @@ def _listen(events: Iterable[Event]) -> Told:
         told.session = str(event.get("session_id") or told.session)
         match event.get("type"):
             case "assistant":
-                for block in _blocks(event):
-                    _said(told, block, used)
+                for part in _blocks(event):
+                    _said(told, part, used)
             case "user":
-                for block in _blocks(event):
-                    _given_back(told, block, used)
+                for part in _blocks(event):
+                    _given_back(told, part, used)
             case "system" if event.get("subtype") == "api_retry":
                 told.wait(f"{event.get('error_status') or ''} {event.get('error', '')}".strip())
             case "result":
@@ -62,24 +62,22 @@ def _listen(events: Iterable[Event]) -> Told:
 
 
 def _blocks(event: Event) -> Iterator[dict[str, Any]]:
-    message: dict[str, Any] = event.get("message") or {}
+    message = block(event, "message")
     # what it says of an error of its provider is no message of a model
     if message.get("model") == "<synthetic>":
         return
-    content = message.get("content")
-    for block in cast("list[object]", content) if isinstance(content, list) else []:
-        if isinstance(block, dict):
-            yield cast("dict[str, Any]", block)
+    # what a user said may be a text
+    yield from maps(message.get("content"))
 
 
-def _said(told: Told, block: dict[str, Any], used: dict[str, str]) -> None:
-    match block.get("type"):
+def _said(told: Told, part: dict[str, Any], used: dict[str, str]) -> None:
+    match part.get("type"):
         case "text":
-            told.say(str(block.get("text", "")))
+            told.say(text(part, "text"))
         case "thinking":
-            told.think(str(block.get("thinking", "")))
+            told.think(text(part, "thinking"))
         case "tool_use":
-            used[str(block.get("id"))] = _use(str(block.get("name")), block.get("input") or {})
+            used[str(part.get("id"))] = _use(str(part.get("name")), block(part, "input"))
         case _:
             pass
 
@@ -92,46 +90,49 @@ def _use(name: str, given: dict[str, Any]) -> str:
     return f"{name} {told or json.dumps(given, ensure_ascii=False)}"
 
 
-def _given_back(told: Told, block: dict[str, Any], used: dict[str, str]) -> None:
-    if block.get("type") != "tool_result":
+def _given_back(told: Told, part: dict[str, Any], used: dict[str, str]) -> None:
+    if part.get("type") != "tool_result":
         return
-    what = used.pop(str(block.get("tool_use_id")), "a tool")
-    content = block.get("content")
-    text = content if isinstance(content, str) else _texts(cast("list[object]", content or []))
-    told.use(what, text, "failed" if block.get("is_error") else "")
+    what = used.pop(str(part.get("tool_use_id")), "a tool")
+    content = part.get("content")
+    output = content if isinstance(content, str) else _texts(blocks(part, "content"))
+    told.use(what, output, "failed" if part.get("is_error") else "")
 
 
-def _texts(parts: list[object]) -> str:
-    rows = (cast("dict[str, Any]", part) for part in parts if isinstance(part, dict))
-    return "\n".join(str(row.get("text", f"[{row.get('type')}]")) for row in rows)
+def _texts(parts: list[dict[str, Any]]) -> str:
+    return "\n".join(str(row.get("text", f"[{row.get('type')}]")) for row in parts)
 
 
 def _result(told: Told, event: Event) -> None:
-    told.taken = _taken(event.get("usage") or {})
-    text = str(event.get("result") or "")
+    told.taken = _taken(block(event, "usage"))
+    result = text(event, "result")
     if event.get("stop_reason") == "refusal":
         told.stop = "refusal"
     elif not event.get("is_error"):
-        told.final = text.strip()
+        told.final = result.strip()
     elif str(event.get("subtype", "")).startswith("error_max"):
         told.stop = str(event["subtype"])
     else:
-        told.error = text or "; ".join(map(str, event.get("errors") or [event.get("subtype")]))
-        told.status = event.get("api_error_status") or status_in(told.error)
+        errors: object = event.get("errors") or event.get("subtype")
+        listed = cast("list[object]", errors) if isinstance(errors, list) else [errors]
+        told.error = result or "; ".join(map(str, listed))
+        told.status = status_of(event.get("api_error_status")) or status_in(told.error)
 
 
-def _taken(usage: dict[str, Any]) -> Taken:
-    fresh, read, written = (
-        int(usage.get(name) or 0)
-        for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    )
-    return Taken(fresh + read + written, int(usage.get("output_tokens") or 0), read, written)
+def _taken(usage: Event) -> Taken | None:
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    found = counts(usage, *names, "output_tokens")
+    if found is None:
+        return None
+    fresh, read, written, said = found
+    return Taken(fresh + read + written, said, read, written)
 
 
 def _ends_step(line: Event) -> bool:
     """Whether a line of a session ends what an event told as a step."""
     wanted = {"assistant": "text", "user": "tool_result"}.get(str(line.get("type")))
-    return any(block.get("type") == wanted for block in _blocks(line))
+    message = mapping(line.get("message"))
+    return any(part.get("type") == wanted for part in maps(message.get("content")))
 
 
 def _session_file(session: str, cwd: str) -> str:

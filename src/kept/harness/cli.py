@@ -39,7 +39,8 @@ class Told:
     final: str = ""
     """The last message: the answer."""
     session: str = ""
-    taken: Taken = field(default_factory=Taken)
+    taken: Taken | None = field(default_factory=Taken)
+    """None where the counts that it told cannot be true."""
     error: str = ""
     """Why it gave up, in its own words."""
     status: int | None = None

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kept.harness.cli import TRIES, Cli, Event, Target, Told
-from kept.harness.lines import status_in
-from kept.models.speech import Taken
+from kept.harness.lines import block, blocks, counts, status_in, text
+from kept.models.speech import Taken, mapping
 
 _KEY = "OPENAI_API_KEY"
 
@@ -59,7 +59,7 @@ def _listen(events: Iterable[Event]) -> Told:
     told = Told()
     begun: dict[str, str] = {}
     for event in events:
-        item: dict[str, Any] = event.get("item") or {}
+        item = block(event, "item")
         match event.get("type"):
             case "thread.started":
                 told.session = str(event.get("thread_id", ""))
@@ -69,13 +69,12 @@ def _listen(events: Iterable[Event]) -> Told:
                 begun.pop(str(item.get("id")), None)
                 _item(told, item)
             case "turn.completed":
-                told.taken = _taken(event.get("usage") or {})
+                told.taken = _taken(block(event, "usage"))
             case "turn.failed":
-                error: dict[str, Any] = event.get("error") or {}
-                told.error = str(error.get("message", ""))
+                told.error = text(block(event, "error"), "message")
                 told.status = status_in(told.error)
             case "error":
-                message = str(event.get("message", ""))
+                message = text(event, "message")
                 # any other one is the end, and told of as such
                 if message.startswith("Reconnecting"):
                     told.wait(message)
@@ -89,28 +88,28 @@ def _listen(events: Iterable[Event]) -> Told:
 def _item(told: Told, item: dict[str, Any]) -> None:
     match item.get("type"):
         case "agent_message":
-            told.say(str(item.get("text", "")))
+            told.say(text(item, "text"))
         case "reasoning":
-            told.think(str(item.get("text", "")))
+            told.think(text(item, "text"))
         case "command_execution":
             code = item.get("exit_code")
             failed = "" if code == 0 else f"exit {code}" if code is not None else "no exit code"
-            output = str(item.get("aggregated_output", ""))
-            told.use(f"$ {_asked(str(item.get('command', '')))}", output, failed)
+            output = text(item, "aggregated_output")
+            told.use(f"$ {_asked(text(item, 'command'))}", output, failed)
         case "file_change":
-            changes: list[dict[str, Any]] = item.get("changes") or []
+            changes = blocks(item, "changes")
             parts = [f"{change.get('kind', '')} {change.get('path', '')}" for change in changes]
             failed = "" if item.get("status") == "completed" else str(item.get("status", ""))
             told.use(f"edit {', '.join(parts)}", failed=failed)
         case "mcp_tool_call":
             name = f"{item.get('server', '')}.{item.get('tool', '')}"
-            error: dict[str, Any] = item.get("error") or {}
+            error = block(item, "error")
             given = json.dumps(item.get("arguments"), ensure_ascii=False)
-            told.use(f"{name} {given}", failed=str(error.get("message", "")))
+            told.use(f"{name} {given}", failed=text(error, "message"))
         case "web_search":
             told.use(f"search {item.get('query', '')}")
         case "error":
-            told.note(str(item.get("message", "")))
+            told.note(text(item, "message"))
         case _:
             pass
 
@@ -125,14 +124,15 @@ def _asked(command: str) -> str:
     return words[2] if shell else command
 
 
-def _taken(usage: dict[str, Any]) -> Taken:
+def _taken(usage: Event) -> Taken | None:
     names = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens")
-    return Taken(*(int(usage.get(name) or 0) for name in names))
+    found = counts(usage, *names)
+    return None if found is None else Taken(*found)
 
 
 def _ends_step(line: Event) -> bool:
     """Whether a line of a session ends what an event told as a step."""
-    payload: dict[str, Any] = line.get("payload") or {}
+    payload = mapping(line.get("payload"))
     if line.get("type") != "response_item":
         return False
     kind = str(payload.get("type", ""))

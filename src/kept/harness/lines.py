@@ -1,11 +1,47 @@
 """JSON objects, one a line, as agent CLIs say and keep them."""
 
-import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from kept.harness.cli import Event
+from kept.models.speech import is_count, maps
+from kept.parsing import parse_json
+
+T = TypeVar("T")
+
+
+class BadEvent(ValueError):
+    """An event of a CLI that is not of the shape that its kind has; says what is wrong."""
+
+
+def block(event: Event, key: str) -> dict[str, Any]:
+    """The object under a key; an empty one where there is none. Raises `BadEvent`."""
+    return cast("dict[str, Any]", _of_type(event, key, dict) or {})
+
+
+def text(event: Event, key: str) -> str:
+    """The text under a key; an empty one where there is none. Raises `BadEvent`."""
+    return _of_type(event, key, str) or ""
+
+
+def blocks(event: Event, key: str) -> list[dict[str, Any]]:
+    """The objects of the list under a key, without anything else in it. Raises `BadEvent`."""
+    return maps(cast("object", _of_type(event, key, list)))
+
+
+def _of_type(event: Event, key: str, wanted: type[T]) -> T | None:
+    value = event.get(key)
+    if value is None or isinstance(value, wanted):
+        return value
+    raise BadEvent(f"`{key}` of `{event.get('type')}` is of type {type(value).__name__}")
+
+
+def counts(usage: Event, *keys: str) -> tuple[int, ...] | None:
+    """Token counts, 0 for one that is missing; None where one cannot be true."""
+    found = [usage.get(key) or 0 for key in keys]
+    return tuple(found) if all(map(is_count, found)) else None
+
 
 _STATUS = re.compile(r"\b([45]\d\d)\b")
 
@@ -19,7 +55,7 @@ def events_of(text: str) -> Iterator[Event]:
 
 def _object(line: str | bytes) -> dict[str, Any] | None:
     try:
-        found: object = json.loads(line)
+        found: object = parse_json(line)
     except ValueError:
         return None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
@@ -36,6 +72,11 @@ def cut_lines(session: bytes, steps: int, ends_step: Callable[[Event], bool]) ->
             if steps <= 0:
                 break
     return b"".join(kept)
+
+
+def status_of(value: object) -> int | None:
+    """A status of HTTP that stands by itself; None for anything else."""
+    return value if type(value) is int and 100 <= value < 600 else None
 
 
 def status_in(message: str) -> int | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kept.harness.cli import Cli, Event, Target, Told
-from kept.harness.lines import status_in
+from kept.harness.lines import block, counts, status_in, status_of, text
 from kept.models.speech import Taken
 
 _KEY = "KEPT_AGENT_KEY"
@@ -54,32 +54,31 @@ def _listen(events: Iterable[Event]) -> Told:
     told = Told()
     for event in events:
         told.session = str(event.get("sessionID") or told.session)
-        part: dict[str, Any] = event.get("part") or {}
+        part = block(event, "part")
         match event.get("type"):
             case "text":
-                told.say(str(part.get("text", "")))
+                told.say(text(part, "text"))
             case "reasoning":
-                told.think(str(part.get("text", "")))
+                told.think(text(part, "text"))
             case "tool_use":
                 _used(told, part)
             case "step_finish":
-                told.taken = _more(told.taken, part.get("tokens") or {})
+                told.taken = _more(told.taken, block(part, "tokens"))
             case "error":
-                _failed(told, event.get("error") or {})
+                _failed(told, block(event, "error"))
             case _:
                 pass
     return told
 
 
 def _used(told: Told, part: dict[str, Any]) -> None:
-    state: dict[str, Any] = part.get("state") or {}
-    given: dict[str, Any] = state.get("input") or {}
+    state = block(part, "state")
+    given = block(state, "input")
     name = str(part.get("tool", ""))
     what = f"$ {given['command']}" if "command" in given else f"{name} {_main(given)}"
     failed = str(state.get("error", "")) if state.get("status") == "error" else ""
-    metadata: dict[str, Any] = state.get("metadata") or {}
-    code = metadata.get("exit")
-    told.use(what, str(state.get("output") or ""), failed or (f"exit {code}" if code else ""))
+    code = block(state, "metadata").get("exit")
+    told.use(what, text(state, "output"), failed or (f"exit {code}" if code else ""))
 
 
 def _main(given: dict[str, Any]) -> str:
@@ -88,16 +87,18 @@ def _main(given: dict[str, Any]) -> str:
 
 
 def _failed(told: Told, error: dict[str, Any]) -> None:
-    data: dict[str, Any] = error.get("data") or {}
+    data = block(error, "data")
     told.error = str(data.get("message") or error.get("name") or "an error")
-    told.status = data.get("statusCode") or status_in(told.error)
+    told.status = status_of(data.get("statusCode")) or status_in(told.error)
 
 
-def _more(taken: Taken, tokens: dict[str, Any]) -> Taken:
-    cache: dict[str, Any] = tokens.get("cache") or {}
-    read, written = int(cache.get("read") or 0), int(cache.get("write") or 0)
-    fresh, out = int(tokens.get("input") or 0), int(tokens.get("output") or 0)
-    out += int(tokens.get("reasoning") or 0)
+def _more(taken: Taken | None, tokens: Event) -> Taken | None:
+    cached = counts(block(tokens, "cache"), "read", "write")
+    counted = counts(tokens, "input", "output", "reasoning")
+    if taken is None or cached is None or counted is None:
+        return None
+    (read, written), (fresh, said, thought) = cached, counted
+    out = said + thought
     return Taken(
         taken.tokens_in + fresh + read + written,
         taken.tokens_out + out,

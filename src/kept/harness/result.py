@@ -8,10 +8,11 @@ from kept.core.rollout import Failure, Rollout, TraceItem, Usage
 from kept.core.words import count, one_line, shortened
 from kept.harness.cli import Cli, Told
 from kept.harness.errand import Session
-from kept.harness.lines import cut_lines, events_of
+from kept.harness.lines import BadEvent, cut_lines, events_of
 from kept.harness.trouble import fault
 from kept.models.config import ModelConfig
 from kept.models.prices import rates_of
+from kept.models.pricing import warn_of_usage
 from kept.models.speech import Taken
 from kept.sandbox import Exit
 from kept.settings import MARK, hide_in
@@ -33,12 +34,18 @@ class Result:
     prompt: str
     ended: Exit
     timeout: float
+    worst_usd: float = 0.0
 
     def brought(
         self, output: Output | Failure, shown: Mapping[str, bytes], home: str
     ) -> Rollout | Failure:
         """A rollout or a failure; `shown` are files of ours, and `home` is a folder of ours."""
-        told = self.cli.listen(events_of(self.ended.stdout))
+        try:
+            told = self.cli.listen(events_of(self.ended.stdout))
+        except BadEvent as error:
+            message = f"`{self.cli.program}` printed an event that cannot be read: {error}"
+            detail = self.ended.stdout[-MOST_DETAIL:]
+            return Failure("crash", "infrastructure", message, detail)
         usage = self._usage(told.taken)
         failure = fault(self.cli, self.config, told, self.ended, self.timeout)
         if failure is None and isinstance(output, Failure):
@@ -62,7 +69,10 @@ class Result:
         trace = (TraceItem("user", self.prompt), *told.steps, *self._info(told, usage, output))
         return Rollout(output=told.final, files=files, trace=trace, usage=usage)
 
-    def _usage(self, taken: Taken) -> Usage:
+    def _usage(self, taken: Taken | None) -> Usage:
+        if taken is None:
+            warn_of_usage(self.config.name, self.cli.program)
+            return Usage(1, usd=self.worst_usd)
         rates = rates_of(self.config)
         usd = rates.usd(taken) if rates else 0.0
         # however often it asked its model: it is one call of ours

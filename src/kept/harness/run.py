@@ -60,6 +60,8 @@ class Harness:
     """With its limits and what it sees; the line is written here."""
     scratch: Scratch
     most_output: int = MAX_OUTPUT
+    worst_usd: float | None = None
+    """The declared most that one errand costs, charged where its token counts cannot be true."""
 
     async def run(self, errand: Errand) -> Rollout | Failure:
         """Do an errand once."""
@@ -84,7 +86,9 @@ class Harness:
             for secret in (key, *logins(target.base_url)):
                 output = output._replace(files=hide_in(secret, output.files))
         if isinstance(ended, Exit):
-            result = Result(self.cli, self.config, prompt, ended, command.timeout)
+            result = Result(
+                self.cli, self.config, prompt, ended, command.timeout, self.worst_usd or 0.0
+            )
             ended = result.brought(output, shown, HOME)
         for secret in (key, *logins(target.base_url)):
             ended = hide(secret, ended)

@@ -9,7 +9,7 @@
 | no end in time, though it was at work | timeout | candidate |
 | ended by a limit of the sandbox, or one of its own | limit | candidate |
 | killed | crash | candidate |
-| any other exit code | crash | infrastructure |
+| any other exit code, or an event of a shape that is not known | crash | infrastructure |
 | the model would not answer | refused | candidate |
 | it said nothing in the end | empty | candidate |
 

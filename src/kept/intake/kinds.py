@@ -8,6 +8,7 @@ from kept import settings
 from kept.errors import SetupError
 from kept.intake import Draft
 from kept.models.providers import config_of
+from kept.parsing import parse_json
 
 _KINDS = "a promptfoo config (.yaml), cases (.jsonl, .json, .csv), a SKILL.md or a function (.py)"
 
@@ -22,6 +23,8 @@ class Wish:
     """Of a promptfoo config, the label of the prompt to begin with."""
     cases: Path | None = None
     """For a skill or a function."""
+    prompt_file: Path | None = None
+    """For cases: the prompt to begin with."""
 
 
 def draft_from(given: str, wish: Wish) -> Draft:
@@ -36,7 +39,7 @@ def draft_from(given: str, wish: Wish) -> Draft:
     if path.suffix in (".yaml", ".yml") or (path.suffix == ".json" and _is_config(path)):
         from kept.intake.promptfoo import Chosen, draft_of
 
-        _unused(wish, "cases")
+        _unused(wish, "cases", "prompt_file")
         return draft_of(path, Chosen(prompt=wish.prompt, provider=wish.model, limited=True))
     model = wish.model or settings.model()
     if model is not None:
@@ -46,7 +49,8 @@ def draft_from(given: str, wish: Wish) -> Draft:
         from kept.intake.asking import draft_of_cases
 
         _unused(wish, "cases")
-        return draft_of_cases(path, model)
+        return draft_of_cases(path, model, wish.prompt_file)
+    _unused(wish, "prompt_file")
     if path.suffix == ".md":
         from kept.intake.skill import draft_of_skill
 
@@ -58,17 +62,16 @@ def draft_from(given: str, wish: Wish) -> Draft:
     raise SetupError(f"{path} is nothing that a task can be made from", hint=f"give {_KINDS}")
 
 
-def _unused(wish: Wish, name: str) -> None:
-    if getattr(wish, name) is not None:
-        raise SetupError(f"--{name} means nothing for this kind of file")
+def _unused(wish: Wish, *names: str) -> None:
+    for name in names:
+        if getattr(wish, name) is not None:
+            raise SetupError(f"--{name.replace('_', '-')} means nothing for this kind of file")
 
 
 def _is_config(path: Path) -> bool:
     """Whether a JSON file is a config, and not a list of cases."""
-    import json
-
     try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError):
+        data = parse_json(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError):
         return False
     return isinstance(data, dict) and "prompts" in cast("dict[str, object]", data)

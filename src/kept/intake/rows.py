@@ -2,13 +2,13 @@
 
 import csv
 import io
-import json
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 from kept.core.words import count
 from kept.errors import Problem, SpecError
 from kept.intake.reading import text_of
+from kept.parsing import parse_json
 from kept.spec.source import kind_of, shown
 
 SUFFIXES = (".jsonl", ".json", ".csv")
@@ -41,9 +41,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         for number, line in enumerate(text.split("\n"), 1):
             if line.strip():
                 try:
-                    found.append((number, json.loads(line)))
-                except (ValueError, RecursionError) as error:
-                    wrong(number, f"not JSON: {getattr(error, 'msg', 'nested too deeply')}")
+                    found.append((number, parse_json(line)))
+                except ValueError as error:
+                    wrong(number, f"not JSON: {getattr(error, 'msg', error)}")
     rows: list[dict[str, Any]] = []
     for line, value in found:
         if not isinstance(value, dict):
@@ -63,10 +63,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def _list(text: str, wrong: Wrong) -> list[tuple[int, object]]:
     try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        why = getattr(error, "msg", "nested too deeply")
-        wrong(getattr(error, "lineno", 1), f"not JSON: {why}")
+        data: Any = parse_json(text)
+    except ValueError as error:
+        wrong(getattr(error, "lineno", 1), f"not JSON: {getattr(error, 'msg', error)}")
         return []
     if not isinstance(data, list):
         wrong(1, "not a list of cases")

@@ -5,6 +5,7 @@ import re
 
 from kept.core.values import Value
 from kept.locate.nodes import Items, Node, Scalar, Table, Unreadable
+from kept.parsing import parse_json
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _WORD = re.compile(r"[^\s,\]}]+")
@@ -14,10 +15,10 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 def read_json(text: str) -> Node:
     """The tree of a text; raises `Unreadable`."""
     try:
-        json.loads(text)
+        parse_json(text)
         # the text is JSON: from here on nothing can be missing
         return _Scanner(text).value()
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Unreadable(f"is not JSON: {error}") from error
 
 

@@ -10,6 +10,7 @@ from typing import cast
 
 from kept.core.values import Value
 from kept.locate.nodes import Items, Node, Scalar, Table, Unreadable
+from kept.parsing import parse_toml
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
@@ -29,9 +30,9 @@ _Branch = Scalar | _Tree | list["_Branch"]
 def read_toml(text: str) -> Node:
     """The tree of a text; raises `Unreadable`."""
     try:
-        expected = tomllib.loads(text)
+        expected = parse_toml(text)
         root = _Scanner(text).document()
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Unreadable(f"is not TOML: {error}") from error
     if _values(root) != expected:
         raise Unreadable("is TOML that Kept cannot find its way in")

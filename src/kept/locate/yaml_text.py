@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml as pyyaml
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.nodes import ScalarNode
 
 from kept.core.values import Value, render_value
-from kept.locate.libyaml import can_take, parser_of
+from kept.locate.libyaml import MAX_CHARS, can_take, construct, parser_of, ruamel
 from kept.locate.nodes import Items, Node, Room, Scalar, Table, Unreadable
+from kept.parsing import ParseLimit, check_size
 
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _WORD = re.compile(r"[A-Za-z_/][\w/.-]*(?: [\w/.-]+)*")
@@ -32,13 +31,16 @@ _INDENT = re.compile(r"^( +)\S", re.MULTILINE)
 
 def read_yaml(text: str) -> Node:
     """The tree of a text; raises `Unreadable`."""
-    yaml: Any = YAML(typ="safe", pure=True)
+    reader = ruamel()
     try:
-        root = _fast(text, yaml.resolver) or yaml.compose(text)
+        check_size(text, MAX_CHARS)
+        root = _fast(text, reader.resolver) or reader.compose(text)
         if root is None:
             return Table(())
-        return _Tree(text, yaml.constructor).node(root)
-    except (YAMLError, ValueError, RecursionError) as error:
+        return _Tree(text, reader).node(root)
+    except ParseLimit as limit:
+        raise Unreadable(f"is not YAML that can be read: {limit}") from limit
+    except (YAMLError, ValueError) as error:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise Unreadable(f"is not YAML: {problem}") from error
 
@@ -49,6 +51,8 @@ def _fast(text: str, resolver: Any) -> Any:  # noqa: ANN401 # the libraries have
         return None
     try:
         return parser_of(text, resolver).get_single_node()
+    except ParseLimit:
+        raise
     except (pyyaml.YAMLError, ValueError):
         return None
 
@@ -56,9 +60,9 @@ def _fast(text: str, resolver: Any) -> Any:  # noqa: ANN401 # the libraries have
 class _Tree:
     """Turns the library's nodes into ours. Its nodes are `Any`: the library has no types."""
 
-    def __init__(self, text: str, constructor: Any) -> None:  # noqa: ANN401 # see above
+    def __init__(self, text: str, reader: Any) -> None:  # noqa: ANN401 # see above
         self._text = text
-        self._constructor = constructor
+        self._reader = reader
         self._done: dict[int, Node] = {}
         self._uses: Counter[int] = Counter()
 
@@ -113,8 +117,7 @@ class _Tree:
         if start == end:
             # the library puts what is not there wherever it noticed that
             obstacle = "has no value"
-        plain = ScalarNode(node.tag, node.value, style=node.style)  # libyaml's are others
-        value = self._constructor.construct_object(plain)
+        value = construct(self._reader, node)
         quote = node.style or ""
         if quote in ("|", ">"):
             return self._block(start, end, value, where, obstacle)

@@ -12,7 +12,7 @@ from kept.core.words import count
 from kept.models.cache import CachedModel
 from kept.models.pricing import worst_usd
 from kept.models.scripted import ScriptedModel
-from kept.models.structured import ROUNDS, Check, settle
+from kept.models.structured import ANY, ReplyRules, settle
 
 _FIELDS = tuple(one.name for one in fields(ModelRequest))
 
@@ -22,14 +22,13 @@ async def ask(
     model: Model,
     request: ModelRequest,
     repeat: int = 0,
-    rounds: int = ROUNDS,
-    check: Check | None = None,
+    rules: ReplyRules = ANY,
 ) -> ModelReply | Failure:
     """What a model answers; with a schema, JSON that satisfies it or a `Failure`.
 
     Every question is journalled by itself, also one that has to be asked again. `repeat` numbers
-    the draws of one request, for a model whose replies are kept; `rounds` are the questions at most
-    until a reply satisfies its schema and `check`.
+    the draws of one request, for a model whose replies are cached for other runs. A reply that does
+    not meet the rules is neither cached nor taken from the cache.
     """
     made: list[ModelRequest] = []
 
@@ -37,7 +36,7 @@ async def ask(
         made.append(one)
         began = time.monotonic()
         if isinstance(model, CachedModel):
-            reply = await model.draw(one, repeat)
+            reply = await model.draw(one, repeat, lambda found: rules.is_met(found, one))
         else:
             reply = await model.complete(one)
         if isinstance(reply, Failure):
@@ -53,18 +52,18 @@ async def ask(
             model.heard(one)
         return reply
 
-    answer = await settle(request, call, rounds, check)
+    answer = await settle(request, call, rules)
     # the scope has counted every question: what they came to together would be counted twice
     return replace(answer, usage=FREE) if isinstance(answer, Failure) else answer
 
 
 async def ask_within(
-    seconds: float, scope: Scope, model: Model, request: ModelRequest
+    seconds: float, scope: Scope, model: Model, request: ModelRequest, rules: ReplyRules = ANY
 ) -> ModelReply | Failure:
     """The same, and an outage where the answer takes longer."""
     try:
         async with asyncio.timeout(seconds):
-            return await ask(scope, model, request)
+            return await ask(scope, model, request, rules=rules)
     except TimeoutError:
         message = f"{model.name} did not answer within {count(seconds, 'second')}"
         return Failure("timeout", "infrastructure", message)

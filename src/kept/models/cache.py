@@ -21,8 +21,14 @@ from kept.core.rollout import FREE, Failure
 from kept.errors import SetupError
 from kept.models.pricing import usual_usd, worst_usd
 
+VERSION = 1
+"""Of the file; Kept drops the replies of an earlier one."""
+
 WAIT = 10.0
 """Seconds that another process may take to write."""
+
+DIGEST = 16
+"""Bytes of the digest of key and reply that stands before each reply."""
 
 log = logging.getLogger("kept")
 
@@ -41,6 +47,10 @@ class CallCache:
             )
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
+            if self._db.execute("PRAGMA user_version").fetchone()[0] < VERSION:
+                # earlier ones hold replies that could not be used, and would be served for ever
+                self._db.execute("DROP TABLE IF EXISTS replies")
+                self._db.execute(f"PRAGMA user_version = {VERSION}")
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply BLOB)"
             )
@@ -53,14 +63,20 @@ class CallCache:
         """The reply that is kept under a key."""
         try:
             row = self._db.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
-            return None if row is None else msgspec.json.decode(row[0], type=ModelReply)
-        except (sqlite3.Error, msgspec.MsgspecError) as error:
+            if row is None:
+                return None
+            digest, reply = row[0][:DIGEST], row[0][DIGEST:]
+            if digest != _digest(key, reply):
+                raise ValueError("it does not match its digest")
+            return msgspec.json.decode(reply, type=ModelReply)
+        except (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError) as error:
             log.warning("a reply in %s cannot be read: %s", self.path, error)
             return None
 
     def put(self, key: str, reply: ModelReply) -> None:
         """Keep a reply."""
-        values = (key, msgspec.json.encode(reply))
+        data = msgspec.json.encode(reply)
+        values = (key, _digest(key, data) + data)
         try:
             self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", values)
         except sqlite3.Error as error:
@@ -69,6 +85,14 @@ class CallCache:
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
+
+
+def _digest(key: str, reply: bytes) -> bytes:
+    return sha256(key.encode() + reply).digest()[:DIGEST]
+
+
+def _is_any(reply: ModelReply) -> bool:
+    return True
 
 
 class CachedModel:
@@ -88,14 +112,20 @@ class CachedModel:
         """The first draw."""
         return await self.draw(request, 0)
 
-    async def draw(self, request: ModelRequest, repeat: int) -> ModelReply | Failure:
-        """One draw by its number; one that is kept costs nothing."""
+    async def draw(
+        self, request: ModelRequest, repeat: int, is_usable: Callable[[ModelReply], bool] = _is_any
+    ) -> ModelReply | Failure:
+        """One draw by its number; one that is kept costs nothing.
+
+        A reply that is not usable is handed on but not kept: who asks again is to have a new one.
+        """
         cache, key = self._open(), self._key(request, repeat)
         kept = cache.get(key)
-        if kept is not None:
+        # one that was kept may have met other rules than these
+        if kept is not None and is_usable(kept):
             return replace(kept, usage=FREE)
         reply = await self._model.complete(request)
-        if isinstance(reply, ModelReply):
+        if isinstance(reply, ModelReply) and is_usable(reply):
             cache.put(key, reply)
         return reply
 

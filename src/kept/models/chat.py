@@ -2,10 +2,12 @@
 
 import base64
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, json
 
 from kept.core.model import Finish, Message, ModelRequest, ToolCall
-from kept.models.speech import Habits, Heard, Taken, mapping, maps, number
+from kept.models.speech import Habits, Heard, Taken, is_count, mapping
 
 _FINISH: Mapping[str, Finish] = {
     "stop": "stop",
@@ -14,6 +16,70 @@ _FINISH: Mapping[str, Finish] = {
     "function_call": "tool_calls",
     "content_filter": "refused",
 }
+
+
+class _Part(Struct):
+    text: str | None = None
+
+
+_Content = str | list[_Part] | None
+_Arguments = str | dict[str, Any] | None
+"""A text of JSON; some servers send the object itself."""
+
+
+class _Function(Struct):
+    name: Annotated[str, Meta(min_length=1)]
+    arguments: _Arguments = None
+
+
+class _Call(Struct):
+    function: _Function
+    id: str | None = None
+
+
+class _Message(Struct):
+    content: _Content | UnsetType = UNSET
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(Struct):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Reply(Struct):
+    """What is read of a reply; anything else in it is not looked at."""
+
+    choices: list[_Choice] | None = None
+
+
+class _FunctionPiece(Struct):
+    name: str | None = None
+    arguments: _Arguments = None
+
+
+class _CallPiece(Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _FunctionPiece | None = None
+
+
+class _Delta(Struct):
+    content: _Content = None
+    refusal: str | None = None
+    tool_calls: list[_CallPiece] | None = None
+
+
+class _ChoicePiece(Struct):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(Struct):
+    """What is read of an event of a stream."""
+
+    choices: list[_ChoicePiece] | None = None
 
 
 class Chat:
@@ -56,23 +122,35 @@ class Chat:
         return body
 
     def heard(self, body: Mapping[str, Any]) -> Heard | None:
-        """A reply; None where there is nothing in it."""
-        choices = maps(body.get("choices"))
+        """A reply; None where there is nothing in it.
+
+        Raises `msgspec.ValidationError` for a body that breaks the protocol.
+        """
+        choices = convert(body, _Reply).choices
         if not choices:
             return None
-        message = mapping(choices[0].get("message"))
-        wanted = message.get("tool_calls")
-        calls = tuple(_call(call) for call in maps(wanted)) if wanted else ()
-        text = _text(message.get("content"))
-        finish = _FINISH.get(str(choices[0].get("finish_reason")), "stop")
-        refusal = str(message.get("refusal") or "")
+        message = choices[0].message
+        calls = tuple(_call(call) for call in message.tool_calls or ())
+        if message.content is UNSET and not calls and not message.refusal:
+            raise ValidationError("Object missing required field `content` - at `$.choices[0]`")
+        finish = _FINISH.get(choices[0].finish_reason or "", "stop")
+        refusal = message.refusal or ""
         if finish == "refused":
             refusal = refusal or "its filter of contents stopped the reply"
         end: Finish = "tool_calls" if calls else finish
-        return Heard(text, end, calls, _taken(mapping(body.get("usage"))), refusal)
+        text = "" if message.content is UNSET else _text(message.content)
+        usage = mapping(body.get("usage"))
+        return Heard(text, end, calls, _taken(usage), refusal, usage)
+
+    def taken(self, body: Mapping[str, Any]) -> Taken | None:
+        """What a reply says that it took; None where it does not, or what cannot be."""
+        return _taken(mapping(body.get("usage")))
 
     async def gather(self, events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
-        """The whole reply of a stream; None when the stream ended before it."""
+        """The whole reply of a stream; None when the stream ended before it.
+
+        Raises `msgspec.ValidationError` for an event that breaks the protocol.
+        """
         texts: dict[str, list[str]] = {"content": [], "refusal": []}
         calls: dict[int, dict[str, Any]] = {}
         finish, usage, begun = None, {}, False
@@ -80,15 +158,14 @@ class Chat:
             if "error" in event:
                 return event
             usage = mapping(event.get("usage")) or usage
-            for choice in maps(event.get("choices"))[:1]:
+            for choice in (convert(event, _Chunk).choices or ())[:1]:
                 begun = True
-                delta = mapping(choice.get("delta"))
-                finish = choice.get("finish_reason") or finish
-                for name, pieces in texts.items():
-                    if isinstance(delta.get(name), str):
-                        pieces.append(delta[name])
-                for part in maps(delta.get("tool_calls")):
-                    _add_call(calls, part)
+                finish = choice.finish_reason or finish
+                delta = choice.delta or _Delta()
+                texts["content"].append(_text(delta.content))
+                texts["refusal"].append(delta.refusal or "")
+                for piece in delta.tool_calls or ():
+                    _add_call(calls, piece)
         if begun and finish is None:
             return None
         message = {name: "".join(pieces) or None for name, pieces in texts.items()}
@@ -137,32 +214,33 @@ def _data_url(media_type: str, data: bytes) -> str:
     return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
 
 
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    return "".join(str(part.get("text") or "") for part in maps(content))
+def _text(content: _Content) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part.text or "" for part in content)
 
 
-def _call(call: Mapping[str, Any]) -> ToolCall:
-    function = mapping(call.get("function"))
-    arguments = str(function.get("arguments") or "{}")
-    return ToolCall(str(call.get("id") or ""), str(function.get("name") or ""), arguments)
+def _call(call: _Call) -> ToolCall:
+    return ToolCall(call.id or "", call.function.name, _arguments(call.function.arguments) or "{}")
 
 
-def _add_call(calls: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
+def _arguments(given: _Arguments) -> str:
+    return json.encode(given).decode() if isinstance(given, dict) else given or ""
+
+
+def _add_call(calls: dict[int, dict[str, Any]], piece: _CallPiece) -> None:
     whole = calls.setdefault(
-        number(part.get("index")), {"id": "", "function": {"name": "", "arguments": ""}}
+        piece.index or 0, {"id": "", "function": {"name": "", "arguments": ""}}
     )
-    whole["id"] = part.get("id") or whole["id"]
-    for name, piece in mapping(part.get("function")).items():
-        if isinstance(piece, str):
-            whole["function"][name] = whole["function"].get(name, "") + piece
+    whole["id"] = piece.id or whole["id"]
+    if piece.function is not None:
+        whole["function"]["name"] += piece.function.name or ""
+        whole["function"]["arguments"] += _arguments(piece.function.arguments)
 
 
-def _taken(usage: Mapping[str, Any]) -> Taken:
-    details = usage.get("prompt_tokens_details")
-    return Taken(
-        number(usage.get("prompt_tokens")),
-        number(usage.get("completion_tokens")),
-        number(mapping(details).get("cached_tokens")) if details else 0,
-    )
+def _taken(usage: Mapping[str, Any]) -> Taken | None:
+    asked, said = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    cached = mapping(usage.get("prompt_tokens_details")).get("cached_tokens") or 0
+    if not (is_count(asked) and is_count(said) and is_count(cached)):
+        return None
+    return Taken(asked, said, cached)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,11 +18,11 @@ from kept.models.http import events, post
 from kept.models.line import Line, Question, secrets_of
 from kept.models.messages import Messages
 from kept.models.prices import FREE_OF_CHARGE, rates_of
-from kept.models.pricing import BYTES, REPLY
+from kept.models.pricing import BYTES, REPLY, warn_of_usage
 from kept.models.providers import PROVIDERS, located
 from kept.models.speech import Habits, Heard, Speech, Taken
 from kept.models.structured import instructed
-from kept.models.trouble import hidden, passing, refused
+from kept.models.trouble import Trouble, bare, hidden, passing, refused
 
 MOST_TOKENS = {"openai": 16_384, "azure_openai": 16_384, "anthropic": 8_192}
 """Of a reply, where nobody says: a call must end, and have a worst case, before it is made."""
@@ -31,6 +32,9 @@ PICTURE = 50_000
 
 USUAL_PICTURE = 1_000
 """Tokens that most of them count."""
+
+HAIR = 1e-9
+"""US dollars by which sums in floating point may differ."""
 
 
 class HttpModel:
@@ -63,11 +67,14 @@ class HttpModel:
         if self.rates is FREE_OF_CHARGE:
             return 0.0
         filled = self._filled(request)
+        return self._most_usd(filled, len(self._body(filled)))
+
+    def _most_usd(self, filled: ModelRequest, size: int) -> float | None:
+        """The most that a reply can cost to a request of so many bytes."""
         if self.rates is None or (filled.max_tokens is None and self.rates.output.most):
             return None
         pictures = sum(len(message.images) for message in filled.messages)
-        tokens = len(self._body(filled)) + pictures * PICTURE
-        return self.rates.worst(tokens, filled.max_tokens or 0)
+        return self.rates.worst(size + pictures * PICTURE, filled.max_tokens or 0)
 
     def usual_usd(self, request: ModelRequest) -> float | None:
         """What a reply of middling length costs; None where the price is not known."""
@@ -81,25 +88,74 @@ class HttpModel:
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
         """One reply, or why there is none after as many tries as make sense."""
         filled = self._filled(request)
-        question = Question(lambda: self._body(filled), self._hear, _tokens, learn=self._learn)
+        hear = partial(self._hear, filled)
+        question = Question(
+            lambda: self._body(filled),
+            hear,
+            _tokens,
+            learn=self._learn,
+            worst=partial(self._most_usd, filled),
+        )
         heard = await self._line.ask(question)
-        return heard if isinstance(heard, Failure) else self._priced(heard, filled)
+        return heard if isinstance(heard, Failure) else self._answer(*heard)
 
-    async def _hear(self, headers: Mapping[str, str], body: bytes) -> Heard:
-        if self.config.stream:
-            async with aclosing(events(self._line.endpoint, headers, body)) as told:
-                whole = await self._speech.gather(told)
-        else:
-            whole = await post(self._line.endpoint, headers, body)
-        if whole is None:
-            raise passing("network", f"`{self.name}` ended its reply in the middle")
-        if whole.get("error"):
-            raise passing("server", f"`{self.name}` gave up in the middle: {_told(whole)}")
-        heard = self._speech.heard(whole)
-        if heard is None:
-            raise passing("server", f"`{self.name}` answered with nothing")
+    async def _hear(
+        self, request: ModelRequest, headers: Mapping[str, str], body: bytes
+    ) -> tuple[Heard, Usage]:
+        heard = await self._read(request, headers, body)
         # before anybody keeps it: what a server echoes would be in journals, caches and artifacts
-        return _discreet(heard, (*secrets_of(headers), *self._line.logins))
+        heard = _discreet(heard, (*secrets_of(headers), *self._line.logins))
+        return heard, self._usage(heard, request, len(body))
+
+    async def _read(self, request: ModelRequest, headers: Mapping[str, str], body: bytes) -> Heard:
+        whole: dict[str, Any] | None = None
+        try:
+            if self.config.stream:
+                async with aclosing(events(self._line.endpoint, headers, body)) as told:
+                    whole = await self._speech.gather(told)
+            else:
+                whole = await post(self._line.endpoint, headers, body)
+            if whole is None:
+                raise passing("network", f"`{self.name}` ended its reply in the middle").arrive()
+            if whole.get("error"):
+                what = f"`{self.name}` gave up in the middle: {_told(whole)}"
+                raise passing("server", what).arrive()
+            heard = self._speech.heard(whole)
+            if heard is None:
+                raise passing("server", f"`{self.name}` answered with nothing").arrive()
+        except msgspec.ValidationError as error:
+            what = f"`{self.name}` answered with something that is no reply: {error}"
+            raise passing("server", what).arrive(self._lost(whole, request, len(body))) from error
+        except Trouble as trouble:
+            if trouble.failure.arrived:
+                trouble.arrive(self._lost(whole, request, len(body)))
+            raise
+        return heard
+
+    def _lost(self, whole: dict[str, Any] | None, request: ModelRequest, size: int) -> Usage:
+        """What a reply cost that cannot be used: by its counts if they can be true."""
+        taken = self._speech.taken(whole) if whole else None
+        worst = self._most_usd(request, size)
+        if taken is not None and taken.tokens_in:
+            usd = self.rates.usd(taken) if self.rates else 0.0
+            if worst is None or usd <= worst + HAIR:
+                return Usage(1, taken.tokens_in, taken.tokens_out, taken.cached, usd)
+        return Usage(1, usd=worst or 0.0)
+
+    def _usage(self, heard: Heard, request: ModelRequest, size: int) -> Usage:
+        """Tokens and price of a reply; the worst case where its counts are missing or untrue."""
+        taken, worst = heard.taken, self._most_usd(request, size)
+        if taken is not None and _is_possible(heard, taken):
+            usd = self.rates.usd(taken) if self.rates else 0.0
+            if worst is None or usd <= worst + HAIR:
+                return Usage(1, taken.tokens_in, taken.tokens_out, taken.cached, usd)
+        if any(heard.usage.values()):
+            warn_of_usage(self.name, bare(self._line.endpoint.url))
+        if worst is None and self.rates is not None:
+            # no limit on the length of a reply, but a token is a byte at least
+            said = (heard.text, *(call.arguments for call in heard.tool_calls))
+            worst = self.rates.worst(size, sum(len(text.encode()) for text in said))
+        return Usage(1, usd=worst or 0.0)
 
     def _filled(self, request: ModelRequest) -> ModelRequest:
         if not self._defaults:
@@ -139,13 +195,7 @@ class HttpModel:
             # half a character, or bytes that are no text: no server could read them either
             return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
-    def _priced(self, heard: Heard, request: ModelRequest) -> ModelReply | Failure:
-        taken = heard.taken
-        usd = self.rates.usd(taken) if self.rates else 0.0
-        if self.rates and not taken.tokens_in + taken.tokens_out:
-            # a server that counts nothing: nobody knows more than the most that it can have been
-            usd = self.worst_usd(request) or 0.0
-        usage = Usage(1, taken.tokens_in, taken.tokens_out, taken.cached, usd)
+    def _answer(self, heard: Heard, usage: Usage) -> ModelReply | Failure:
         if heard.refusal:
             return refused(f"`{self.name}` refused", heard.refusal, usage)
         if not heard.text and not heard.tool_calls:
@@ -159,8 +209,16 @@ def make(config: ModelConfig) -> HttpModel:
     return HttpModel(located(config))
 
 
-def _tokens(heard: Heard) -> int:
-    return heard.taken.tokens_in + heard.taken.tokens_out
+def _tokens(answer: tuple[Heard, Usage]) -> int | None:
+    _, usage = answer
+    return usage.tokens_in + usage.tokens_out or None
+
+
+def _is_possible(heard: Heard, taken: Taken) -> bool:
+    """False for counts that contradict the reply or each other."""
+    says_something = bool(heard.text or heard.tool_calls)
+    counted = taken.tokens_in and (taken.tokens_out or not says_something)
+    return bool(counted) and taken.cached + taken.written <= taken.tokens_in
 
 
 def _discreet(heard: Heard, secrets: tuple[str, ...]) -> Heard:

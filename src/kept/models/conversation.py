@@ -5,7 +5,6 @@ conversation that was cut goes on where it was cut.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,8 @@ from kept.core.ports import Model, Scope, Tool
 from kept.core.rollout import Failure, TraceItem
 from kept.core.tool import ToolAnswer
 from kept.models.asking import ask
+from kept.models.structured import ANY, ReplyRules
+from kept.parsing import parse_json
 
 MAX_REPLIES = 20
 """Replies of a model to one thing said, after which it is taken to go round in circles."""
@@ -43,9 +44,14 @@ class Agent:
     """A model with tools at hand, as one candidate has it: all its cases talk to the same."""
 
     def __init__(
-        self, model: Model, request: ModelRequest, tools: Sequence[Tool], replies: int = MAX_REPLIES
+        self,
+        model: Model,
+        request: ModelRequest,
+        tools: Sequence[Tool],
+        replies: int = MAX_REPLIES,
+        rules: ReplyRules = ANY,
     ) -> None:
-        """`request` is what all requests have in common."""
+        """`request` is what all requests have in common, `rules` what all replies are held to."""
         self.told = request.messages
         """What it is told beforehand."""
         self._model = model
@@ -54,6 +60,7 @@ class Agent:
         if tools or request.tools:
             self._request = replace(request, tools=tuple(tool.offer for tool in tools))
         self._replies = replies
+        self._rules = rules
 
     async def say(self, messages: tuple[Message, ...], scope: Scope, seed: int) -> Said | Failure:
         """Have the model answer the last message; a `Failure` is one of infrastructure."""
@@ -62,7 +69,7 @@ class Agent:
         trace: list[TraceItem] = []
         for n in range(self._replies):
             request = asking(self._request, messages, seed)
-            reply = await ask(scope, self._model, request)
+            reply = await ask(scope, self._model, request, rules=self._rules)
             if isinstance(reply, Failure) and reply.kind != "empty":
                 return _ended(reply, messages, trace)
             if isinstance(reply, Failure):
@@ -132,8 +139,8 @@ def _fault(reply: ModelReply) -> Failure | None:
 
 def _arguments(text: str) -> dict[str, object] | None:
     try:
-        given = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        given = parse_json(text or "{}")
+    except ValueError:
         return None
     return cast("dict[str, object]", given) if isinstance(given, dict) else None
 

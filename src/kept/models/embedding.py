@@ -5,6 +5,7 @@ import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -17,15 +18,18 @@ from kept.models.entra import Entra
 from kept.models.http import post
 from kept.models.line import Line, Question
 from kept.models.prices import embedding_rates_of
+from kept.models.pricing import warn_of_usage
 from kept.models.providers import PROVIDERS, located
-from kept.models.speech import Taken, mapping, maps, number
-from kept.models.trouble import lasting, passing
+from kept.models.speech import Taken, is_count, mapping, maps
+from kept.models.trouble import Trouble, bare, lasting, passing
 from kept.settings import without_login
 
 MOST_TEXTS = 128
 """Of one call; no provider takes fewer, and the reply stays far below what is read of one."""
 MOST_BYTES = 250_000
 """Of the texts of one call: a token has a byte at least, and OpenAI takes 300,000 of them."""
+MARKS = 2
+"""Tokens that a model may put around each text."""
 AT_ONCE = 4
 """Calls in flight for one list of texts."""
 
@@ -43,6 +47,8 @@ class _Vectors:
 
     vectors: tuple["array[float]", ...]
     tokens: int
+    counted: bool
+    """Whether the server reported a count, true or not."""
 
 
 class HttpEmbedder:
@@ -63,7 +69,9 @@ class HttpEmbedder:
 
     def worst_usd(self, texts: Sequence[str]) -> float | None:
         """The most that these can cost: a token is a byte at least."""
-        return self.rates.worst(sum(map(_size, texts)), 0) if self.rates else None
+        return (
+            self.rates.worst(sum(_size(text) + MARKS for text in texts), 0) if self.rates else None
+        )
 
     async def embed(self, texts: Sequence[str]) -> Embedded | Failure:
         """A vector for each, in as many calls as it takes; what was paid is told with a failure."""
@@ -100,16 +108,26 @@ class HttpEmbedder:
         body = msgspec.json.encode(wanted)
 
         async def hear(headers: Mapping[str, str], body: bytes) -> _Vectors:
-            return self._heard(await post(self._line.endpoint, headers, body), len(texts))
+            whole = await post(self._line.endpoint, headers, body)
+            try:
+                return self._heard(whole, len(texts))
+            except Trouble as trouble:
+                raise trouble.arrive() from None
 
-        heard = await self._line.ask(Question(lambda: body, hear, lambda heard: heard.tokens))
+        question = Question(
+            lambda: body, hear, lambda heard: heard.tokens, worst=lambda _: self.worst_usd(texts)
+        )
+        heard = await self._line.ask(question)
         if isinstance(heard, Failure):
             return heard
+        worst = self.worst_usd(texts)
         usd = self.rates.usd(Taken(heard.tokens)) if self.rates else 0.0
-        if self.rates and not heard.tokens:
-            # a server that counts nothing: nobody knows more than the most that it can have been
-            usd = self.worst_usd(texts) or 0.0
-        return Embedded(heard.vectors, Usage(1, heard.tokens, usd=usd))
+        if heard.tokens and (worst is None or usd <= worst):
+            return Embedded(heard.vectors, Usage(1, heard.tokens, usd=usd))
+        # a server that does not count, or whose counts cannot be true
+        if heard.counted:
+            warn_of_usage(self.name, bare(self._line.endpoint.url))
+        return Embedded(heard.vectors, Usage(1, usd=worst or 0.0))
 
     def _heard(self, whole: Mapping[str, Any], count: int) -> _Vectors:
         if whole.get("error"):
@@ -118,7 +136,10 @@ class HttpEmbedder:
         if len(data) != count:
             raise passing("server", f"`{self.name}` gave {len(data)} vectors for {count} texts")
         # most servers keep the order, and OpenAI promises no more than the number
-        data.sort(key=lambda item: number(item.get("index")))
+        places = [item.get("index", n) for n, item in enumerate(data)]
+        if sorted(map(repr, places)) != sorted(map(repr, range(count))):
+            raise passing("server", f"`{self.name}` numbered its {count} vectors wrongly")
+        data = [item for _, item in sorted(zip(places, data, strict=True), key=itemgetter(0))]
         vectors = tuple(map(_vector, data))
         if None in vectors:
             raise passing("server", f"`{self.name}` gave something that is no vector")
@@ -126,7 +147,8 @@ class HttpEmbedder:
         if self._dimensions is not None and len(sound[0]) != self._dimensions:
             what = f"`{self.name}` gave vectors of {len(sound[0])} numbers, not {self._dimensions}"
             raise lasting(what, "leave `embedding_dimensions` out, or name another model")
-        return _Vectors(sound, number(mapping(whole.get("usage")).get("prompt_tokens")))
+        tokens = mapping(whole.get("usage")).get("prompt_tokens")
+        return _Vectors(sound, tokens if is_count(tokens) else 0, bool(tokens))
 
 
 def make_embedder(config: ModelConfig, dimensions: int | None = None) -> HttpEmbedder:

@@ -4,6 +4,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kept.errors import SetupError
+from kept.settings import install_command
 from kept.threads import call_apart
 
 SCOPE = "https://cognitiveservices.azure.com/.default"
@@ -63,7 +64,7 @@ def _default(identity: str | None) -> Any:  # noqa: ANN401 # what azure-identity
     except ImportError as error:
         raise SetupError(
             "there is no azure-identity to ask Azure without a key",
-            hint="set AZURE_OPENAI_API_KEY, or pip install 'kept[azure]'",
+            hint=f"set AZURE_OPENAI_API_KEY, or {install_command('azure')}",
         ) from error
     chosen = {} if identity is None else {"managed_identity_client_id": identity}
     return library.DefaultAzureCredential(**chosen)

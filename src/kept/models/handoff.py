@@ -17,6 +17,7 @@ import msgspec
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, Usage
 from kept.models.config import ModelConfig
+from kept.store.files import write_file
 
 POLL = 0.25
 """Seconds between two looks at the folder."""
@@ -122,14 +123,14 @@ def _now(folder: Path) -> float:
     A file that is touched there has it.
     """
     mark = folder / ".now"
-    mark.touch()
+    write_file(mark, b"now\n")
     return mark.stat().st_mtime
 
 
 def _write(path: Path, data: bytes) -> None:
     """All of it or nothing: whoever watches the folder sees no half of a prompt."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
-    new.write_bytes(data)
+    write_file(new, data)
     new.replace(path)
 
 

@@ -8,11 +8,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
-import msgspec
-
+from kept.models.speech import decode
 from kept.models.trouble import Trouble, lasting, of_error, of_status, passing
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ MOST_BYTES = 32 << 20
 
 CONNECT = 20.0
 """Seconds until a connection stands."""
-
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +49,11 @@ async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> d
     if opening is None:
         async with _Exchange(endpoint, headers, body, endpoint.timeout) as response:
             return await _whole(endpoint, response)
+    arrived = False
     try:
         async with asyncio.timeout(endpoint.timeout):
             answer = await direct.ask(opening, body, _timeout(endpoint.timeout, endpoint.timeout))
+            arrived = answer.status == 200
             try:
                 await _look_at(endpoint, answer)
                 whole = await _whole(endpoint, answer)
@@ -64,6 +63,26 @@ async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> d
                 raise
             answer.release()
             return whole
+    except Exception as error:
+        found = _trouble(endpoint, error, arrived=arrived)
+        if found is error:
+            raise
+        raise found from error
+
+
+async def fetch_status(endpoint: Endpoint, headers: Mapping[str, str], seconds: float) -> int:
+    """The status of a GET, whose body is not read; raises `Trouble` where nothing answers."""
+    session, _ = await _session()
+    told = {**endpoint.headers, **headers}
+    try:
+        async with session.get(
+            endpoint.url,
+            headers=told,
+            timeout=_timeout(seconds, seconds),
+            proxy=endpoint.proxy,
+            allow_redirects=False,
+        ) as response:
+            return response.status
     except Exception as error:
         found = _trouble(endpoint, error)
         if found is error:
@@ -95,13 +114,17 @@ async def _look_at(endpoint: Endpoint, response: "ClientResponse | Answer") -> N
         raise passing("server", f"`{endpoint.name}` answered with {kind}, which is not JSON")
 
 
-def _trouble(endpoint: Endpoint, error: BaseException) -> BaseException:
-    """What an error of the HTTP library means; any other is what it is."""
+def _trouble(endpoint: Endpoint, error: BaseException, *, arrived: bool = False) -> BaseException:
+    """What an error of the HTTP library means; any other is what it is.
+
+    `arrived` says that a reply had begun: whatever is wrong with it, it is to be paid for.
+    """
     from aiohttp import ClientError
 
+    found = error
     if isinstance(error, ClientError | TimeoutError | OSError):
-        return of_error(endpoint.name, error)
-    return error
+        found = of_error(endpoint.name, error)
+    return found.arrive() if arrived and isinstance(found, Trouble) else found
 
 
 async def events(
@@ -161,9 +184,10 @@ class _Exchange:
                 raise found from error
 
     def _trouble(self, error: BaseException) -> BaseException:
-        if self._response is not None:
-            self._response.close()
-        return _trouble(self._endpoint, error)
+        if self._response is None:
+            return _trouble(self._endpoint, error)
+        self._response.close()
+        return _trouble(self._endpoint, error, arrived=self._response.status == 200)
 
 
 @lru_cache(maxsize=64)
@@ -184,11 +208,15 @@ def _bound(endpoint: Endpoint, size: int) -> None:
 
 def _decoded(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
     try:
-        return _OBJECT.decode(raw)
-    except msgspec.MsgspecError as error:
+        found = decode(raw)
+        if not isinstance(found, dict):
+            raise ValueError(f"no object but a {type(found).__name__}")
+    except ValueError as error:
         shown = raw[:200].decode("utf-8", "replace")
-        what = f"`{endpoint.name}` answered with JSON that is broken or cut off"
-        raise passing("server", what, shown) from error
+        raise passing(
+            "server", f"`{endpoint.name}` answered with JSON that is {error}", shown
+        ) from error
+    return cast("dict[str, Any]", found)
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

@@ -8,24 +8,28 @@ makes sense and says so (`Failure.tried`), so that the engine, which tries rollo
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from kept.core.rollout import Failure
+from kept.core.rollout import FREE, Failure, Usage
+from kept.engine.scope import BOOKED
 from kept.errors import SetupError
 from kept.models.config import ModelConfig
 from kept.models.entra import Entra
-from kept.models.http import Endpoint
+from kept.models.http import Endpoint, fetch_status
 from kept.models.limiter import Limiter, limiter_of
 from kept.models.providers import key_name, key_of
-from kept.models.trouble import Trouble
+from kept.models.trouble import Trouble, lasting
 from kept.settings import logins, proxy_for, variable
 
 FIRST_WAIT = 0.5
 """Seconds before the second try; doubles with each further one, up to the longest."""
 LONGEST_WAIT = 30.0
+LATE = 3.0
+"""Seconds that the reply to a cancelled call is waited for."""
 MOST_PATIENCE = 120.0
 """Seconds that a provider may ask us to wait; one that wants more is given up."""
 
@@ -36,18 +40,24 @@ def _nothing(message: str) -> bool:
     return False
 
 
+def _unknown(size: int) -> float | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
     """One call: what is sent, how the answer is heard, what it took."""
 
     body: Callable[[], bytes]
     """Made anew for every try: what was learnt from an error changes it."""
-    hear: Callable[[Mapping[str, str], bytes], Awaitable[T]]
+    hear: Callable[[Mapping[str, str], bytes], Coroutine[Any, Any, T]]
     """Send a body with these headers; raises `Trouble`."""
-    tokens: Callable[[T], int]
-    """That an answer took, as the provider counts them."""
+    tokens: Callable[[T], int | None]
+    """That an answer took, as the provider counts them; None where it does not."""
     learn: Callable[[str], bool] = _nothing
     """Whether an error says that something may be done without."""
+    worst: Callable[[int], float | None] = _unknown
+    """The most that a reply can cost to a body of so many bytes."""
 
 
 class Line:
@@ -69,6 +79,14 @@ class Line:
         self.logins = logins(url)
         """What must not be shown of the address."""
 
+    async def probe(self, seconds: float) -> int:
+        """The status that a plain GET is answered with; raises `Trouble` where there is none."""
+        try:
+            return await fetch_status(self.endpoint, await self._headers(), seconds)
+        except Trouble as trouble:
+            trouble.hide(self.logins)
+            raise
+
     async def ask(self, question: Question[T]) -> T | Failure:
         """The answer, or why there is none after as many tries as make sense."""
         limiter = limiter_of(self._config.base_url or "")
@@ -84,6 +102,9 @@ class Line:
                 if trouble.failure.kind == "harness" and question.learn(trouble.failure.message):
                     tries -= 1
                     continue
+                if trouble.failure.arrived and BOOKED.get() is not None:
+                    # it is paid for: the scope books it, and pays for another try
+                    return trouble.failure if trouble.again else trouble.final(tries)
                 wait = _wait(tries, trouble.after)
                 if not trouble.again or tries >= self._config.tries or wait > MOST_PATIENCE:
                     return trouble.final(tries, self.endpoint.url)
@@ -95,10 +116,12 @@ class Line:
         guessed = len(body) // 4 + 256
         began = await limiter.begin(guessed)
         try:
-            heard = await question.hear(headers, body)
+            heard = await _to_its_end(question.hear(headers, body))
         except BaseException as error:
             limiter.end()
             if isinstance(error, Trouble):
+                if error.failure.arrived and error.failure.usage == FREE:
+                    error.arrive(Usage(1, usd=question.worst(len(body)) or 0.0))
                 error.hide((*secrets_of(headers), *self.logins))
                 if error.failure.kind == "rate_limit":
                     # who wants too much patience is given up, and nobody else waits for that
@@ -118,6 +141,29 @@ class Line:
                 return {"api-key": key}
             key = await self._entra.token(self.endpoint.url, time.time())
         return {"authorization": f"Bearer {key}"} if key else {}
+
+
+async def _to_its_end(exchange: Coroutine[Any, Any, T]) -> T:
+    """The reply to a request that was sent; where that is booked, even if it is cancelled.
+
+    It is to be paid for, so it is waited for a little. What has not come by then is taken for a
+    reply that cannot be used.
+    """
+    booking = BOOKED.get()
+    if booking is None:
+        return await exchange
+    under_way = asyncio.ensure_future(exchange)
+    try:
+        return await asyncio.shield(under_way)
+    except asyncio.CancelledError:
+        booking.late = True
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({under_way}, timeout=LATE)
+        if under_way.done() and not under_way.cancelled():
+            return under_way.result()
+        under_way.cancel()
+        words = "the call was given up before its reply had arrived"
+        raise lasting(words, kind="timeout").arrive() from None
 
 
 def secrets_of(headers: Mapping[str, str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import IO, Any
 from kept.errors import SetupError
 from kept.sandbox.ended import how_ended, last_words
 from kept.sandbox.session import start_alone
-from kept.settings import child_environment
+from kept.settings import child_environment, install_command
 
 Stop = Callable[[], bool]
 """Whether an answer is no longer wanted; asked after every token."""
@@ -213,5 +213,5 @@ def _packages() -> str:
 def _missing(what: str) -> SetupError:
     return SetupError(
         f"models on this machine need the package `xllamacpp`, which {what}",
-        hint="pip install 'kept[local]'",
+        hint=install_command("local"),
     )

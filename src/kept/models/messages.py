@@ -2,12 +2,13 @@
 
 import base64
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta, Struct, convert
 
 from kept.core.model import Finish, Message, ModelRequest, ToolCall
-from kept.models.speech import Habits, Heard, Taken, mapping, maps, number
+from kept.models.speech import Habits, Heard, Taken, is_count, mapping
 
 _FINISH: Mapping[str, Finish] = {
     "end_turn": "stop",
@@ -21,6 +22,43 @@ WORTH_KEEPING = 4_000
 """Characters from which a beginning is marked: Anthropic caches 1,024 tokens or more."""
 
 MARK = {"type": "ephemeral"}
+
+
+class _Reply(Struct):
+    """What is read of a reply; blocks of other types than these two are not looked at."""
+
+    content: list[dict[str, Any]]
+    stop_reason: str | None = None
+
+
+class _Text(Struct):
+    text: str
+
+
+class _ToolUse(Struct):
+    name: Annotated[str, Meta(min_length=1)]
+    id: str
+    input: dict[str, Any] = {}
+    json: str = ""
+    """The input as a stream spells it, piece by piece."""
+
+
+class _BlockStart(Struct):
+    index: int
+    content_block: dict[str, Any]
+
+
+class _BlockDelta(Struct):
+    index: int
+    delta: dict[str, Any]
+
+
+class _Json(Struct):
+    partial_json: str
+
+
+class _MessageDelta(Struct):
+    delta: dict[str, Any]
 
 
 class Messages:
@@ -54,38 +92,53 @@ class Messages:
         return body
 
     def heard(self, body: Mapping[str, Any]) -> Heard | None:
-        """A reply; None where there is nothing in it."""
-        blocks = maps(body.get("content"))
-        text = "".join(str(b.get("text") or "") for b in blocks if b.get("type") == "text")
-        calls = tuple(_call(block) for block in blocks if block.get("type") == "tool_use")
-        finish = _FINISH.get(str(body.get("stop_reason")), "stop")
-        taken = _taken(mapping(body.get("usage")))
-        if not text and not calls and not taken.tokens_out and finish == "stop":
+        """A reply; None where there is nothing in it.
+
+        Raises `msgspec.ValidationError` for a body that breaks the protocol.
+        """
+        reply = convert(body, _Reply)
+        blocks = reply.content
+        text = "".join(convert(b, _Text).text for b in blocks if b.get("type") == "text")
+        uses = (convert(b, _ToolUse) for b in blocks if b.get("type") == "tool_use")
+        calls = tuple(_call(use) for use in uses)
+        finish = _FINISH.get(reply.stop_reason or "", "stop")
+        usage = mapping(body.get("usage"))
+        taken = _taken(usage)
+        silent = taken is None or not taken.tokens_out
+        if not text and not calls and silent and finish == "stop":
             return None
         refusal = (text or "it would not answer") if finish == "refused" else ""
         end: Finish = "tool_calls" if calls else finish
-        return Heard(text, end, calls, taken, refusal)
+        return Heard(text, end, calls, taken, refusal, usage)
+
+    def taken(self, body: Mapping[str, Any]) -> Taken | None:
+        """What a reply says that it took; None where it does not, or what cannot be."""
+        return _taken(mapping(body.get("usage")))
 
     async def gather(self, events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
-        """The whole reply of a stream; None when the stream ended before it."""
+        """The whole reply of a stream; None when the stream ended before it.
+
+        Raises `msgspec.ValidationError` for an event that breaks the protocol.
+        """
         blocks: dict[int, dict[str, Any]] = {}
         whole: dict[str, Any] = {}
         usage: dict[str, Any] = {}
         done = False
         async for event in events:
-            index = number(event.get("index"))
             match event.get("type"):
                 case "message_start":
                     usage |= mapping(mapping(event.get("message")).get("usage"))
                 case "content_block_start":
-                    blocks[index] = mapping(event.get("content_block")) | {"json": ""}
+                    start = convert(event, _BlockStart)
+                    blocks[start.index] = start.content_block | {"json": ""}
                 case "content_block_delta":
-                    _add(blocks.setdefault(index, {"json": ""}), mapping(event.get("delta")))
+                    piece = convert(event, _BlockDelta)
+                    _add(blocks.get(piece.index, {}), piece.delta)
                 case "message_delta":
-                    whole |= mapping(event.get("delta"))
+                    whole |= convert(event, _MessageDelta).delta
                     usage |= mapping(event.get("usage"))
                 case "error":
-                    return event
+                    return event if event.get("error") else {"error": "it does not say why"}
                 case "message_stop":
                     done = True
                 case _:
@@ -97,9 +150,10 @@ class Messages:
 
 def _add(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
     if delta.get("type") == "text_delta":
-        block["text"] = str(block.get("text") or "") + str(delta.get("text") or "")
+        # checks what is there: a piece without its block, or of another block, breaks the protocol
+        block["text"] = convert(block, _Text).text + convert(delta, _Text).text
     elif delta.get("type") == "input_json_delta":
-        block["json"] += str(delta.get("partial_json") or "")
+        block["json"] = block.get("json", "") + convert(delta, _Json).partial_json
 
 
 def _kept(text: str) -> dict[str, Any]:
@@ -146,7 +200,7 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
 def _given(arguments: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(arguments or "{}", type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         # the protocol has room for an object only, and the tool has said what was wrong with it
         return {"unreadable": arguments}
 
@@ -156,13 +210,14 @@ def _image(media_type: str, data: bytes) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-def _call(block: Mapping[str, Any]) -> ToolCall:
-    given = block.get("json") or msgspec.json.encode(block.get("input") or {}).decode()
-    return ToolCall(str(block.get("id") or ""), str(block.get("name") or ""), str(given))
+def _call(use: _ToolUse) -> ToolCall:
+    return ToolCall(use.id, use.name, use.json or msgspec.json.encode(use.input).decode())
 
 
-def _taken(usage: Mapping[str, Any]) -> Taken:
-    cached = number(usage.get("cache_read_input_tokens"))
-    written = number(usage.get("cache_creation_input_tokens"))
-    fresh = number(usage.get("input_tokens"))
-    return Taken(fresh + cached + written, number(usage.get("output_tokens")), cached, written)
+def _taken(usage: Mapping[str, Any]) -> Taken | None:
+    fresh, said = usage.get("input_tokens"), usage.get("output_tokens")
+    cached = usage.get("cache_read_input_tokens") or 0
+    written = usage.get("cache_creation_input_tokens") or 0
+    if not (is_count(fresh) and is_count(said) and is_count(cached) and is_count(written)):
+        return None
+    return Taken(fresh + cached + written, said, cached, written)

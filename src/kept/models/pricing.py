@@ -1,5 +1,7 @@
 """What a request to a model can cost, asked of whoever may know."""
 
+import logging
+from functools import lru_cache
 from typing import Protocol, cast, runtime_checkable
 
 from kept.core.model import ModelRequest
@@ -10,6 +12,8 @@ BYTES = 4
 
 REPLY = 200
 """Tokens of a reply that is neither a word nor an essay."""
+
+log = logging.getLogger("kept")
 
 
 @runtime_checkable
@@ -41,3 +45,14 @@ class Usual(Protocol):
 def usual_usd(model: Model, request: ModelRequest) -> float | None:
     """What a request costs with a reply of `REPLY` tokens; None where nobody can tell."""
     return model.usual_usd(request) if isinstance(model, Usual) else None
+
+
+@lru_cache(maxsize=1024)
+def warn_of_usage(name: str, where: str) -> None:
+    """Warn of token counts that cannot be true, once for each model and address."""
+    log.warning(
+        "`%s` at %s reports token counts that cannot be true; such replies are charged at their "
+        "worst case",
+        name,
+        where,
+    )

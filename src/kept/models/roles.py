@@ -1,5 +1,8 @@
 """Which model does what in a run."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal, get_args
@@ -19,6 +22,27 @@ ENDLESS = ("openai_compatible", "ollama")
 """Providers that are told no length of a reply unless somebody says one."""
 
 
+_OFF = ContextVar("the call cache is off", default=False)
+
+
+@contextmanager
+def without_cache() -> Generator[None]:
+    """Have `connect_role` give no model a cache, whatever its config says."""
+    token = _OFF.set(True)
+    try:
+        yield
+    finally:
+        _OFF.reset(token)
+
+
+def connect_uncached(config: ModelConfig) -> Model:
+    """A model whose replies are cached only where its config says `cache: true`.
+
+    For runs that are meant to differ when they are run again.
+    """
+    return connect_role("target", config) if config.cache else connect(config)
+
+
 def connect_role(role: Role, config: ModelConfig) -> Model:
     """The model of a role, with its cache; a `SetupError` where it lacks something."""
     model = connect(config)
@@ -35,8 +59,8 @@ def _opened(path: Path) -> CallCache:
 
 def is_kept(role: Role, config: ModelConfig) -> bool:
     """Whether replies are kept for other runs: not those that a run draws to measure by."""
-    if config.cache is not None:
-        return config.cache
+    if config.cache is not None or _OFF.get():
+        return bool(config.cache) and not _OFF.get()
     return config.provider != "scripted" and (role != "target" or config.temperature == 0)
 
 

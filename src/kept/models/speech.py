@@ -2,10 +2,16 @@
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeGuard, cast
+
+import msgspec
 
 from kept.core.model import Finish, ModelRequest, ToolCall
+from kept.parsing import MAX_DEPTH, check_depth
+
+MOST_TOKENS = 10_000_000
+"""Tokens that a reply may claim: more than any model can read and write at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +34,12 @@ class Heard:
     text: str
     finish: Finish
     tool_calls: tuple[ToolCall, ...] = ()
-    taken: Taken = Taken()
+    taken: Taken | None = None
+    """None where the server counted nothing, or nothing that can be true."""
     refusal: str = ""
     """Why there is none, where the model or a filter would not answer."""
+    usage: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The counts as the server sent them."""
 
 
 @dataclass(slots=True)
@@ -90,12 +99,44 @@ class Speech(Protocol):
         ...
 
     def heard(self, body: Mapping[str, Any]) -> Heard | None:
-        """A reply; None where there is nothing in it."""
+        """A reply; None where there is nothing in it.
+
+        Raises `msgspec.ValidationError` for a body that breaks the protocol.
+        """
+        ...
+
+    def taken(self, body: Mapping[str, Any]) -> Taken | None:
+        """What a reply says that it took; None where it does not, or what cannot be."""
         ...
 
     async def gather(self, events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
-        """The whole reply of a stream; None when the stream ended before it."""
+        """The whole reply of a stream; None when the stream ended before it.
+
+        Raises `msgspec.ValidationError` for an event that breaks the protocol.
+        """
         ...
+
+
+_JSON = msgspec.json.Decoder()
+
+
+def decode(raw: bytes) -> Any:  # noqa: ANN401 # any JSON
+    """Parse JSON that a server sent; raises `ValueError`, whatever is wrong with it."""
+    try:
+        value = _JSON.decode(raw)
+        # fewer brackets than levels cannot nest deeper: most replies need no walk
+        if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+            check_depth(value)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        # bytes that are not UTF-8 are a ValueError, deep nesting is a RecursionError
+        raise ValueError(f"broken or cut off ({error})") from error
+    return value
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """True for a number of tokens that a reply can have taken."""
+    # `True` is an int
+    return type(value) is int and 0 <= value <= MOST_TOKENS
 
 
 def maps(value: object) -> list[dict[str, Any]]:
@@ -107,8 +148,3 @@ def maps(value: object) -> list[dict[str, Any]]:
 def mapping(value: object) -> dict[str, Any]:
     """A mapping; an empty one for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def number(value: object) -> int:
-    """A count of tokens; 0 where there is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -7,13 +7,16 @@ schema is asked for once more, with what is wrong with it.
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
-from functools import lru_cache
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, Usage
+from kept.json_schema import first_error
+from kept.parsing import MAX_DEPTH, ParseLimit, check_depth, parse_json
+from kept.sandbox.bounded import BoundedCalls, CallRaised
+from kept.sandbox.child import ChildEnded
 
 Call = Callable[[ModelRequest], Awaitable[ModelReply | Failure]]
 
@@ -26,41 +29,88 @@ ROUNDS = 2
 LONGEST = 1_000
 """Characters of what is wrong that a model is told."""
 
+MOST_CLOSE = 1_000
+"""Characters of almost-JSON that `json_repair` mends in a second at worst; it takes more than the
+square of their number."""
+
+MEND_SECONDS = 5.0
+"""For mending a longer reply, in a process that can be ended."""
+
+_MENDING = BoundedCalls("kept.models.structured:mended")
+
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _OPENED = re.compile(r"^.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 """A thought whose beginning the chat template swallowed."""
-_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
+_CLOSING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL)
+_OPENING = re.compile(r"""\{\s*(?:["'}]|\w+\s*:|$)|\[\s*(?:[\[{"'\d\]-]|true\b|false\b|null\b|$)""")
+"""A bracket that begins JSON, and not a remark in a sentence."""
+_PAIRS = {"}": "{", "]": "["}
 
 
 class Unfit(ValueError):
     """A text that is no JSON of the wanted kind; says why."""
 
 
-async def settle(
-    request: ModelRequest, call: Call, rounds: int = ROUNDS, check: Check | None = None
-) -> ModelReply | Failure:
-    """A reply whose text is JSON that satisfies the request's schema, or why there is none.
+@dataclass(frozen=True, slots=True)
+class ReplyRules:
+    """What a reply is held to besides the schema of its request."""
 
-    It is asked for so many times at most, each time with what was wrong the last time; what no
-    schema can say is looked at by `check`.
-    """
+    rounds: int = ROUNDS
+    """Times that it is asked for at most, each time with what was wrong the last time."""
+    check: Check | None = None
+    """For what no schema can say."""
+    schema: Mapping[str, object] | None = None
+    """Satisfied in place of the request's, where the code can do with less."""
+    ignore_extra_keys: bool = False
+    """Whether keys that the schema does not allow are left out; else they are a fault."""
+    usable: Callable[[str], bool] | None = None
+    """False for a text that the caller cannot use: it is not asked again, and not cached."""
+
+    def is_met(self, reply: ModelReply, request: ModelRequest) -> bool:
+        """True for a reply that another run may be given in place of a new one."""
+        if reply.finish == "refused":
+            return False
+        if reply.tool_calls:
+            return True
+        try:
+            text, wrong = self.read(reply, request)
+        except Unfit:
+            return False
+        return not wrong and (self.usable is None or self.usable(text))
+
+    def read(self, reply: ModelReply, request: ModelRequest) -> tuple[str, str]:
+        """The text of a reply as its schema wants it, and what is wrong with it; raises `Unfit`."""
+        if not request.schema:
+            return reply.text, ""
+        schema = self.schema or request.schema
+        # a reply that was cut off is not repaired: how it would have gone on is not known
+        cut = reply.finish == "length"
+        text = fit(reply.text, schema, mend=not cut, ignore_extra_keys=self.ignore_extra_keys)
+        return text, self.check(json.loads(text)) if self.check is not None else ""
+
+
+ANY = ReplyRules()
+
+
+async def settle(
+    request: ModelRequest, call: Call, rules: ReplyRules = ANY
+) -> ModelReply | Failure:
+    """A reply whose text is JSON that satisfies its schema and rules, or why there is none."""
     reply = await call(request)
     if not request.schema or isinstance(reply, Failure) or reply.tool_calls:
         return reply
-    usage, asked, wrong = reply.usage, request, ""
+    usage, asked, wrong, rounds = reply.usage, request, "", rules.rounds
     for left in reversed(range(rounds)):
         if reply.finish == "refused":
             return Failure("refused", "candidate", "the model would not answer", reply.text, usage)
-        cut = reply.finish == "length"
         try:
-            # what was cut off is not mended: nobody knows how it would have gone on
-            text = fit(reply.text, request.schema, mend=not cut)
-            wrong = check(json.loads(text)) if check is not None else ""
+            text, wrong = rules.read(reply, request)
         except Unfit as error:
             text, wrong = "", str(error)
         if not wrong:
             return replace(reply, text=text, usage=usage)
-        if cut:
+        if reply.finish == "length":
             return _unfit(reply, f"cut off at max_tokens: {wrong}", usage)
         if not left:
             break
@@ -79,30 +129,121 @@ def having_said(failure: Failure, answer: str, wrong: str) -> Failure:
     return replace(failure, detail="\n\n".join(filter(None, (failure.detail, first))))
 
 
-def fit(text: str, schema: Any, *, mend: bool = True) -> str:  # noqa: ANN401 # any JSON schema
-    """The JSON in a text, as JSON; raises `Unfit` where none satisfies the schema."""
-    wrong = ""
-    for value in _readings(without_thoughts(text), mend):
-        problem = problem_with(value, schema)
-        if problem is None:
-            return json.dumps(value, ensure_ascii=False)
-        wrong = wrong or problem
-    raise Unfit(wrong or "there is no JSON in it")
+def fit(text: str, schema: Any, *, mend: bool = True, ignore_extra_keys: bool = False) -> str:  # noqa: ANN401 # any JSON schema
+    """The JSON in a text, as JSON; raises `Unfit` where none satisfies the schema.
+
+    With `mend`, JSON that is almost right is repaired. What ends before its JSON does is not: parts
+    of it are missing, and closing its brackets would hide that.
+    """
+    wrong = limit = ""
+    try:
+        for value in _readings(without_thoughts(text), mend):
+            found = without_extras(value, schema) if ignore_extra_keys else value
+            problem = problem_with(found, schema)
+            if problem is None:
+                return _written(found)
+            wrong = wrong or problem
+    except ParseLimit as error:
+        limit = str(error)
+    raise Unfit(wrong or limit or "there is no JSON in it")
+
+
+def _written(value: Any) -> str:  # noqa: ANN401 # any JSON
+    """A value as JSON that a journal and a file can hold; raises `Unfit` where it has no such."""
+    try:
+        written = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        written.encode()
+    except ValueError as error:
+        # NaN, or half a character
+        raise Unfit(f"it cannot be written as JSON: {error}"[:LONGEST]) from error
+    return written
+
+
+def without_extras(value: Any, schema: Any) -> Any:  # noqa: ANN401 # any JSON, any JSON schema
+    """A value without the keys that a schema does not allow beside its own."""
+    if not isinstance(schema, Mapping):
+        return value
+    known = cast("Mapping[str, Any]", schema)
+    if isinstance(value, list):
+        return [without_extras(one, known.get("items")) for one in cast("list[Any]", value)]
+    own = known.get("properties")
+    if not isinstance(value, dict) or not isinstance(own, Mapping):
+        return cast("Any", value)
+    properties = cast("Mapping[str, Any]", own)
+    closed = known.get("additionalProperties") is False
+    return {
+        key: without_extras(one, properties.get(key))
+        for key, one in cast("dict[str, Any]", value).items()
+        if key in properties or not closed
+    }
+
+
+def is_cut(text: str) -> bool:
+    """True where JSON begins in a text and does not end in it."""
+    start = _OPENING.search(text)
+    while start is not None:
+        end = _end_of_json(text, start.start())
+        if end is None:
+            return True
+        start = _OPENING.search(text, end)
+    return False
+
+
+def _end_of_json(text: str, start: int) -> int | None:
+    """Where JSON ends that begins at an index, its faults forgiven; None where it does not end."""
+    opened: list[str] = []
+    quote, at, last = "", start, ""
+    while at < len(text):
+        char = text[at]
+        at += 1
+        if quote:
+            if char == "\\":
+                at += 1
+            elif char == quote and _closes(text, at):
+                quote = ""
+        elif char == '"' or (char == "'" and last in "{[,:"):
+            quote = char
+        elif char in "{[":
+            opened.append(char)
+            if len(opened) > MAX_DEPTH:
+                return len(text)  # too deep to be read, whether it ends or not
+        elif char in "}]" and _PAIRS[char] in opened:
+            # a bracket that was left out in between is a fault that can be repaired
+            while opened.pop() != _PAIRS[char]:
+                pass
+            if not opened:
+                return at
+        if not char.isspace():
+            last = char
+    return None
+
+
+def _closes(text: str, at: int) -> bool:
+    """True for a quote that ends its string, as what JSON goes on with follows it.
+
+    A quote inside, which should have been escaped, is followed by something else.
+    """
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at == len(text) or text[at] in ",:}]"
 
 
 def problem_with(value: Any, schema: Any) -> str | None:  # noqa: ANN401 # any JSON, any JSON schema
     """Why a value does not satisfy a schema, None if it does; `ValueError` for no schema."""
-    validator = _validator(json.dumps(schema, sort_keys=True))
-    error = next(iter(validator.iter_errors(value)), None)
+    try:
+        error = first_error(value, schema)
+    except ParseLimit as limit:
+        return str(limit)
     if error is None:
         return None
-    where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
-    return f"at `{where.lstrip('.') or 'the top'}`: {error.message}"[:LONGEST]
+    return f"at `{error.where or 'the top'}`: {error.message}"[:LONGEST]
 
 
 def without_thoughts(text: str) -> str:
     """A text without what a model thought aloud."""
-    return _OPENED.sub("", _THOUGHT.sub("", text)).strip()
+    # behind the last closing tag, each opening one would be searched for its end in vain
+    end = max((found.end() for found in _CLOSING.finditer(text)), default=0)
+    return (_OPENED.sub("", _THOUGHT.sub("", text[:end])) + text[end:]).strip()
 
 
 def instructed(request: ModelRequest) -> ModelRequest:
@@ -117,22 +258,54 @@ def instructed(request: ModelRequest) -> ModelRequest:
 
 
 def _readings(text: str, mend: bool) -> Iterator[Any]:
-    """What a text may mean as JSON, the most literal first."""
-    fenced = _FENCED.findall(text)
-    tried = [text, *fenced, *_between(text)]
-    for one in tried:
+    """Possible values of a text as JSON, the most literal first; raises `Unfit` for a cut one."""
+    fenced = _FENCED.findall(text, 0, text.rfind("```") + 3)
+    whole, parts = [text, *fenced], [*_between(text)]
+    tried = [*whole, *parts]
+    limit: ParseLimit | None = None
+    for n, one in enumerate(tried):
+        if n == len(whole) and is_cut(text):
+            raise Unfit("it is cut off: its JSON does not end")
         try:
-            yield json.loads(one)
+            yield parse_json(one)
+        except ParseLimit as error:
+            limit = limit or error
         except ValueError:
             continue
-    if not mend:
-        return
+    if not parts and is_cut(text):
+        raise Unfit("it is cut off: its JSON does not end")
+    if mend:
+        yield from _mended(tried)
+    if limit is not None:
+        raise limit
+
+
+def _mended(texts: list[str]) -> list[Any]:
+    if sum(map(len, texts)) <= MOST_CLOSE:
+        return mended(texts)
+    try:
+        return _MENDING.call({"texts": texts}, MEND_SECONDS)
+    except TimeoutError as error:
+        raise ParseLimit(f"mending its JSON takes more than {MEND_SECONDS:g} seconds") from error
+    except (MemoryError, CallRaised, ChildEnded, OSError) as error:
+        raise ParseLimit(f"its JSON cannot be mended: {error}") from error
+
+
+def mended(texts: list[str]) -> list[Any]:
+    """What texts that are almost JSON may mean, the last first; `_mended` bounds its time."""
     from json_repair import loads
 
-    for one in reversed(tried):
+    found: list[Any] = []
+    for one in reversed(texts):
+        try:
+            value: Any = loads(one)
+            check_depth(value)
+        except (ValueError, RecursionError):
+            continue
         # prose is mended into an empty text
-        if (value := loads(one)) != "":
-            yield value
+        if value != "":
+            found.append(value)
+    return found
 
 
 def _between(text: str) -> Iterator[str]:
@@ -152,10 +325,3 @@ def _once_more(request: ModelRequest, text: str, wrong: str) -> ModelRequest:
 def _unfit(reply: ModelReply, why: str, usage: Usage) -> Failure:
     message = f"the reply does not satisfy its schema, {why}"
     return Failure("parse", "candidate", message, reply.text, usage)
-
-
-@lru_cache(maxsize=64)
-def _validator(schema: str) -> Any:  # noqa: ANN401 # of jsonschema-rs
-    from jsonschema_rs import validator_for
-
-    return validator_for(json.loads(schema))

@@ -6,7 +6,7 @@
 | the request is longer than the model can read | context | candidate | no |
 | the provider's filter or the model would not answer | refused | candidate | no |
 | 429 | rate_limit | infrastructure | yes |
-| 408, 409, 425, 5xx, a reply that makes no sense | server | infrastructure | yes |
+| 408, 409, 425, 5xx, a reply that breaks the protocol | server | infrastructure | yes |
 | no connection, or it broke | network | infrastructure | yes |
 | too late, or a stream that stalls | timeout | infrastructure | yes |
 | a reply beyond all bounds | limit | infrastructure | no |
@@ -20,7 +20,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from kept.core.rollout import Failure, FailureKind, Usage
+from kept.core.rollout import FREE, Failure, FailureKind, Usage
+from kept.models.speech import decode
 from kept.settings import without_login
 
 LONGEST = 600
@@ -62,6 +63,11 @@ class Trouble(Exception):
         self.after = after
         """Seconds that the provider wants to be left alone."""
 
+    def arrive(self, usage: Usage = FREE) -> "Trouble":
+        """The same for a reply that arrived, and is to be paid for."""
+        self.failure = replace(self.failure, arrived=True, usage=usage)
+        return self
+
     def hide(self, secrets: Iterable[str]) -> None:
         """Take out what was sent in confidence: a provider may quote it."""
         known = tuple(secrets)
@@ -70,12 +76,12 @@ class Trouble(Exception):
 
     def final(self, tries: int, url: str = "") -> Failure:
         """The failure, when it was tried so often at an address and is not tried again."""
-        where = f" at {_bare(url)}" if url else ""
+        where = f" at {bare(url)}" if url else ""
         often = f" ({tries} tries{where})" if tries > 1 else ""
         return replace(self.failure, message=self.failure.message + often, tried=True)
 
 
-def _bare(url: str) -> str:
+def bare(url: str) -> str:
     """An address without what may be secret in it."""
     parts = urlsplit(without_login(url))
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
@@ -147,7 +153,7 @@ def of_error(name: str, error: BaseException) -> Trouble:
 def _told(raw: bytes) -> tuple[str, str]:
     """What a provider says about an error, and what it calls it."""
     try:
-        body: Any = json.loads(raw)
+        body: Any = decode(raw)
     except ValueError:
         text = raw[:LONGEST].decode("utf-8", "replace").strip()
         return ("" if text.startswith("<") else _plain(text)), ""

@@ -6,6 +6,7 @@ from math import inf
 from typing import Any, cast
 
 from kept.nunjucks.fault import TemplateFault
+from kept.parsing import parse_json
 
 MOST = 1_000_000
 """Characters that a filter, or a whole template, may make."""
@@ -124,8 +125,8 @@ def _indented(value: object, wide: object = 4, first: object = False) -> str:
 
 def _loaded(value: object) -> object:
     try:
-        return json.loads(shown(value))
-    except (ValueError, RecursionError):
+        return parse_json(shown(value))
+    except ValueError:
         raise TemplateFault(f"`load` was given what is no JSON: {shown(value)[:60]}") from None
 
 

@@ -9,9 +9,12 @@ from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure
 from kept.models.asking import ask
-from kept.models.structured import ROUNDS, Check
+from kept.models.structured import ReplyRules
 from kept.models.window import tokens_of
 from kept.proposers.fitting import Fitted, Item, fit
+
+OURS = ReplyRules(ignore_extra_keys=True)
+"""For a schema of Kept's own: what it does not name is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +26,7 @@ class Asked:
     """What every request has in common; its messages are what the model is told beforehand."""
     room: int | None = None
     """Tokens that a request may have; None where that is not known."""
-    rounds: int = ROUNDS
-    """Times that it is asked at most, until a reply satisfies its schema and `check`."""
-    check: Check | None = None
+    rules: ReplyRules = OURS
 
 
 class Heard(NamedTuple):
@@ -53,7 +54,7 @@ async def ask_fitted(asked: Asked, items: Sequence[Item], scope: Scope) -> Heard
 
 
 async def _ask(asked: Asked, request: ModelRequest, scope: Scope) -> ModelReply | Failure:
-    return await ask(scope, asked.model, request, rounds=asked.rounds, check=asked.check)
+    return await ask(scope, asked.model, request, rules=asked.rules)
 
 
 def once_more(request: ModelRequest, said: str, words: str) -> ModelRequest:

@@ -18,7 +18,7 @@ RECENT = 20
 
 
 def plain_brief(brief: Brief, fields: tuple[str, ...] = ()) -> Mapping[str, object]:
-    """What goes into `brief.json`; of train cases these fields alone."""
+    """What goes into `brief.json`; of train cases these fields, and what is expected."""
     objective = brief.objective
     return {
         "step": brief.step,
@@ -38,13 +38,19 @@ def plain_brief(brief: Brief, fields: tuple[str, ...] = ()) -> Mapping[str, obje
         "protected": list(_protected(brief)),
         "max_files": brief.rules.max_files,
         "max_changed_lines": brief.rules.max_changed_lines,
-        "train": [{"id": case.id, "data": _data(case, fields)} for case in brief.train],
+        "train": [_train(brief, case, fields) for case in brief.train],
         "steps": [_step(step) for step in brief.closed[-RECENT:]],
         "pool": _pool(brief),
         "memory": [note.text for note in brief.memory],
         "guidance": dict(brief.guidance),
         **_parent(brief),
     }
+
+
+def _train(brief: Brief, case: Case, fields: tuple[str, ...]) -> Mapping[str, object]:
+    expected = brief.labels.expected_of(case) if brief.labels.shown else ""
+    told = {"expected": expected} if expected else {}
+    return {"id": case.id, "data": _data(case, fields), **told}
 
 
 def _data(case: Case, fields: tuple[str, ...]) -> object:

@@ -15,6 +15,7 @@ from kept.core.case import Case
 from kept.core.model import ModelReply
 from kept.core.ports import Scope
 from kept.core.proposal import (
+    DROPPED_CITATIONS,
     USELESS,
     Ask,
     Brief,
@@ -130,13 +131,16 @@ class Critique:
             return _nothing_failing(looked, about)
         place = _Place(axis, text, about)
         items = [*self._items(brief, place, looked)]
-        heard = await ask_fitted(_drawn(self.critic, brief), items, scope)
+        critic = _drawn(self.critic, brief)
+        critic = _using(critic, lambda text: problem_with(json.loads(text), DIAGNOSIS) is None)
+        heard = await ask_fitted(critic, items, scope)
         if isinstance(heard, Failure):
             return _unheard(heard, "critic", about)
         said = cast("dict[str, Any]", json.loads(heard.reply.text))
         if wrong := problem_with(said, DIAGNOSIS):
             return _useless(f"the critic's reply could not be used, {wrong}", "critic", about)
         told = {"model": self.critic.model.name, **_only(said, DIAGNOSIS)}
+        told |= _citations(said, brief)
         place = place._replace(about={**about, "critic": told})
         if said["confidence"] < self.min_confidence:
             limit = f"{said['confidence']:g}, {self.min_confidence:g} needed"
@@ -144,8 +148,8 @@ class Critique:
         return await self._apply(brief, place, heard, scope)
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """For each incumbent, all that it is shown to fail from."""
-        return len(train)
+        """For each incumbent, every sweep that it may look for a failure in."""
+        return LOOKS * len(train)
 
     def _items(self, brief: Brief, place: _Place, looked: Looked) -> Iterator[Item]:
         failing = failing_items(looked.failing, self.max_failures, brief.seed)
@@ -169,6 +173,7 @@ class Critique:
     ) -> ProposerReply:
         """What the applier makes of a diagnosis; asked once more where that cannot be used."""
         applier = _with_room(_drawn(self.applier, brief), place.axis)
+        applier = _using(applier, lambda text: not _wrong(brief, place, ModelReply(text)))
         diagnosis = _diagnosis(cast("Mapping[str, Any]", place.about["critic"]))
         items = (
             _limits(place),
@@ -182,7 +187,8 @@ class Critique:
         wrong = _wrong(brief, place, reply)
         if wrong:
             words = f"This cannot be used: {wrong}.\n\nAnswer again, with the whole text."
-            again = await ask(scope, applier.model, once_more(heard.request, reply.text, words))
+            request = once_more(heard.request, reply.text, words)
+            again = await ask(scope, applier.model, request, rules=applier.rules)
             if isinstance(again, Failure):
                 told = having_said(again, reply.text, wrong)
                 return _unheard(told, "applier", place.about)
@@ -203,14 +209,11 @@ class Critique:
         told: dict[str, object] = {"model": self.applier.model.name}
         told |= {name: value for name, value in _only(said, REVISION).items() if name != "new_text"}
         told |= {"diff_lines_added": added, "diff_lines_removed": removed}
-        known = {case.id for case in brief.train}
         critic = cast("Mapping[str, Any]", place.about["critic"])
-        # headings have the names in backticks, and so has who copies them
-        cited = (name.strip("` ") for name in critic["citations"])
         return Proposal(
             place.axis.edits(brief.incumbent.texts, new),
             why=said["rationale"].strip(),
-            cites=tuple(dict.fromkeys(name for name in cited if name in known)),
+            cites=tuple(critic["citations"]),
             unseen=diagnosed.shown.unseen,
             about={**place.about, "applier": told},
         )
@@ -238,6 +241,11 @@ def _drawn(asked: Asked, brief: Brief) -> Asked:
     return replace(asked, request=replace(asked.request, seed=brief.seed >> 17))
 
 
+def _using(asked: Asked, usable: Callable[[str], bool]) -> Asked:
+    """The same, for replies of which only some can be used."""
+    return replace(asked, rules=replace(asked.rules, usable=usable))
+
+
 def _with_room(asked: Asked, axis: TextAxis) -> Asked:
     """The same with room for the longest text that it may answer with."""
     limit = asked.request.max_tokens
@@ -261,6 +269,15 @@ def _useless(words: str, who: str, about: Mapping[str, object]) -> Skip:
 def _only(said: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, object]:
     """What is read of a reply, and nothing that a model put beside it."""
     return {name: said[name] for name in schema["properties"] if name in said}
+
+
+def _citations(said: Mapping[str, Any], brief: Brief) -> dict[str, object]:
+    """The cited cases that there are, and how many were dropped because there are no such cases."""
+    known = {case.id for case in brief.train}
+    # headings have the names in backticks, and so has who copies them
+    cited = dict.fromkeys(name.strip("` ") for name in said["citations"])
+    found = [name for name in cited if name in known]
+    return {"citations": found, DROPPED_CITATIONS: len(cited) - len(found)}
 
 
 def _needed(what: str, title: str, text: str) -> Item:

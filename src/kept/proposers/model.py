@@ -55,14 +55,22 @@ class ModelProposer:
         if wanted is not None and not brief.answers:
             return wanted
         seen = self._shown(brief)
-        heard = await ask_fitted(self._asked(seen), items_of(seen, self.sight), scope)
+        asked = self._asked(seen)
+
+        def usable(text: str) -> bool:
+            return not _wrong(brief, self.form.read(text), self.form)
+
+        rules = replace(asked.rules, usable=usable)
+        asked = replace(asked, rules=rules)
+        heard = await ask_fitted(asked, items_of(seen, self.sight), scope)
         if isinstance(heard, Failure):
             return replace(heard, blame="infrastructure")
         request, reply, shown = heard
         draft = self.form.read(reply.text)
         wrong = _wrong(brief, draft, self.form)
         if wrong:
-            again = await ask(scope, self.model, once_more(request, reply.text, _words(wrong)))
+            request = once_more(request, reply.text, _words(wrong))
+            again = await ask(scope, self.model, request, rules=rules)
             # one that has no room for its own mistake may still have been half right
             if isinstance(again, Failure) and again.kind != "context":
                 told = having_said(again, reply.text, "; ".join(wrong))

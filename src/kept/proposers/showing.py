@@ -1,6 +1,7 @@
 """A brief as items for a model: the texts, the aim, what went wrong, what was tried.
 
-Pure. Of a case only those fields are shown that a task names, for the others hold the answer.
+Pure. Of a train case the fields are shown that a task names, what was expected, and what was got.
+Holdout and test cases never get here: a brief has none of them.
 """
 
 import json
@@ -14,12 +15,18 @@ from kept.core.pool import strongest
 from kept.core.proposal import Brief, ClosedStep
 from kept.core.rollout import Pair, TraceItem
 from kept.core.score import Outcome
-from kept.core.words import count
+from kept.core.words import count, shortened
 from kept.proposers.fitting import Item
 
 UNTOLD = ("stale", "indecisive", "unaffordable")
 """Codes of steps that say nothing of their proposal."""
 
+
+OUTPUT_ROLES = ("assistant", "stdout")
+"""Roles of trace items that hold what a runner answered."""
+
+MAX_GOT_CHARS = 2000
+"""Characters of an output shown beside what was expected; the trace has all of it."""
 
 _Row = tuple[Case, Pair, Outcome]
 """What came of a case."""
@@ -47,7 +54,7 @@ def items_of(brief: Brief, sight: Sight) -> list[Item]:
         *parent_item(brief),
         *_files(brief),
         *_guidance(brief),
-        *(_result(brief, case, outcome, sight) for case, _, outcome in told),
+        *(_result(brief, row, sight) for row in told),
         *_refused(brief, sight),
         *_carried(brief),
         *(Item("note", "# A note from an earlier step", note.text) for note in brief.memory),
@@ -152,7 +159,8 @@ def _traced(told: list[_Row], most: int) -> list[_Row]:
     return [*told[: most - 1], told[-1]]
 
 
-def _result(brief: Brief, case: Case, outcome: Outcome, sight: Sight) -> Item:
+def _result(brief: Brief, row: _Row, sight: Sight) -> Item:
+    case, pair, outcome = row
     lines = [f"{name}: {as_text(value)}" for name, value in _fields(case, sight)]
     if outcome.failure is not None:
         title = f"# {_named(case).capitalize()} failed"
@@ -163,9 +171,22 @@ def _result(brief: Brief, case: Case, outcome: Outcome, sight: Sight) -> Item:
     if miss := strongest(brief.pool).get(case.id):
         reached = brief.objective.value(dict(miss.losses)[case.id])
         lines.append(f"step {miss.step}, nearly kept, came to {reached:g} here")
+    lines += _expected_and_got(brief, case, pair)
     severe = sorted(outcome.findings, key=lambda f: ("high", "medium", "low").index(f.severity))
     lines += [f"finding: {finding.text}" for finding in severe]
     return Item("result", title, "\n".join(lines) or "nothing was found")
+
+
+def _expected_and_got(brief: Brief, case: Case, pair: Pair) -> Iterator[str]:
+    """Expected output of a train case beside the output it got, where the task has labels."""
+    expected = brief.labels.expected_of(case) if brief.labels.shown else ""
+    if not expected:
+        return
+    yield f"expected: {expected}"
+    trace = _traces(brief).get(pair, ())
+    got = next((item.text for item in reversed(trace) if item.role in OUTPUT_ROLES), "").strip()
+    if got:
+        yield f"got: {shortened(got, MAX_GOT_CHARS)}"
 
 
 def _fields(case: Case, sight: Sight) -> Iterator[tuple[str, object]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kept.core.differ import changes
-from kept.core.edit import Edit, Replace, Write
+from kept.core.edit import Edit, Replace, Write, cut_word
 from kept.core.text import lines_of
 
 
@@ -13,7 +13,9 @@ def replace_at(path: str, text: str, start: int, end: int, new: str) -> Replace:
     The text is not empty: nothing could be named in it.
     """
     left, right = start, end
-    while right - left < len(text) and not _once(text, text[left:right]):
+    while right - left < len(text) and (
+        not _once(text, text[left:right]) or cut_word(text, left, right)
+    ):
         # a line further on both sides; in the end the whole text, which is there just once
         left = text.rfind("\n", 0, max(0, left - 1)) + 1 if left else 0
         after = text.find("\n", right)

@@ -190,7 +190,7 @@ class Update:
                 schema=SCHEMA,
                 seed=brief.seed >> 17,
             ),
-            check=check,
+            rules=replace(self.asked.rules, check=check),
         )
         heard = await ask_fitted(asked, [*_items(brief, outcomes, name, self.name)], scope)
         if isinstance(heard, Failure):

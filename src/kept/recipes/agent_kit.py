@@ -14,15 +14,14 @@ from kept.agents.checks.deterministic import DeterministicPhase, Invariant, Runs
 from kept.agents.kit import Kit, Works
 from kept.agents.record import Limits, Models
 from kept.agents.worker import ChatWorker
-from kept.core.ports import Model, Scope, Tool
+from kept.core.ports import Scope, Tool
 from kept.core.rollout import Failure
 from kept.engine.clock import SystemClock
 from kept.engine.scope import request_key
 from kept.errors import SetupError
 from kept.models.config import ModelConfig
-from kept.models.connect import connect
 from kept.models.providers import config_of, missing
-from kept.models.roles import connect_role, unbounded
+from kept.models.roles import connect_uncached, unbounded
 from kept.models.window import room_of
 from kept.recipes.agent_metrics import evaluation_of
 from kept.sandbox import Command, Exit, View, abilities
@@ -42,6 +41,12 @@ class Configs:
     manager: ModelConfig
     worker: ModelConfig
     critic: ModelConfig
+
+
+def endpoints_of(spec: AgentRunSpec, configs: Configs) -> list[ModelConfig]:
+    """Models that Kept itself asks; an agent CLI that works has its own ways."""
+    workers = [] if spec.worker_agent else [configs.worker]
+    return [configs.manager, configs.critic, *workers]
 
 
 def unpriced(configs: Configs) -> list[str]:
@@ -141,7 +146,7 @@ def kit_of(
 
     named = (configs.manager, configs.critic, *(() if spec.worker_agent else (configs.worker,)))
     # one connection for each: a script that all are asked of goes on from one to the other
-    models = {config: _connect(config) for config in dict.fromkeys(named)}
+    models = {config: connect_uncached(config) for config in dict.fromkeys(named)}
     rooms = [room for one in (configs.manager, configs.critic) if (room := room_of(one))]
     return Kit(
         models=Models(
@@ -163,14 +168,6 @@ def kit_of(
         says_tools=spec.plan_tools == "required",
         room=min(rooms) if rooms else None,
     )
-
-
-def _connect(config: ModelConfig) -> Model:
-    """A model whose replies are kept for other runs only where somebody says so.
-
-    A second run of the same task is meant to be another one.
-    """
-    return connect_role("manager", config) if config.cache else connect(config)
 
 
 def _worker_name(spec: AgentRunSpec, configs: Configs) -> str:
@@ -199,8 +196,9 @@ def _works(
         walls=spec.walls == "required",
     )
     command = Command(cli.program, Path("/"), spec.errand_seconds, view=view)
-    harness = Harness(cli, configs.worker, command, scratch, MOST_BYTES)
-    return CliWorker(harness, spec.budget.usd_per_errand)
+    worst = spec.budget.usd_per_errand
+    harness = Harness(cli, configs.worker, command, scratch, MOST_BYTES, worst)
+    return CliWorker(harness, worst)
 
 
 def beside(bench: Bench, files: Mapping[str, bytes]) -> Runs:

@@ -23,12 +23,14 @@ from kept.core.schedule import MEASURE, Turns
 from kept.engine.purse import Halt
 from kept.errors import SetupError
 from kept.gates.sweep import Sweep
+from kept.models.probe import probes_of
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
 from kept.recipes.agent_kit import (
     Configs,
     check,
     configs_of,
+    endpoints_of,
     hidden_from,
     kit_of,
     limits_of,
@@ -170,6 +172,7 @@ def compile_agent_run(
         gate=Sweep(1),
         budget=Budget(),
         tries_one=False,
+        probes=probes_of(endpoints_of(spec, configs)),
         views=(RunFolder, *task_views),
         inputs={
             "prompts": hash_of(dict(texts.prompts)),

@@ -43,7 +43,9 @@ def harness_of(
     cli = CLIS[spec.agent]
     command = Command(cli.program, kit.folder, spec.timeout_seconds)
     held = kit.hold(command, program_of(cli))
-    return Harness(cli, spec.model.config(kit.folder), held, kit.scratch, most_output)
+    worst = spec.usd_per_call if isinstance(spec, AgentProposerSpec) else None
+    config = spec.model.config(kit.folder)
+    return Harness(cli, config, held, kit.scratch, most_output, worst)
 
 
 def make_agent(

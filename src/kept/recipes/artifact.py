@@ -9,16 +9,19 @@ from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import SPLITS, Case, Cases, too_few
 from kept.core.forecast import enough_steps
+from kept.core.labels import Labels, labels_of
 from kept.core.objective import Constraint, Objective, TieBreaker
-from kept.core.plan import WHY_NOT_RACE, Plan
+from kept.core.plan import PASS_AT, WHY_NOT_RACE, Plan
 from kept.core.ports import Journal, Sink
 from kept.gates import Strict
 from kept.locate import locate
+from kept.models.probe import probes_of
+from kept.models.providers import PROVIDERS
 from kept.models.roles import is_free
 from kept.recipes import Compiled
 from kept.recipes.agents import Sending, agent_warnings
 from kept.recipes.asserting import measured
-from kept.recipes.charges import charges_of, limited_by, open_ended
+from kept.recipes.charges import charges_of, endpoints_of, limited_by, open_ended
 from kept.recipes.confine import confine, modes
 from kept.recipes.guards import make_guards
 from kept.recipes.identity import inputs_of
@@ -40,11 +43,14 @@ from kept.spec.cases import overlap_warnings
 from kept.spec.race import RaceSpec
 from kept.spec.runners import ModelRunnerSpec
 from kept.spec.scorers import leaves_of
-from kept.spec.source import read_source
+from kept.spec.source import read_source, split_override
 from kept.spec.task import TaskSpec
 from kept.store.candidates import CandidateFolder
 from kept.store.results import ResultsFile
 from kept.workspace import Scratch
+
+API_WORKERS = 8
+"""Rollouts in flight at once where a model behind an API is asked."""
 
 
 def compile_task(path: Path, overrides: Sequence[str] = (), began: str = "") -> Compiled:
@@ -94,7 +100,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     counts = measured(task, files.cases)
     running = Running(source.folder, scratch, confined, files.given, counts)
     proposers = files.proposing.make(Tools(scratch, confined.runner, sending))
-    workers = task.workers or processors()
+    workers = task.workers or _default_workers(task, source.folder)
     objective = _objective(task)
     models, about_models = told(task, source.folder)
     charges = charges_of(task, files.proposing, source.folder)
@@ -105,6 +111,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             {name: Artifact(name, protected) for name in files.editable},
             max_files=task.artifacts.max_files_per_iteration,
             max_changed_lines=task.mutation.max_changed_lines,
+            file_types=task.mutation.allowed_file_types,
         ),
         cases=files.cases,
         runner=make_runner(task, running),
@@ -119,6 +126,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         budget=_budget(task),
         worst_usd=task.budget.usd_per_rollout or 0.0,
         priced=open_ended(charges, task.budget.usd_per_rollout),
+        probes=probes_of(*endpoints_of(task, files.proposing, source.folder)),
         dear=not all(is_free(agent.model.config(source.folder)) for agent in agents),
         workers=workers,
         facts={
@@ -126,6 +134,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             **_recorded(overrides),
             "id": task.id or source.folder.name,
             "description": task.description,
+            **({} if task.objective.pass_at is None else {PASS_AT: task.objective.pass_at}),
             "source": str(source.folder.resolve()),
             "runner": facts_of(task),
             "scorer": task.scorer.model_dump(exclude_defaults=True),
@@ -136,6 +145,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             "limited_by": list(limited_by(task, files.proposing, source.folder)),
         },
         guidance=files.guidance,
+        labels=_labels(task, files.cases),
         views=_views(task, source.folder, objective),
         worst_seconds=task.runner.timeout_seconds + scorer_seconds(task.scorer),
     )
@@ -157,6 +167,30 @@ def _shown(task: TaskSpec) -> tuple[str, ...]:
     if isinstance(task.runner, ModelRunnerSpec | AgentRunnerSpec):
         return task.runner.input or ()
     return ()
+
+
+def _default_workers(task: TaskSpec, folder: Path) -> int:
+    """Rollouts in flight: a model behind an API takes more than this machine has processors."""
+    if not isinstance(task.runner, ModelRunnerSpec):
+        return processors()
+    target = task.runner.model or task.models.target
+    local = target is None or PROVIDERS[target.config(folder).provider].speech == "none"
+    return processors() if local else API_WORKERS
+
+
+def _labels(task: TaskSpec, cases: Cases) -> Labels:
+    """Where the cases of a task have their inputs and expected outputs."""
+    spec = task.cases
+    if spec is None:
+        return Labels()
+    found = labels_of(cases, _shown(task))
+    leaves = [one for one in leaves_of(task.scorer) if isinstance(one, AssertionsScorerSpec)]
+    return replace(
+        found,
+        expected=spec.expected or found.expected,
+        assertions=leaves[0].field if leaves else "",
+        shown=spec.show_expected,
+    )
 
 
 def _gate(task: TaskSpec, plan: Plan, began: str) -> Decided:
@@ -183,14 +217,15 @@ def _objective(task: TaskSpec) -> Objective:
             for t in task.policy.tie_breakers
         ),
         spec.tie_tolerance,
+        deterministic=spec.deterministic,
     )
 
 
 def _recorded(overrides: Sequence[str]) -> dict[str, object]:
     """What was set besides, for a resume; of variables only the names, for they may be secrets."""
-    hidden = [given for given in overrides if ".env" in given.partition("=")[0]]
+    hidden = [given for given in overrides if ".env" in split_override(given)[0]]
     shown = [given for given in overrides if given not in hidden]
-    return {"set": shown, "set_again": [given.partition("=")[0] for given in hidden]}
+    return {"set": shown, "set_again": [split_override(given)[0] for given in hidden]}
 
 
 def _budget(task: TaskSpec) -> Budget:

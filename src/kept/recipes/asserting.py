@@ -8,7 +8,9 @@ from typing import cast
 from pydantic import TypeAdapter, ValidationError
 
 from kept.core.case import Cases
+from kept.json_schema import check_schema
 from kept.models.roles import connect_role, is_kept, is_priced
+from kept.parsing import compile_pattern
 from kept.recipes.fields import check_field
 from kept.runners.model import fields_of
 from kept.scorers.assert_python import file_of, function_of
@@ -63,19 +65,15 @@ def _content_faults(spec: AssertionSpec, folder: Path) -> Iterator[Fault]:
     value = spec.value
     if spec.base == "regex" and isinstance(value, str):
         try:
-            re.compile(pattern_of(value))
-        except (re.error, RecursionError, OverflowError) as error:
-            yield Fault(("value",), f"`{value}` is not a regular expression: {error}")
+            compile_pattern(pattern_of(value))
+        except ValueError as error:
+            yield Fault(("value",), f"`{value[:200]}` is not a regular expression: {error}")
     elif spec.base == "python" and isinstance(value, str):
         yield from _python_faults(value, folder)
     elif spec.base in ("is-json", "contains-json") and isinstance(value, dict):
-        # slow to import
-        from jsonschema_rs import ValidationError as Unfit
-        from jsonschema_rs import validator_for
-
         try:
-            validator_for(cast("dict[str, object]", value))
-        except (Unfit, ValueError, TypeError) as error:
+            check_schema(cast("dict[str, object]", value))
+        except (ValueError, TypeError) as error:
             yield Fault(("value",), f"is no JSON schema: {str(error).splitlines()[0]}")
 
 

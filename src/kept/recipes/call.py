@@ -140,6 +140,12 @@ _CHECKS: tuple[_Check, ...] = (
         'give "maximize" or "minimize"',
     ),
     _Check(
+        "deterministic",
+        lambda value: isinstance(value, bool),
+        "`deterministic` is {}, not True or False",
+        "write deterministic=True where repeats never differ",
+    ),
+    _Check(
         "bounds",
         _is_range,
         "`bounds` is {}, not a least and a greatest value",

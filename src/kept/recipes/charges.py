@@ -34,6 +34,15 @@ def charges_of(task: TaskSpec, proposing: Proposing, folder: Path) -> tuple[Char
     return tuple(dict.fromkeys(charged))
 
 
+def endpoints_of(
+    task: TaskSpec, proposing: Proposing, folder: Path
+) -> tuple[list[ModelConfig], list[ModelConfig]]:
+    """Models that are asked call by call: to run and score, and to propose."""
+    found = [*_models(task, proposing, folder)]
+    measuring = [config for by, config in found if by != "proposers"]
+    return measuring, [config for by, config in found if by == "proposers"]
+
+
 def open_ended(charges: tuple[Charge, ...], usd_per_rollout: float | None) -> bool:
     """Whether something is paid of which nobody says how much it is at most."""
     return any(charge.by == "proposers" or not usd_per_rollout for charge in charges)

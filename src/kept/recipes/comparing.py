@@ -71,6 +71,7 @@ def as_comparison(
         budget=replace(plan.budget, max_iterations=None, max_failures=None),
         width=max(1, min(WIDEST, len(others))),
         guards=(),
+        probes=tuple(probe for probe in plan.probes if not probe.proposes),
     )
     gate = _gate(plan, wanted)
     labels = [version.label for version in versions]

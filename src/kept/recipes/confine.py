@@ -14,7 +14,8 @@ from kept.harness.program import Program
 from kept.recipes.naming import cwds, named
 from kept.recipes.scorers import named_in
 from kept.sandbox import Abilities, Command, Limits, View, abilities
-from kept.settings import is_set
+from kept.sandbox.secrets import env_files
+from kept.settings import is_set, readable_paths
 from kept.spec.files import find
 from kept.spec.load import said, section
 from kept.spec.sandbox import SandboxSpec
@@ -33,6 +34,8 @@ class Confinement:
     """What the runner sees; the scorer sees the same, with less of it hidden."""
     home: Path
     able: Abilities
+    secrets: tuple[Path, ...] = ()
+    """Files of the tree such as `.env`, which no command may read."""
 
     def runner(self, command: Command) -> Command:
         """The runner's command, held."""
@@ -40,7 +43,7 @@ class Confinement:
 
     def scorer(self, command: Command) -> Command:
         """The scorer's command, held."""
-        return self._held(command, replace(self.inside, hidden=(self.home,)))
+        return self._held(command, replace(self.inside, hidden=(self.home, *self.secrets)))
 
     def agent(self, command: Command, program: Program | None) -> Command:
         """An agent's command, held: it has the network, and sees nothing of the task's folder.
@@ -72,6 +75,7 @@ class Confinement:
             "network": self.spec.network,
             "env": list(self.spec.env),
             "hidden": list(self.spec.hidden),
+            "readable": list(self.spec.readable),
             "writable": list(self.spec.writable),
             "not_enforced": [what for what, does in holds.items() if not does],
         }
@@ -104,28 +108,36 @@ def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Con
     runner = _named(tree, task.runner.lines, (task.runner.cwd,))
     kept = {*(tree / name for name in artifacts), *runner}
     hidden = sorted(path for path in unseen if not any(file.is_relative_to(path) for file in kept))
+    readable = _paths(source, "readable", spec.readable)
+    shown = (*kept, *scorer, *readable, *readable_paths())
+    secrets = tuple(
+        path for path in env_files(tree) if not any(path.is_relative_to(one) for one in shown)
+    )
     view = View(
         tree,
-        (home, *_histories(tree), *hidden),
-        _writable(source, spec.writable),
+        (home, *_histories(tree), *hidden, *secrets),
+        _paths(source, "writable", spec.writable),
         _guarded(tree, task, (source.path.resolve(), *hidden, *sorted(kept))),
+        readable=readable,
         network=spec.network,
         walls=spec.walls != "off",
     )
     source.check()
-    return Confinement(spec, spec.limits(_memory()), view, home, able)
+    return Confinement(spec, spec.limits(_memory()), view, home, able, secrets)
 
 
 def check_sandbox(source: Source) -> None:
-    """Report walls that cannot be had, and files to be hidden or written to that are not there."""
+    """Report walls that cannot be had, and files that the spec names and that are not there."""
     if said(source, ("sandbox", "walls")) == "required" and not (able := abilities()).walls:
         message = f"they are required, and bwrap does not work here: {able.why_not}"
         hint = "install bubblewrap; `kept doctor` says what works"
         source.report(("sandbox", "walls"), message, hint)
-    for key, look in (("hidden", _listed), ("writable", _writable)):
+    for key in ("hidden", "readable", "writable"):
         spec = section(source, ("sandbox",), SandboxSpec, SandboxSpec.model_fields.keys() - {key})
-        if spec is not None:
-            look(source, getattr(spec, key))
+        if spec is not None and key == "hidden":
+            _listed(source, spec.hidden)
+        elif spec is not None:
+            _paths(source, key, getattr(spec, key))
 
 
 def modes(folder: Path, artifacts: Mapping[str, str]) -> dict[str, int]:
@@ -142,12 +154,13 @@ def _listed(source: Source, patterns: Iterable[str]) -> set[Path]:
     return found
 
 
-def _writable(source: Source, paths: Iterable[str]) -> tuple[Path, ...]:
-    found = tuple((source.folder / path).resolve() for path in paths)
+def _paths(source: Source, key: str, paths: Iterable[str]) -> tuple[Path, ...]:
+    """What commands may read or write to; reports what is not there."""
+    found = tuple((source.folder / Path(path).expanduser()).resolve() for path in paths)
     for number, path in enumerate(found):
         if not path.exists():
             hint = "make it first: Kept does not know whether it is to be a file or a folder"
-            source.report(("sandbox", "writable", number), f"there is no `{path}`", hint)
+            source.report(("sandbox", key, number), f"there is no `{path}`", hint)
     return found
 
 

@@ -13,12 +13,15 @@ from kept.core.case import Cases
 from kept.core.coordinate import Coordinate, Phase
 from kept.core.copying import copy_guard
 from kept.core.objective import Objective, OwnMeasure, Penalty
-from kept.core.plan import COORDINATE, Plan
+from kept.core.plan import COORDINATE, GATE_WHY, Plan
 from kept.core.ports import Gate, Guard, Proposer
-from kept.errors import SetupError
+from kept.core.words import count
+from kept.errors import Problem, SpecError
 from kept.gates import Sigma
 from kept.gates.race import Race
 from kept.gates.screen import Screen
+from kept.models.config import ModelConfig
+from kept.models.probe import probes_of
 from kept.models.roles import is_free, unbounded
 from kept.proposers.measured import SEED_ALONE
 from kept.proposers.numeric import Numeric
@@ -32,7 +35,9 @@ from kept.recipes.agent.compile import (
     models_of,
     plan_of,
 )
+from kept.recipes.agent.costing import configs_of, coordinate_of, expected, reachable
 from kept.recipes.agent.critics import Critics, read_critics
+from kept.recipes.agent.depends import named_files
 from kept.recipes.agent.elsewhere import OnlyAxes, WithoutExamples
 from kept.recipes.agent.splitting import split_warnings, splits_of
 from kept.recipes.hashing import hash_of
@@ -44,6 +49,7 @@ from kept.spec.agent.optimizer import (
     BLOCK,
     WARM_UP,
     OptimizerSpec,
+    block_problems,
     cases_of,
     optimizer_of,
     optimizer_warnings,
@@ -51,9 +57,9 @@ from kept.spec.agent.optimizer import (
 from kept.spec.agent.read import ReadAgent, read_agent
 from kept.spec.agent.texts import clean
 from kept.spec.agent.variables import shown_settings
-from kept.spec.load import said
 from kept.spec.race import RaceSpec
 from kept.spec.source import set_by
+from kept.spec.yaml import Loc
 from kept.store.home import Home
 from kept.store.tuning.folder import Tuned, TuningFolder
 
@@ -79,23 +85,47 @@ class ReadTuning:
     spec: OptimizerSpec
     axes: Axes
     cases: Cases
+    files: tuple[str, ...] = ()
+    """What the agent names beside its agent.yaml."""
+    unpriced: tuple[str, ...] = ()
+    """Models without a price, for which `max_usd` is not enforced."""
 
 
 def read_tuning(path: Path, overrides: Sequence[str], tuning: Tuning) -> ReadTuning:
     """Look at all of it; raises `SpecError` with everything that is wrong."""
-    read = read_agent(path, overrides)
+    try:
+        read = read_agent(path, overrides)
+    except SpecError as error:
+        raise _all_of(error, block_problems(path, overrides)) from None
     spec = optimizer_of(read)
     spec = spec and tuning.over(spec)
     axes = axes_of(read, spec.axes if spec else None)
     about_cases = spec or cases_of(read)
     found = splits_of(read, about_cases) if about_cases else None
     cases, specs = found or (Cases(), read.cases)
-    if spec is not None:
-        _check_money(read, spec)
+    files = named_files(replace(read, cases=(*read.cases, *specs)))
     read = replace(read, cases=specs)
-    check_agent(read, cases=found is not None)
+    critics, wrong = None, tuple[Problem, ...]()
+    try:
+        critics = _critics(read, axes, writes=False)
+    except SpecError as error:
+        wrong = error.problems
+    limited = spec is not None and spec.max_usd is not None
+    unpriced = _check_money(read, axes, critics, tuning) if limited else ()
+    try:
+        check_agent(read, cases=found is not None)
+    except SpecError as error:
+        raise _all_of(error, wrong) from None
+    if wrong:
+        raise SpecError(wrong)
     assert spec is not None, "else there was a problem"
-    return ReadTuning(read, spec, axes, cases)
+    return ReadTuning(read, spec, axes, cases, files, unpriced)
+
+
+def _all_of(error: SpecError, more: Sequence[Problem]) -> SpecError:
+    """The same error with further problems; none is told twice."""
+    told = {problem.message for problem in error.problems}
+    return SpecError([*error.problems, *(one for one in more if one.message not in told)])
 
 
 def compile_coordinate(
@@ -116,10 +146,9 @@ def compile_coordinate(
     read, spec, axes, cases = of.read, of.spec, of.axes, of.cases
     weighed = [name for name, weight in spec.loss.items() if weight]
     plan = plan_of(read, Wanted(), overrides, needed=weighed)
-    critics = _critics(of, writes)
-    _check_helpers(of, critics)
+    critics = _critics(read, axes, writes=writes)
     at_once = workers or read.agent.spec.execution.parallel_test_cases or WORKERS
-    models = [llm.config(read.place.folder) for _, llm in models_of(read)]
+    models = [config for agent in reachable(read, axes) for config in configs_of(read, agent)]
     plan = replace(
         plan,
         recipe=COORDINATE,
@@ -131,20 +160,24 @@ def compile_coordinate(
         schedule=Coordinate(phases_of(spec, axes), spec.max_cycles, perfect=0.0),
         guards=_guards(read, axes, cases),
         budget=Budget(
-            max_minutes=spec.max_minutes, max_usd=spec.max_usd, max_rollouts=spec.max_rollouts
+            max_minutes=spec.max_minutes,
+            max_usd=None if of.unpriced else spec.max_usd,
+            max_rollouts=spec.max_rollouts,
         ),
         locate=axes.locate,
         workers=at_once,
         random_seed=spec.seed,
         priced=not all(map(is_free, models)),
+        probes=probes_of(models, _helper_configs(critics)),
         facts={**plan.facts, **_facts(of, tuning), "helpers": _helpers(critics)},
     )
-    gate = _gate(of, plan, began)
+    gate, why = _gate(of, plan, began)
     # a run that decides by another rule is another run; how long it may go on is no part of it
     rule = {k: v for k, v in told(spec).items() if k != "budget"}
     inputs = plan.inputs if critics is None else {**plan.inputs, **critics.inputs}
     inputs = {**inputs, "optimizer": hash_of(repr(rule)), "gate": hash_of(repr(gate))}
-    plan = with_race(replace(plan, gate=gate, inputs=inputs))
+    facts = {**plan.facts, GATE_WHY: why}
+    plan = with_race(replace(plan, gate=gate, inputs=inputs, facts=facts))
     plan = replace(plan, views=(partial(TuningFolder, _tuned(of, plan, critics, tuning)),))
     about_critics = critics.warnings if critics else ()
     warnings = (*agent_warnings(read), *about_critics, *_warnings(of, plan))
@@ -174,7 +207,7 @@ def phases_of(spec: OptimizerSpec, axes: Axes) -> tuple[Phase, ...]:
 
 def _facts(of: ReadTuning, tuning: Tuning) -> dict[str, object]:
     """What a reader of the run, and its resume, want to know."""
-    place = tuning.output or str((of.read.place.folder / RESULTS).resolve())
+    place = tuning.output or str(of.read.place.folder.resolve() / RESULTS)
     return {
         COORDINATE: asdict(tuning),
         "optimizer": told(of.spec),
@@ -184,14 +217,18 @@ def _facts(of: ReadTuning, tuning: Tuning) -> dict[str, object]:
     }
 
 
-def _critics(of: ReadTuning, writes: bool) -> Critics | None:
+def _critics(read: ReadAgent, axes: Axes, *, writes: bool) -> Critics | None:
     """Critic and applier, where there are texts for them."""
-    if not of.axes.textual:
+    if not axes.textual:
         return None
-    home = Home.find(of.read.place.folder)
+    home = Home.find(read.place.folder)
     if writes:
         home.make()
-    return read_critics(of.read, home.path, writes=writes)
+    return read_critics(read, home.path, writes=writes)
+
+
+def _helper_configs(critics: Critics | None) -> list[ModelConfig]:
+    return [critics.critic.config, critics.applier.config] if critics else []
 
 
 def _helpers(critics: Critics | None) -> dict[str, dict[str, str]]:
@@ -246,8 +283,11 @@ def _objective(spec: OptimizerSpec, train: int) -> Objective:
     return Objective(LOSS, "minimize", (0.0, 1.0), penalties=charged)
 
 
-def _gate(of: ReadTuning, plan: Plan, began: str) -> Gate:
-    """The gate that is named, or that the run began with; else the race, if cases are enough."""
+def _gate(of: ReadTuning, plan: Plan, began: str) -> tuple[Gate, str]:
+    """The gate that is named, or that the run began with; else the race, if cases are enough.
+
+    With it the reason, in words.
+    """
     spec = of.spec
     sigma = Sigma(
         spec.repeats,
@@ -256,12 +296,16 @@ def _gate(of: ReadTuning, plan: Plan, began: str) -> Gate:
         spec.max_errored_fraction,
         spec.min_delta,
     )
-    if spec.gate == "sigma" or began == "sigma":
-        return sigma
-    named = any(said(of.read.source, (*BLOCK, key)) is not None for key in ("gate", "race"))
-    if named or began == "race" or default_gate(plan).gate.name == "race":
-        return _unhurried(race_of(spec.race), spec.race, len(of.cases.train))
-    return sigma
+    race = _unhurried(race_of(spec.race), spec.race, len(of.cases.train))
+    if spec.gate_by:
+        why = f"`{spec.gate_by}` is set"
+        return (sigma if spec.gate == "sigma" else race), why
+    if began:
+        return (sigma if began == "sigma" else race), "the run began with it"
+    default = default_gate(plan)
+    if default.gate.name == "race":
+        return race, f"the default with {count(len(of.cases.holdout), 'holdout case')}"
+    return sigma, default.why
 
 
 def _unhurried(race: Race, spec: RaceSpec, train: int) -> Race:
@@ -282,35 +326,48 @@ def _unhurried(race: Race, spec: RaceSpec, train: int) -> Race:
     return replace(race, screen=replace(race.screen, **given))
 
 
-def _check_money(read: ReadAgent, spec: OptimizerSpec) -> None:
-    """A limit of money needs prices: a run that cannot keep to it does not start."""
-    if spec.max_usd is None:
-        return
-    for loc, llm in models_of(read):
-        lacks = unbounded(llm.config(read.place.folder))
-        if lacks is not None:
-            message = f"`max_usd` cannot be kept: `{llm.full_name}` has no `{lacks}`"
+def _check_money(
+    read: ReadAgent, axes: Axes, critics: Critics | None, tuning: Tuning
+) -> tuple[str, ...]:
+    """Report models for which `max_usd` cannot be enforced; returns those that are allowed."""
+    allowed: list[str] = []
+    told: set[str] = set()
+    for loc, config, of in _asked(read, axes, critics):
+        lacks = unbounded(config)
+        if lacks is None or config.name in told:
+            continue
+        told.add(config.name)
+        if lacks == "price" and tuning.allow_unpriced:
+            allowed.append(f"`{config.name}`")
+        else:
+            message = f"`max_usd` cannot be kept: `{config.name}`{of} has no `{lacks}`"
             read.source.report(loc, message, "leave `max_usd` out, or set `max_rollouts`")
+    return tuple(allowed)
 
 
-def _check_helpers(of: ReadTuning, critics: Critics | None) -> None:
-    """The same for critic and applier."""
-    both = (critics.critic, critics.applier) if critics and of.spec.max_usd is not None else ()
-    for one in both:
-        lacks = unbounded(one.config)
-        if lacks is not None:
-            raise SetupError(
-                f"`max_usd` cannot be kept: `{one.config.name}` of {one.path} has no `{lacks}`",
-                hint="leave `max_usd` out, or set `max_rollouts`",
-            )
+def _asked(
+    read: ReadAgent, axes: Axes, critics: Critics | None
+) -> Iterator[tuple[Loc, ModelConfig, str]]:
+    """Every model that a run may ask, with the place that names it."""
+    for loc, llm in models_of(read):
+        yield loc, llm.config(read.place.folder), ""
+    for agent in reachable(read, axes):
+        for config in configs_of(read, agent):
+            yield (*BLOCK, "axes"), config, ", which an axis may choose,"
+    for one in (critics.critic, critics.applier) if critics else ():
+        yield (*BLOCK, "axes", "textual"), one.config, f" of {one.path}"
 
 
 def _warnings(of: ReadTuning, plan: Plan) -> Iterator[str]:
+    if of.unpriced:
+        most = expected(plan, coordinate_of(plan), of.read, of.axes).at_most
+        bound = f"at most {most:,} rollouts" if most is not None else "set `max_rollouts`"
+        names = ", ".join(of.unpriced)
+        yield f"`max_usd` cannot be enforced: the price of {names} is not known; {bound}"
     yield from optimizer_warnings(of.spec)
     yield from split_warnings(of.cases)
     if plan.gate.name == "sigma" and of.spec.gate == "race":
-        why = default_gate(plan).why or "the run began with it"
-        yield f"`sigma` decides, which keeps noise more often: {why}"
+        yield f"`sigma` decides, which keeps noise more often: {plan.facts[GATE_WHY]}"
     if plan.gate.name == "race" and of.spec.min_delta:
         yield "`min_delta` is not looked at by a race, which measures the noise itself"
     if of.cases.test and plan.gate.name == "sigma":
@@ -335,8 +392,11 @@ def _tuned(of: ReadTuning, plan: Plan, critics: Critics | None, tuning: Tuning) 
         place=Path(tuning.output) if tuning.output else folder / RESULTS,
         named=tuning.output is not None,
         instructions=clean(file) if file else "",
+        files=of.files,
         weights=of.spec.loss,
         objective=plan.objective,
-        settings=tuple(map(set_by, shown_settings(read.place.overrides))),
+        settings=tuple(
+            set_by(one, read.source.data) for one in shown_settings(read.place.overrides)
+        ),
         header=header,
     )

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from kept.core.artifact import is_safe_path
+from kept.core.artifact import Candidate, is_safe_path
 from kept.core.case import (
     Case,
     Cases,
@@ -186,11 +186,21 @@ def parse_ratio(split: str) -> tuple[int, ...]:
 
 
 def make_runner(
-    given: Callable[..., Any] | Runner, metric: str, workers: int, timeout: float | None
+    given: Callable[..., Any] | Runner,
+    seed: Candidate,
+    metric: str,
+    workers: int,
+    timeout: float | None,
 ) -> tuple[Runner, Scorer]:
     """What runs a candidate, and what scores that: a function does both, a runner may."""
     if not isinstance(given, Runner):
-        return FunctionRunner(given, metric, workers, timeout), RecordedScorer()
+        runner = FunctionRunner(given, metric, workers, timeout)
+        if runner.takes_text and len(seed.texts) != 1:
+            names = ", ".join(f"`{name}`" for name in seed.texts)
+            hint = "leave the annotation out, and read candidate.texts by name"
+            message = f"`evaluate` takes a `str`, and the artifact has several texts: {names}"
+            raise SetupError(message, hint=hint)
+        return runner, RecordedScorer()
     if timeout is not None:
         hint = "leave `timeout` out, or pass a function"
         raise SetupError("a `Runner` keeps its own time", hint=hint)
@@ -344,7 +354,8 @@ def _lines_of(function: Any) -> str:  # noqa: ANN401 # a function, a method, a c
     """
     plain = inspect.unwrap(function)
     code = getattr(plain, "__code__", None)
-    if not isinstance(code, CodeType):
+    # Python 3.12 gives the constants of a lambda over several lines the position of its first line
+    if not isinstance(code, CodeType) or code.co_name == "<lambda>":
         return inspect.getsource(function)
     lines = linecache.getlines(code.co_filename, getattr(plain, "__globals__", None))
     found = lines[code.co_firstlineno - 1 : _last_line(code)]

@@ -32,8 +32,18 @@ from kept.core.plan import ITERATIONS, REFINE, Plan
 from kept.core.refine import FEWEST, MOST, Refining, Tier, clamped, halved
 from kept.engine.clock import SystemClock
 from kept.errors import SetupError
+from kept.models.config import ModelConfig
+from kept.models.probe import probes_of
 from kept.recipes import Compiled
-from kept.recipes.agent_kit import check, configs_of, hidden_from, kit_of, limits_of, unpriced
+from kept.recipes.agent_kit import (
+    check,
+    configs_of,
+    endpoints_of,
+    hidden_from,
+    kit_of,
+    limits_of,
+    unpriced,
+)
 from kept.recipes.agent_run import Watched, settings_hash
 from kept.recipes.agent_texts import RunTexts, run_texts
 from kept.recipes.hashing import hash_of
@@ -70,7 +80,8 @@ def compile_refine(
         )
     making = _Making(asked, run, watched or Watched(), began)
     plan = plan_refinement(asked, run, making)
-    plan = replace(plan, inputs={**plan.inputs, **making.inputs()})
+    probes = probes_of(making.configs)
+    plan = replace(plan, inputs={**plan.inputs, **making.inputs()}, probes=probes)
     return Compiled(plan, tuple(making.warnings()))
 
 
@@ -191,6 +202,8 @@ class _Making:
         self._watched = watched
         self._began = began
         self._kits: dict[ModelPair, Kit] = {}
+        self.configs: tuple[ModelConfig, ...] = ()
+        """Who is asked."""
         self._settings: list[object] = []
         """What each kit was made from."""
         self._unpriced: dict[str, None] = {}
@@ -278,6 +291,7 @@ class _Making:
         configs = configs_of(spec, source.folder)
         check(spec, configs)
         self._unpriced.update(dict.fromkeys(unpriced(configs)))
+        self.configs += tuple(endpoints_of(spec, configs))
         budget = spec.budget.model_dump(mode="json")
         self._settings.append([list(pair), settings_hash(spec, configs), budget])
         folder = Path(self._asked.folder)

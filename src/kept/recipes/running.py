@@ -1,6 +1,5 @@
 """From what a task says about execution to a runner."""
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import cast
 from kept.core.case import Cases
 from kept.core.ports import Runner
 from kept.models.roles import connect_role
+from kept.parsing import parse_json
 from kept.recipes.agents import Sending, check_agent, check_artifacts, make_agent
 from kept.recipes.confine import Confinement
 from kept.recipes.fields import check_field
@@ -156,7 +156,7 @@ def _check_fields(
 
 
 def _read_schema(path: Path) -> Mapping[str, object]:
-    schema = json.loads(path.read_text(encoding="utf-8"))
+    schema = parse_json(path.read_text(encoding="utf-8"))
     if not isinstance(schema, dict):
         raise ValueError("it is not an object")
     return cast("dict[str, object]", schema)

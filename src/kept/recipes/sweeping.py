@@ -26,6 +26,8 @@ class Wanted:
     """Seconds for one case of an agent; None leaves it to the agent."""
     filter: str = ""
     """Only cases whose name has this in it, or fits it where it is a pattern with `*` or `?`."""
+    min_score: float | None = None
+    """The mean of the primary metric that the command requires, in its direction."""
     split: str = ""
     """Of a skill config: which cases are meant; empty for those that nobody has seen."""
 
@@ -58,6 +60,7 @@ def as_sweep(plan: Plan, wanted: Wanted, told: Mapping[str, object]) -> Plan:
         schedule=Turns(MEASURE, 1),
         gate=Sweep(wanted.repeats),
         guards=(),
+        probes=tuple(probe for probe in plan.probes if not probe.proposes),
         # a sweep is one step; what limits it is what it may cost
         budget=replace(plan.budget, max_iterations=None, max_failures=None),
         width=1,

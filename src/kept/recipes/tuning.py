@@ -8,7 +8,7 @@ from typing import Any, cast
 from kept.errors import SetupError
 from kept.spec.agent.optimizer import OptimizerSpec, PhaseSpec
 
-LIMITS = ("max_cycles", "max_minutes", "max_usd")
+LIMITS = ("max_cycles", "max_minutes", "max_usd", "allow_unpriced")
 """What a run may be given more or less of when it goes on."""
 
 
@@ -28,6 +28,8 @@ class Tuning:
     seed: int | None = None
     output: str | None = None
     """Where its files go; a folder."""
+    allow_unpriced: bool | None = None
+    """Go on where `max_usd` cannot be enforced for want of a price, with a warning."""
 
     @classmethod
     def of(cls, fact: object, moved: Callable[[Path], Path]) -> "Tuning":
@@ -51,9 +53,10 @@ class Tuning:
         """The block with what was said besides laid over it."""
         names = ("max_cycles", "max_minutes", "max_usd", "repeats", "accept_sigma", "seed")
         said = {n: v for n in names if (v := getattr(self, n)) is not None}
-        if self.accept_sigma is not None:
-            # a bar in standard deviations is what that gate has and no other
-            said["gate"] = "sigma"
+        for name in ("accept_sigma", "repeats"):
+            if name in said:
+                _check_sigma(f"--{name.replace('_', '-')}", spec)
+                said |= {"gate": "sigma", "gate_by": f"--{name.replace('_', '-')}"}
         return replace(
             spec,
             **said,
@@ -68,6 +71,15 @@ class Tuning:
             if (value := getattr(self, f"{name}_{key}")) is not None
         }
         return phase.model_copy(update=given) if given else phase
+
+
+def _check_sigma(flag: str, spec: OptimizerSpec) -> None:
+    """Refuse a flag of `sigma` where the file names the race."""
+    if spec.gate == "race" and spec.gate_by:
+        raise SetupError(
+            f"{flag} is of `gate: sigma`, and the agent.yaml names `{spec.gate_by}`",
+            hint=f"leave {flag} out, or take `{spec.gate_by}` out of the file",
+        )
 
 
 def told(spec: OptimizerSpec) -> dict[str, Any]:

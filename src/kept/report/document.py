@@ -8,7 +8,7 @@ from kept.core.plan import AGENT_RUN
 from kept.report.caveats import caveats
 from kept.report.changes import step_diff
 from kept.report.failures import failures
-from kept.report.outlook import doubt_of
+from kept.report.outlook import conclusion, doubt_of
 from kept.report.race import raced
 from kept.report.summary import StepLine, Summary, summary
 from kept.report.test_report import document as sweep_document
@@ -32,6 +32,8 @@ def headline(told: Summary) -> dict[str, Any]:
         "improved": told.improved,
         "seed": {"candidate": told.seed, "value": told.seed_value},
         "best": {"candidate": told.best, "value": told.best_value, "step": told.best_step},
+        "measured_on": told.measured or None,
+        "conclusion": conclusion(told) or None,
         "leading": told.leading,
         "unproven": near._asdict() if (near := doubt_of(told)) else None,
         "claim": told.claim or None,

@@ -1,12 +1,12 @@
 """How a run that tunes an agent ended, and each of its phases, in the words of its source."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from kept.core.coordinate import Phase, end_of, phase_of, trials_of
 from kept.core.grow import Log
-from kept.core.proposal import USELESS, ClosedStep
+from kept.core.proposal import DROPPED_CITATIONS, USELESS, ClosedStep
 from kept.core.words import count, one_line
 from kept.store.reader import Run
 from kept.store.tuning.trial import Trial, Trials
@@ -123,6 +123,13 @@ def unused_replies(trials: Trials) -> list[Unused]:
             last = one_line(useless[-1].why, LONGEST)
             found.append(Unused(who, len(useless), asked, last))
     return found
+
+
+def dropped_citations(trials: Trials) -> str:
+    """How often the critic cited cases that do not exist, in words; empty where it never did."""
+    critics = (cast("Mapping[str, Any]", trial.about.get("critic") or {}) for trial in trials.rows)
+    dropped = sum(int(critic.get(DROPPED_CITATIONS, 0)) for critic in critics)
+    return f"{count(dropped, 'citation')} of cases that do not exist, dropped" if dropped else ""
 
 
 def helper_of(run: Run, who: str) -> str:

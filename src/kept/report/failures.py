@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from kept.core.words import one_line
 from kept.report.summary import Summary
 from kept.store import wire
-from kept.store.lines import matching_lines, read_line
 from kept.store.reader import Run
 
 SHOWN_CASES = 5
@@ -30,9 +29,7 @@ def failures(run: Run) -> list[FailureGroup]:
     Only lines that hold one are read as records: of a million rollouts few fail.
     """
     groups: dict[tuple[str, str, str], FailureGroup] = {}
-    path = run.folder / "rollouts.jsonl"
-    for line in matching_lines(path, [b'"failure":{']):
-        row = read_line(line, path)
+    for row in run.all_lines(b'"failure":{'):
         if not isinstance(row, wire.RolloutLine) or row.failure is None:
             continue
         failure = row.failure

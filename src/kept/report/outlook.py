@@ -1,10 +1,11 @@
 """What a race could not tell, what would settle it, and the command that goes on."""
 
 from collections.abc import Iterator
-from math import sqrt
+from math import ceil, sqrt
 from typing import NamedTuple
 
 from kept.core.plan import COMPARE
+from kept.core.words import count
 from kept.gates.case_level import student
 from kept.gates.detect import Spread, cases_needed
 from kept.report.summary import StepLine, Summary
@@ -72,6 +73,59 @@ def cannot_tell(told: Summary) -> Iterator[str]:
     cost = f"{doubt.rollouts:,} rollouts" + (f", ${price * doubt.rollouts:.2f}" if price else "")
     more = f"about {doubt.wanted:,} deciding cases would tell, where there are {cases}"
     yield f"{words}: if that is its gain, {more} ({cost} for the proof)"
+
+
+def conclusion(told: Summary) -> str:
+    """What may be concluded from a run, in a sentence; empty where its answer says it already."""
+    judged = told.seed_value is not None and any(row.value is not None for row in told.steps)
+    if told.comparison is not None or told.recipe not in ("artifact", "function") or not judged:
+        return ""
+    holdout, test = (told.cases.get(split, 0) for split in ("holdout", "test"))
+    if not told.improved:
+        return _nothing_better(told, holdout)
+    if not told.cases:
+        return "Better in the runs made here; without cases nothing says how it does on others."
+    once = "" if told.gate == "race" else " in one evaluation"
+    better = f"Better{once} on the {count(holdout, 'holdout case')}"
+    tests = count(test, "test case")
+    gain, low, high = told.claim_gain, told.claim_low, told.claim_high
+    if not test:
+        return f"{better}, which also chose it: add test cases to say by how much."
+    if gain is None:
+        return f"{better}; the {tests} were not read, so nothing says by how much."
+    if high is not None and high < 0:
+        return f"{better}, but worse on {tests}: compare both on more cases before you adopt it."
+    if low is not None and high is not None and low > 0:
+        return f"{better}, and by {low:.3g} to {high:.3g} on {tests} that nothing was tuned on."
+    if gain <= 0:
+        return f"{better}; {tests} show no gain: add more before you rely on it."
+    few = f"{better}; {tests} are too few to say by how much"
+    return f"{few}: add about {_more_cases(test, gain, low, high)}."
+
+
+def _nothing_better(told: Summary, holdout: int) -> str:
+    if told.status != "finished":
+        return ""
+    doubt = doubt_of(told)
+    if doubt is not None and doubt.wanted is not None and doubt.wanted > doubt.cases:
+        more = _rounded_up(doubt.wanted - doubt.cases)
+        few = f"{count(doubt.cases, 'case')} are too few to tell: add about {more}"
+        return f"Step {doubt.step} may be better; {few}."
+    where = f" on the {count(holdout, 'holdout case')}" if holdout else ""
+    return f"No proposal was shown to be better than the seed{where}."
+
+
+def _more_cases(cases: int, gain: float, low: float | None, high: float | None) -> int:
+    """Cases to add so that the interval of such a gain would end above 0."""
+    if low is None or high is None:
+        return max(8, cases)
+    half = max(gain - low, (high - low) / 2)
+    return _rounded_up(max(1, ceil(cases * (half / gain) ** 2) - cases))
+
+
+def _rounded_up(number: int) -> int:
+    """A number that is an estimate, to tens from 20 on."""
+    return number if number < 20 else -(-number // 10) * 10
 
 
 def go_on(told: Summary) -> str:

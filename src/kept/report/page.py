@@ -12,7 +12,7 @@ from kept.report.changes import best_diff, step_diff
 from kept.report.compared import found_alike, interval, sentences, short
 from kept.report.comparison import Comparison, comparison_of
 from kept.report.failures import failures, may_pass, measure_is_broken
-from kept.report.outlook import cannot_tell, go_on
+from kept.report.outlook import cannot_tell, conclusion, go_on
 from kept.report.race import leads, questions
 from kept.report.scoring import scorer_words
 from kept.report.summary import StepLine, Summary, objective_of, summary
@@ -99,7 +99,8 @@ def _opening(told: Summary) -> str:
     opening = f"Run `{told.run}`, {told.status}{why}.{tried}"
     claim = f"**Claim**, {told.claim}.\n\n" if told.claim else ""
     leading = "" if told.leading is None else f" Leading, not yet proven: step {told.leading}."
-    return f"{claim}{opening}{leading}"
+    told_plainly = conclusion(told)
+    return f"{claim}{opening}{leading}" + (f"\n\n{told_plainly}" if told_plainly else "")
 
 
 def _sure(told: Summary) -> Iterator[str]:
@@ -152,6 +153,11 @@ def _said(run: Run) -> Iterator[tuple[str, str]]:
         yield "ties", f"broken by {', then '.join(map(str, cast('list[object]', ties)))}"
 
 
+def _deciding(told: Summary) -> str:
+    """Title of a column with what was measured to decide; the headline may be from other cases."""
+    return f"`{told.metric}` on the cases that decide" if told.cases else f"`{told.metric}`"
+
+
 def _trajectory(told: Summary) -> Iterator[str]:
     """The value of each judged step beside the best so far."""
     races = told.gate == "race"
@@ -169,7 +175,7 @@ def _trajectory(told: Summary) -> Iterator[str]:
         return
     cut = rows[-MAX_TRAJECTORY:]
     last = "leading so far" if races else "best so far"
-    yield from _table(("step", f"`{told.metric}`", "verdict", last), cut)
+    yield from _table(("step", _deciding(told), "verdict", last), cut)
     if len(rows) > len(cut):
         yield ""
         earlier = count(len(rows) - len(cut), "earlier step")
@@ -181,7 +187,14 @@ def _turns(told: Summary) -> Iterator[str]:
     if not told.turns:
         return
     drawn, paid = (any(getattr(row, of) for row in told.turns) for of in ("share", "usd"))
-    header = ["proposer", "turns", "near misses", "kept", f"gain in `{told.metric}`", "rollouts"]
+    header = [
+        "proposer",
+        "turns",
+        "near misses",
+        "in what was kept",
+        f"gain in `{told.metric}`",
+        "rollouts",
+    ]
     rows = [
         [row.proposer, *map(str, (row.turns, row.near, row.keeps)), number(row.gain)]
         + [f"{row.rollouts:,}", *([f"${row.usd:.2f}"] if paid else [])]
@@ -251,7 +264,7 @@ def _outcome(told: Summary) -> Iterator[str]:
         for row in told.steps
         if row.kept
     ]
-    yield from _table(("", "proposer", f"`{told.metric}`", "candidate"), rows)
+    yield from _table(("", "proposer", _deciding(told), "candidate"), rows)
     if races and told.keeps:
         yield ""
         yield (

@@ -16,7 +16,7 @@ from kept.report.comparison import Comparison, comparison_of
 from kept.report.scoring import scoring_functions
 from kept.report.ties import Tie, ties_of
 from kept.report.turns import Turns, turns_of
-from kept.store.index import claim_of, values
+from kept.store.index import claim_of, measured_on, values
 from kept.store.reader import Run
 from kept.store.spent import spend_of
 from kept.store.steps import StepRow
@@ -100,8 +100,14 @@ class Summary:
     """The step that made the incumbent, where that is kept and not yet proven to be the best."""
     claim: str = ""
     """What the sealed test said of the best, where it was asked."""
+    claim_gain: float | None = None
+    """The gain that it measured."""
+    claim_low: float | None = None
+    """The lower end of its interval."""
     claim_high: float | None = None
     """The upper end of its interval."""
+    measured: str = ""
+    """Cases that the values of seed and best are from: `12 test cases`; empty without cases."""
     ties: tuple[Tie, ...] = ()
     """What breaks ties, of the seed and of the best."""
     decided_seed: float | None = None
@@ -188,7 +194,10 @@ def summary(run: Run) -> Summary:
         open=tuple(step.step for step in state.open),
         leading=_leading(state),
         claim=claim.reason if claim else "",
+        claim_gain=claim.numbers.get("gain") if claim else None,
+        claim_low=claim.numbers.get("low") if claim else None,
         claim_high=claim.numbers.get("high") if claim else None,
+        measured=measured_on(state),
         ties=ties_of(state),
         decided_seed=_decided_seed(state, seed_value),
         unmeasured=unmeasured(run, state),

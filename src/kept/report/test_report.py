@@ -11,13 +11,16 @@ import time
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from kept.core.exchange import Exchange, ToolUse
+from kept.core.exchange import PASSED, Exchange, ToolUse
 from kept.core.rollout import Usage
 from kept.core.words import count, one_line
 from kept.report.tested import Expected, Measured, Sweep, Tested, called
 
 Format = Literal["json", "markdown", "junit"]
 FORMATS: tuple[Format, ...] = ("json", "markdown", "junit")
+
+WORST = 10
+"""Cases listed with input, expected and got output, worst first."""
 
 BETWEEN = "\n---\n"
 """What stands between the turns of a conversation in one text."""
@@ -59,9 +62,13 @@ def _summary(sweep: Sweep) -> dict[str, Any]:
     return {
         "total_tests": total,
         "passed": sweep.count("passed"),
+        "scored": sweep.count("scored"),
         "failed": sweep.count("failed"),
         "errored": sweep.count("errored"),
         "pass_rate": None if rate is None else round(100 * rate, 4),
+        "mean_score": sweep.mean,
+        "pass_at": sweep.pass_at,
+        "min_score": sweep.min_score,
         "total_duration_ms": round(1000 * sweep.elapsed),
         "metrics_evaluated": {name: mean.asked for name, mean in sweep.means.items()},
         "average_scores": {
@@ -92,7 +99,7 @@ def _result(one: Tested, sweep: Sweep) -> dict[str, Any]:
         "tools_matched": all(matched) if matched else None,
         "metric_results": _rolled_up(one) if several else [_metric(m) for m in one.measured],
         "ground_truth": one.truths.get(len(exchanges) - 1),
-        "passed": one.status == "passed",
+        "passed": None if one.status == "scored" else one.status == "passed",
         "status": one.status,
         "repeat": one.repeat,
         "execution_time_ms": round(1000 * one.seconds),
@@ -197,21 +204,40 @@ def totals(sweep: Sweep) -> str:
     """`17 of 20 cases pass, 2 fail, 1 errored`."""
     of = len(sweep.cases)
     passes, fails = ("passes", "fails") if of == 1 else ("pass", "fail")
+    what = "case" if all(one.repeat == 0 for one in sweep.cases) else "rollout"
     if not sweep.graded:
-        done = of - sweep.count("errored") - sweep.count("failed")
-        words = f"{done} of {count(of, 'rollout')} scored"
+        words = f"{sweep.count('scored')} of {count(of, what)} scored"
     else:
-        what = "case" if all(one.repeat == 0 for one in sweep.cases) else "rollout"
         words = f"{sweep.count('passed')} of {count(of, what)} {passes}"
     failed, errored = sweep.count("failed"), sweep.count("errored")
     words += f", {failed} {fails}" if failed else ""
-    return words + (f", {errored} errored" if errored else "")
+    words += f", {errored} errored" if errored else ""
+    if sweep.mean is None or sweep.metric == PASSED:
+        return words
+    return f"{words}, mean {sweep.metric} {sweep.mean:.3g}"
+
+
+def min_score_words(sweep: Sweep) -> str:
+    """`mean score 0.62 is below --min-score 0.8`; empty where nothing is required."""
+    if sweep.min_score is None:
+        return ""
+    limit = f"--min-score {sweep.min_score:g}"
+    if sweep.mean is None:
+        return f"no case has a score to compare with {limit}"
+    # as many digits as it takes to tell the two apart
+    shown = f"{sweep.mean:.3g}" if f"{sweep.mean:.3g}" != f"{sweep.min_score:.3g}" else sweep.mean
+    beyond = "below" if sweep.direction == "maximize" else "above"
+    name = "share of cases that pass" if sweep.metric == PASSED else f"mean {sweep.metric}"
+    return f"{name} {shown} {'meets' if sweep.meets_min_score else f'is {beyond}'} {limit}"
 
 
 def _markdown(sweep: Sweep) -> Iterator[str]:
     yield f"# {sweep.name}"
     yield ""
     yield f"{totals(sweep)}. Run `{sweep.run}`, {_time(sweep.started)}, {sweep.elapsed:.1f} s."
+    if required := min_score_words(sweep):
+        yield ""
+        yield f"**{required}**"
     yield ""
     yield "| metric | mean | cases | could not be measured |"
     yield "|---|---|---|---|"
@@ -226,9 +252,25 @@ def _markdown(sweep: Sweep) -> Iterator[str]:
         scores = (one.metrics.get(name) for name in sweep.means)
         cells = ["" if score is None else f"{score:.4g}" for score in scores]
         yield "| " + " | ".join([_cell(called(one)), one.status, *cells, _cell(one.why)]) + " |"
+    if sweep.described:
+        yield from _worst(sweep)
     for one in sweep.cases:
-        if one.status != "passed":
+        if one.status not in ("passed", "scored"):
             yield from _failed(one)
+
+
+def _worst(sweep: Sweep) -> Iterator[str]:
+    """The worst cases with what they were given, expected and got."""
+    yield ""
+    yield "## Worst cases"
+    yield ""
+    yield f"| case | input | expected | got | {_cell(sweep.metric)} |"
+    yield "|---|---|---|---|---|"
+    for one in sweep.worst_first()[:WORST]:
+        value = one.metrics.get(sweep.metric)
+        score = "" if value is None else f"{value:.3g}"
+        cells = (called(one), one.input, one.truth, one.got, score)
+        yield "| " + " | ".join(map(_cell, cells)) + " |"
 
 
 def _failed(one: Tested) -> Iterator[str]:
@@ -262,10 +304,13 @@ def _cell(text: str) -> str:
 def exit_code(sweep: Sweep) -> int:
     """0 where all pass, 1 where some fail, 3 where some could not run, 4 where not be measured.
 
-    A skill that fails some cases was measured, and that is all that was wanted.
+    With `--min-score` the mean decides between 0 and 1, and not each case. A skill that fails some
+    cases was measured, and that is all that was wanted.
     """
     if sweep.count("errored") > sweep.unscored or len(sweep.cases) < sweep.asked:
         return 3
     if sweep.unscored:
         return 4
+    if sweep.meets_min_score is not None:
+        return 0 if sweep.meets_min_score else 1
     return 1 if sweep.count("failed") and not sweep.kind else 0

@@ -5,17 +5,21 @@ Read from the journal alone, so a report can be made of any run that measured, w
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, cast
 
-from kept.core.exchange import EXPECTED, PASSED, Exchange, exchanges_of
-from kept.core.plan import EVAL
+from kept.core.exchange import CASE, EXPECTED, PASSED, Exchange, exchanges_of
+from kept.core.objective import Direction
+from kept.core.plan import EVAL, PASS_AT
 from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
+from kept.core.state import State
 from kept.store.reader import Run
 
-Status = Literal["passed", "failed", "errored"]
-"""`errored` is a case that could not be run, or not be measured: it says nothing of the agent."""
+Status = Literal["passed", "scored", "failed", "errored"]
+"""`scored` is a case of a task that does not say when a case passes. `errored` is a case that could
+not be run, or not be measured: it says nothing of the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +70,32 @@ class Tested:
     seconds: float = 0.0
     usage: Usage = FREE
     tries: int = 1
+    described: bool = False
+    """Whether input and output were recorded for reports."""
 
     @property
     def why(self) -> str:
         """Why it did not pass, in a line; empty where it did."""
         if self.failure is not None:
             return self.failure.message
-        return "; ".join(self.findings) if self.status != "passed" else ""
+        return "; ".join(self.findings) if self.status in ("failed", "errored") else ""
+
+    @property
+    def input(self) -> str:
+        """What was said first."""
+        return self.exchanges[0].input if self.exchanges else ""
+
+    @property
+    def got(self) -> str:
+        """The last answer; of a failure, its message."""
+        if self.failure is not None:
+            return f"({self.failure.kind}: {self.failure.message})"
+        return self.exchanges[-1].response if self.exchanges else ""
+
+    @property
+    def truth(self) -> str:
+        """What the last exchange should have come to."""
+        return self.truths.get(len(self.exchanges) - 1, "")
 
 
 class Mean(NamedTuple):
@@ -110,12 +133,37 @@ class Sweep:
     version: str
     agent: Mapping[str, object]
     """What a reader wants to know of what was measured."""
+    direction: Direction = "maximize"
+    mean: float | None = None
+    """Mean of the primary metric, a failure counted at its worst value; None without any score."""
+    pass_at: float | None = None
+    """Value of the primary metric at which a case passes; None where nothing says."""
+    min_score: float | None = None
+    """The mean that the command requires; None where it requires none."""
+    described: bool = False
+    """Whether cases are recorded with input, expected and got output."""
     kind: str = ""
     """What was measured, where to fail some cases is no failure of the command: a skill."""
 
     def count(self, status: Status) -> int:
         """Cases that ended so."""
         return sum(one.status == status for one in self.cases)
+
+    @property
+    def meets_min_score(self) -> bool | None:
+        """Whether the mean is as good as the command requires; None where it requires nothing."""
+        if self.min_score is None:
+            return None
+        return self.mean is not None and _reaches(self.mean, self.min_score, self.direction)
+
+    def worst_first(self) -> list[Tested]:
+        """Cases in the order of their scores, failures and the lowest scores first."""
+        sign = 1.0 if self.direction == "maximize" else -1.0
+
+        def rank(one: Tested) -> tuple[bool, float]:
+            return one.failure is None, sign * one.metrics.get(self.metric, 0.0)
+
+        return sorted(self.cases, key=rank)
 
     @property
     def unscored(self) -> int:
@@ -146,17 +194,29 @@ def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
     if started is None or started.recipe != EVAL:
         return None
     told = cast("Mapping[str, Any]", started.facts[EVAL])
-    graded = run.state.fact("metric") == PASSED
-    cases = tuple(_cases(run, graded, traces))
+    grading = grading_of(run.state)
+    cases = tuple(_cases(run, grading, traces))
+    means = _means(cases, graded=grading.metric == PASSED)
+    mean = _whole_mean(run, grading.metric, means)
+    if mean is not None and grading.metric in means:
+        # with failures at their worst value, as everywhere else
+        judged = {one.case for one in cases if one.status != "errored"}
+        means[grading.metric] = means[grading.metric]._replace(score=mean, cases=len(judged))
+    wanted = cast("Mapping[str, Any]", told.get("wanted") or {})
     return Sweep(
         run=run.id,
         name=str(told.get("name") or run.state.fact("spec")),
         spec=run.state.fact("spec"),
         asked=int(told["asked"]),
-        graded=graded,
-        metric=run.state.fact("metric"),
+        graded=grading.graded,
+        metric=grading.metric,
         cases=cases,
-        means=_means(cases, graded=graded),
+        means=means,
+        direction=grading.direction,
+        mean=mean,
+        pass_at=grading.pass_at,
+        min_score=wanted.get("min_score"),
+        described=any(one.described for one in cases),
         started=started.t,
         elapsed=run.state.elapsed,
         version=started.version,
@@ -165,14 +225,59 @@ def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
     )
 
 
-def _cases(run: Run, graded: bool, traces: bool) -> Iterator[Tested]:
+class Grading(NamedTuple):
+    """What decides whether a case passes."""
+
+    metric: str
+    direction: Direction
+    pass_at: float | None
+
+    @property
+    def graded(self) -> bool:
+        """Whether a case can pass: the metric says so, or a value at which it does."""
+        return self.metric == PASSED or self.pass_at is not None
+
+    def status(self, outcome: Outcome) -> Status:
+        """How a pair ended."""
+        if outcome.failure is not None:
+            return "errored" if outcome.failure.blame == "infrastructure" else "failed"
+        if not self.graded:
+            return "scored"
+        pass_at = 1.0 if self.pass_at is None else self.pass_at
+        worst = -inf if self.direction == "maximize" else inf
+        value = outcome.metrics.get(self.metric, worst)
+        return "passed" if _reaches(value, pass_at, self.direction) else "failed"
+
+
+def grading_of(state: State) -> Grading:
+    """What decides whether a case of a run passes."""
+    facts: Mapping[str, object] = state.started.facts if state.started else {}
+    told = cast("Mapping[str, Any]", facts.get(EVAL) or {})
+    direction: Direction = "minimize" if state.fact("direction") == "minimize" else "maximize"
+    return Grading(state.fact("metric"), direction, told.get(PASS_AT))
+
+
+def _reaches(value: float, wanted: float, direction: Direction) -> bool:
+    return value >= wanted if direction == "maximize" else value <= wanted
+
+
+def _whole_mean(run: Run, metric: str, means: "Mapping[str, Mean]") -> float | None:
+    """Mean over all cases, as the run itself summed it up; before its end, that of the cases."""
+    for step in run.state.closed:
+        if "value" in step.verdict.numbers:
+            return step.verdict.numbers["value"]
+    mean = means.get(metric)
+    return mean.score if mean else None
+
+
+def _cases(run: Run, grading: Grading, traces: bool) -> Iterator[Tested]:
     """Every pair once, in the order of the cases: what was tried again counts as it ended."""
     rows = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
     order = {case: at for at, case in enumerate(_order(run))}
     for key in sorted(rows, key=lambda key: (key[0], order.get(key[1], len(order)), key[1])):
         job, outcome = rows[key]
         trace = run.trace(outcome.trace) if outcome.trace and traces else ()
-        yield tested(job, outcome, trace, graded=graded)
+        yield tested(job, outcome, trace, grading)
 
 
 def _order(run: Run) -> Sequence[str]:
@@ -180,20 +285,26 @@ def _order(run: Run) -> Sequence[str]:
     return cast("Sequence[str]", told.get("cases") or ())
 
 
-def tested(job: Job, outcome: Outcome, trace: Sequence[TraceItem], *, graded: bool) -> Tested:
+def tested(job: Job, outcome: Outcome, trace: Sequence[TraceItem], grading: Grading) -> Tested:
     """One pair, from what is written down of it."""
     measured = tuple(_measured(item) for item in trace if item.role == "metric")
     expected = tuple(_expected(item) for item in trace if item.role == "tools")
     truths = {
         cast("int", item.data["exchange"]): item.text for item in trace if item.role == EXPECTED
     }
+    exchanges = exchanges_of(trace)
+    described = next((item for item in trace if item.role == CASE), None)
+    if described is not None:
+        exchanges = (Exchange(described.text, str(described.data["got"]), answered=True),)
+        truths = {0: str(described.data["expected"])} if "expected" in described.data else {}
     metrics = dict(outcome.metrics) or _by_metric(measured)
     return Tested(
         case=job.case_id,
         repeat=job.repeat,
-        status=status_of(outcome, graded=graded),
+        status=grading.status(outcome),
         metrics=metrics,
-        exchanges=exchanges_of(trace),
+        exchanges=exchanges,
+        described=described is not None,
         truths=truths,
         measured=measured,
         expected=expected,
@@ -203,13 +314,6 @@ def tested(job: Job, outcome: Outcome, trace: Sequence[TraceItem], *, graded: bo
         usage=outcome.usage,
         tries=outcome.tries,
     )
-
-
-def status_of(outcome: Outcome, *, graded: bool) -> Status:
-    """How a pair ended."""
-    if outcome.failure is not None:
-        return "errored" if outcome.failure.blame == "infrastructure" else "failed"
-    return "failed" if graded and outcome.metrics.get(PASSED, 0.0) < 1 else "passed"
 
 
 def _scoring(one: Tested) -> bool:

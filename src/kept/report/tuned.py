@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from kept.core.coordinate import BASELINE
+from kept.core.plan import GATE_WHY
 from kept.core.words import count, one_line
 from kept.report.changes import best_diff
 from kept.report.exits import (
     Split,
+    dropped_citations,
     exit_reason,
     made_by,
     of_baseline,
@@ -66,8 +68,12 @@ def _summary(run: Run, told: Summary, known: Trials, best: Trial | None) -> Iter
     tried = [t for t in known.rows if t.phase != BASELINE]
     accepted = sum(t.accepted for t in tried)
     yield f"* {count(len(tried), 'trial')}, {accepted} accepted; gate `{told.gate}`" + _sweeps(run)
+    if why := run.fact(GATE_WHY):
+        yield f"* why `{told.gate}`: {why}"
     for one in unused_replies(known):
         yield f"* {one.who}: {one.words}"
+    if dropped := dropped_citations(known):
+        yield f"* critic: {dropped}"
     if run.state.incumbent != run.state.best:
         leading = made_by(known, run.state.incumbent)
         number = f" (trial {leading.number})" if leading else ""

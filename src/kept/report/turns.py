@@ -57,12 +57,15 @@ def turns_of(state: State) -> tuple[Turns, ...]:
 
 
 def turns_words(rows: tuple[Turns, ...]) -> str:
-    """All of it in a line: `edit 12 (3 kept, share 62 %), reflect 5 (none kept, share 38 %)`."""
+    """All of it in a line: `edit 12 (3 in what was kept, share 62 %), reflect 5 (none)`.
+
+    Several of them may be in one step that was kept, so these are not the counts of verdicts.
+    """
     return ", ".join(f"{row.proposer} {row.turns} ({_words(row)})" for row in rows)
 
 
 def _words(row: Turns) -> str:
-    kept = f"{row.keeps} kept" if row.keeps else "none kept"
+    kept = f"{row.keeps or 'none'} in what was kept"
     return f"{kept}, share {row.share_words}" if row.share_words else kept
 
 

@@ -36,7 +36,7 @@ def headline_words(summary: Summary) -> str:
     if summary.comparison is not None:
         return title(summary.comparison)
     if summary.improved:
-        return f"{summary.metric} {change(summary)}"
+        return f"{summary.metric} {change(summary)}{on_cases(summary)}"
     if not summary.steps:
         return f"nothing was judged{'' if summary.status == 'finished' else ' yet'}"
     if summary.seed_value is None and summary.never_judged:
@@ -46,7 +46,12 @@ def headline_words(summary: Summary) -> str:
     if summary.leading is not None and summary.status != "finished":
         seed = f"the seed has {summary.metric} {change(summary)}"
         return f"nothing is proven yet: step {summary.leading} leads, and {seed}"
-    return f"{no_better(summary.status)}: {summary.metric} {change(summary)}"
+    return f"{no_better(summary.status)}: {summary.metric} {change(summary)}{on_cases(summary)}"
+
+
+def on_cases(summary: Summary) -> str:
+    """` on 12 test cases`: what the figures of the headline were measured on."""
+    return f" on {summary.measured}" if summary.measured else ""
 
 
 def verdict_counts(summary: Summary) -> str:

@@ -1,9 +1,9 @@
 """`report.md` in the folder of a run."""
 
 import os
-from pathlib import Path
 
 from kept.report.page import markdown
+from kept.store.files import write_file
 from kept.store.reader import Run
 
 
@@ -16,14 +16,9 @@ def write_report(run: Run) -> str:
     path = run.folder / "report.md"
     fresh = path.with_name(f".report.md.{os.getpid()}")
     try:
-        _write(fresh, text)
+        # diffs hold what the artifacts hold: bytes that are no UTF-8, and any line ending
+        write_file(fresh, text.encode("utf-8", "surrogateescape"))
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
     return text
-
-
-def _write(path: Path, text: str) -> None:
-    # diffs hold what the artifacts hold: bytes that are no UTF-8, and any line ending
-    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        file.write(text)

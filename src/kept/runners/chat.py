@@ -4,12 +4,12 @@ A text is what the user says. A chat is a list of messages with `role` and `cont
 is JSON before it is filled in, each text is filled in by itself, so that no quote breaks it.
 """
 
-import json
 from collections.abc import Mapping
 from typing import cast
 
 from kept.core.model import Message, Role
 from kept.nunjucks import MOST, TemplateFault, names_of, render
+from kept.parsing import ParseLimit, parse_json
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -55,14 +55,19 @@ def _json(text: str) -> object:
     if not text.lstrip().startswith("["):
         return None
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except ParseLimit as limit:
+        raise NoChat(f"the prompt is JSON that cannot be read: {limit}") from limit
+    except ValueError:
         return None
 
 
 def is_chat(text: str) -> bool:
     """Whether a text is a chat as JSON, as it stands."""
-    return _is_chat(_json(text))
+    try:
+        return _is_chat(_json(text))
+    except NoChat:
+        return False
 
 
 def _is_chat(value: object) -> bool:

@@ -26,6 +26,11 @@ Evaluate = Callable[..., Any]
 _PASSING = (408, 409, 425, 429)
 """HTTP answers, besides 5xx, that say `later`."""
 
+_NOT_ALLOWED = (401, 403)
+
+_BUGS = (TypeError, NameError, AttributeError, ImportError, LookupError, NotImplementedError)
+"""Exceptions that a function does not raise on purpose."""
+
 
 class FunctionRunner:
     """Calls a function for every pair; plain functions run in threads."""
@@ -37,6 +42,7 @@ class FunctionRunner:
         self._metric = metric
         self._timeout = timeout
         self._takes_case, self._has_default = _wants_case(function)
+        self.takes_text = takes_text(function)
         self._awaits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 # the method itself is wanted
         )
@@ -49,7 +55,7 @@ class FunctionRunner:
     ) -> Rollout | Failure:
         """Call the function once."""
         # what a call does to its candidate or its case, no other call gets to see
-        own = candidate.copied()
+        own = candidate.text if self.takes_text else candidate.copied()
         # where there are no cases, a second argument keeps the default that it has
         alone = case is IMPLICIT_CASE and self._has_default
         args = (own, self._own(case)) if self._takes_case and not alone else (own,)
@@ -144,7 +150,20 @@ def failure_of(error: Exception) -> Failure:
         return Failure(kind, "infrastructure", message, detail)
     if isinstance(error, (ConnectionError, TimeoutError)):
         return Failure("network", "infrastructure", message, detail)
-    return Failure("crash", "candidate", f"{message} ({place})" if place else message, detail)
+    kind = "exception" if _is_bug(error, status) else "crash"
+    return Failure(kind, "candidate", f"{message} ({place})" if place else message, detail)
+
+
+def _is_bug(error: BaseException, status: object) -> bool:
+    """True for an exception that tells of a bug in the function, or of a login that is refused.
+
+    Raised on every case of the seed, it ends the run (decision 0150).
+    """
+    if status in _NOT_ALLOWED:
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    # `exec` and `eval` of a text have no file: such a candidate is code, and fails by itself
+    return isinstance(error, _BUGS) and not any(f.filename.startswith("<") for f in frames)
 
 
 def _tamed(error: BaseException) -> Tamed:
@@ -160,6 +179,17 @@ def _tamed(error: BaseException) -> Tamed:
             raise error
         # nobody cancelled us: something that the function waits for was cancelled
     return error if isinstance(error, Tamed) else Tamed(error)
+
+
+def takes_text(function: Evaluate) -> bool:
+    """True where the first parameter is annotated `str`, so that it is given the text."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    first = next(iter(parameters), None)
+    # the name where annotations are not evaluated (`from __future__ import annotations`)
+    return first is not None and first.annotation in (str, "str")
 
 
 def _wants_case(function: Evaluate) -> tuple[bool, bool]:

@@ -107,10 +107,16 @@ def request_for(form: Form, candidate: Candidate, case: Case) -> ModelRequest | 
 
 def unfilled(text: str, given: Collection[str]) -> Iterator[str]:
     """What of a prompt looks like the place of a field, and is none that the model is given."""
-    for place in _BRACES.findall(_COMMENT.sub("", text)):
+    for place in _BRACES.findall(_uncommented(text)):
         field = _FIELD.fullmatch(place)
         if field is None or field[1] not in given:
             yield place
+
+
+def _uncommented(text: str) -> str:
+    # behind the last end of a comment, each beginning would be searched for its end in vain
+    end = text.rfind("-->") + 3 if "-->" in text else 0
+    return _COMMENT.sub("", text[:end]) + text[end:]
 
 
 def _templated(
@@ -126,7 +132,7 @@ def _templated(
 
 
 def _worded(form: Form, candidate: Candidate, case: Case) -> tuple[Message, ...] | Failure:
-    parts = (_COMMENT.sub("", candidate.texts[name]).strip() for name in form.prompt)
+    parts = (_uncommented(candidate.texts[name]).strip() for name in form.prompt)
     prompt = "\n\n".join(part for part in parts if part)
     given = _given(form, case)
     unknown = [name for name in _FIELD.findall(prompt) if name not in given]

@@ -94,6 +94,22 @@ class Child:
         self._errors.truncate(0)
         return answer
 
+    def ask_blocking(self, line: bytes | None, seconds: float) -> bytes:
+        """The same without an event loop."""
+        answers: list[bytes] = []
+        self._thread = threading.Thread(
+            target=lambda: answers.append(self._exchange(line)), name="kept-child", daemon=True
+        )
+        self._thread.start()
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self.end()
+            raise TimeoutError
+        if not answers[0].endswith(b"\n"):
+            raise self._ended(len(answers[0]))
+        self._errors.truncate(0)
+        return answers[0]
+
     def first_line(self, seconds: float) -> bytes:
         """What it says by itself, without an event loop. Raises as `ask` does."""
         output = self._process.stdout

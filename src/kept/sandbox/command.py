@@ -53,6 +53,8 @@ class View:
     """Files that are checked after the command, where no walls protect them."""
     seen: tuple[Path, ...] = ()
     """Folders that it needs, also where they lie in one that is private between walls."""
+    readable: tuple[Path, ...] = ()
+    """Files and folders that it may read, also where they are known to hold secrets."""
     network: Network = "none"
     bare: bool = False
     """Whether the command has nothing of the tree: all that it needs lies in its workspace."""
@@ -88,6 +90,8 @@ class Exit:
     timed_out: bool = False
     cut: bool = False
     """Whether only the end of stdout was kept."""
+    hidden: str = ""
+    """That it names something hidden from it in an error, in words; empty where it does not."""
 
     @property
     def ok(self) -> bool:
@@ -104,9 +108,10 @@ class Exit:
         return None
 
     def __str__(self) -> str:
-        """Its end in one line: exit status and last words."""
+        """Its end in one line: exit status, last words, and what was hidden from it."""
         lines = self.stderr.strip().splitlines()
         said = f": {lines[-1].strip()[:300]}" if lines else ""
+        said += f" ({self.hidden})" if self.hidden else ""
         if (number := self.signal) is not None:
             return f"killed by {number.name}{said}"
         return f"exit {self.code}{said}"

@@ -5,9 +5,10 @@ between walls. Without walls it is only asked to, and `abilities` says so.
 """
 
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from shlex import join
 
@@ -23,6 +24,9 @@ from kept.settings import child_environment
 
 _READ_ONLY = "[Errno 30]"
 """How Python says that a file cannot be written to because nothing there can."""
+
+_PR_SET_DUMPABLE = 4
+"""As linux/prctl.h has it."""
 
 _DAY = 86_400.0
 """Seconds that it may serve; of its processors it may use many times that."""
@@ -53,7 +57,8 @@ def start_confined(argv: Sequence[str], room: Room) -> Child:
     able = abilities()
     folder = room.folder.resolve()
     seen = (folder, *(path.resolve() for path in (*room.seen, *_linked(folder))))
-    view = View(folder, seen=seen, network=room.network, bare=True)
+    # what lies in its own folder is its own, be it called `.env`
+    view = View(folder, seen=seen, readable=(folder,), network=room.network, bare=True)
     command = Command(f"exec {join(argv)}", folder, _DAY, limits=room.limits, view=view)
     mark = warden.new_mark()
     open_ = ExitStack()
@@ -76,6 +81,33 @@ def start_confined(argv: Sequence[str], room: Room) -> Child:
     except BaseException:
         open_.close()
         raise
+
+
+def start_apart(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Child:
+    """Start a process that sees all files that we see, and no process but its own.
+
+    Whoever sees our processes reads our environment from /proc: keys are in that of Kept, and in
+    that of the shell that started it. Raises `OSError` where it cannot be started.
+    """
+    if not abilities().walls:
+        _forbid_reading()
+        return Child(argv, folder, environment)
+    words = ["bwrap", "--unshare-pid", "--die-with-parent", "--dev-bind", "/", "/"]
+    words += ["--proc", "/proc"]
+    if os.geteuid() == 0:
+        # root could take the mount away under which our own /proc lies
+        words += ["--cap-drop", "CAP_SYS_ADMIN", "--cap-drop", "CAP_SYS_PTRACE"]
+    return Child([*words, "--chdir", str(folder), "--", *argv], folder, environment)
+
+
+@cache
+def _forbid_reading() -> None:
+    """Have nobody but root read the memory and the environment of this process."""
+    # at use: few machines need it
+    import ctypes
+
+    with suppress(OSError, AttributeError):  # not on Linux
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def explained(words: str) -> str:

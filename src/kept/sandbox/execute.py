@@ -15,7 +15,7 @@ from kept.sandbox.fill import Filled
 from kept.sandbox.limits import shell
 from kept.sandbox.running import Running, Status
 from kept.sandbox.tail import Tail
-from kept.sandbox.walls import INSIDE, Site, walled
+from kept.sandbox.walls import INSIDE, Site, hidden_words, walled
 from kept.settings import child_environment
 
 _EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
@@ -57,7 +57,9 @@ async def execute(
         said = err.text().strip() or f"exit {running.code}"
         message = f"cannot build the sandbox: {said.splitlines()[0]}"
         return Failure("harness", "infrastructure", message, said)
-    return Exit(running.code, out.text(), err.text(), timed_out, out.cut)
+    said = err.text()
+    hidden = hidden_words(command, said) if site and running.code else ""
+    return Exit(running.code, out.text(), said, timed_out, out.cut, hidden)
 
 
 def _on_disk(variables: Mapping[str, str], site: Site | None) -> dict[str, Path]:

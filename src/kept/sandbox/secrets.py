@@ -1,10 +1,13 @@
-"""Where people keep what is nobody else's business: not there for any command.
+"""Places that are known to hold secrets, which no command may read.
 
 The rest of a home can be read, since programs and their libraries may well lie there. A list can
-never be whole; `hidden` of a task's sandbox adds to it.
+never be whole; `hidden` of a task's sandbox adds to it, and `readable` takes from it.
 """
 
-from collections.abc import Iterator
+import os
+import pwd
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _PLACES = """
@@ -17,8 +20,66 @@ _PLACES = """
 .mozilla .config/google-chrome .config/chromium
 .bash_history .zsh_history .python_history
 """
+"""Below a home."""
+
+_SYSTEM = ("shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "krb5.keytab")
+"""Below /etc: root may read them, and so may a command of root's."""
+
+HOMES = Path("/home")
+
+_NOT_SEARCHED = ("node_modules", "__pycache__", "site-packages")
+_DEPTH = 2
+"""Folders below a project that are searched for `.env` files: a repository may hold several."""
 
 
-def secrets(home: Path) -> Iterator[Path]:
-    """The places below a home that are there: most are not, and each would take its time."""
-    return (path for place in _PLACES.split() if (path := home / place).exists())
+def secrets(needed: Collection[Path]) -> Iterator[Path]:
+    """Places that are there; homes of other users whole, unless something needed lies in them."""
+    yield from (path for name in _SYSTEM if (path := Path("/etc", name)).exists())
+    yield from Path("/etc/ssh").glob("ssh_host_*_key")
+    own = _own_homes()
+    for home in (*own, *_other_homes(own)):
+        if home in own or any(path.is_relative_to(home) for path in needed):
+            yield from _in_home(home)
+        else:
+            yield home
+
+
+def env_files(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:
+    """Files such as `.env` and `.env.local` of a project; a virtual environment is none."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if entry.name.startswith(".env"):
+            if not (is_folder and Path(entry.path, "pyvenv.cfg").exists()):
+                yield Path(entry.path)
+        elif is_folder and depth and not entry.name.startswith((".", *_NOT_SEARCHED)):
+            yield from env_files(Path(entry.path), depth - 1)
+
+
+def _in_home(home: Path) -> Iterator[Path]:
+    yield from (path for place in _PLACES.split() if (path := home / place).exists())
+    yield from env_files(home, 0)
+
+
+def _own_homes() -> tuple[Path, ...]:
+    """The home that HOME names, and the one that the system knows."""
+    found = [Path.home()]
+    with suppress(KeyError):  # a container may run as a user that it does not know
+        found.append(Path(pwd.getpwuid(os.geteuid()).pw_dir))
+    return tuple(dict.fromkeys(home for home in found if home.is_dir() and home.name))
+
+
+def _other_homes(own: Collection[Path]) -> Iterator[Path]:
+    try:
+        found = [*sorted(HOMES.iterdir()), Path("/root")]
+    except OSError:
+        found = [Path("/root")]
+    return (home for home in found if home not in own and _may_list(home))
+
+
+def _may_list(home: Path) -> bool:
+    """Those that we cannot read ourselves need not be hidden."""
+    return home.is_dir() and os.access(home, os.R_OK | os.X_OK)

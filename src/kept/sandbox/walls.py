@@ -10,8 +10,9 @@ before bwrap starts, in a mount namespace of its own, because Debian's bwrap has
 """
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from kept.sandbox.limits import FIRST_TO_GO
 from kept.sandbox.running import Status
 from kept.sandbox.secrets import secrets
 from kept.sandbox.sockets import named_sockets
+from kept.settings import child_environment, readable_paths
 
 INSIDE = Path("/run/kept")
 """Where a command finds what it works on; always the same, so that no request differs by it."""
@@ -30,6 +32,11 @@ _NAMES = (Path("/run/systemd/resolve"), Path("/run/NetworkManager"), Path("/run/
 """Where /etc/resolv.conf may lead."""
 _SYSTEM = (Path("/run/current-system"), Path("/run/opengl-driver"))
 """Where NixOS has its programs."""
+
+_REFUSED = re.compile(r"permission denied|EACCES|\[Errno 13\]", re.IGNORECASE)
+"""How programs say that something may not be opened."""
+
+_SHOWS = "`sandbox.readable` of a task, or KEPT_READABLE, shows it"
 
 # $1 folder of the workspace, $2 control groups, one a line, $3 options of the tmpfs, $4 further
 # ones of the overlay; relative paths, because a colon or a comma in an absolute one would end it
@@ -101,7 +108,7 @@ def _bwrap(command: Command, view: View, site: Site, status: Status) -> Iterator
     if not view.bare:
         seen = site.tree or site.folder / "layers" / "merged"
         yield from ("--bind", str(seen), str(view.tree))
-    yield from _unseen(view, site)
+    yield from _unseen(command, view, site)
     for path in view.writable:
         yield from ("--bind", str(path), str(path))
     yield from ("--dir", str(INSIDE / "home"))
@@ -111,14 +118,54 @@ def _bwrap(command: Command, view: View, site: Site, status: Status) -> Iterator
     yield from ("--chdir", str(command.cwd), "--")
 
 
-def _unseen(view: View, site: Site) -> Iterator[str]:
+def _unseen(command: Command, view: View, site: Site) -> Iterator[str]:
     """What is there and is not the command's business."""
     if view.network != "on":
         yield from _shut(view.tree)
-    for path in (*view.hidden, *secrets(Path.home()), *_others(site, view)):
+    shown = (*view.readable, *readable_paths())
+    for path in (*view.hidden, *_others(site, view)):
         # a copy of the tree was made without them
         if not (site.tree and path.is_relative_to(view.tree)):
             yield from _hide(path.resolve(), None if view.bare else view.tree)
+    for path in known_secrets(command):
+        yield from _hide(path.resolve(), None if view.bare else view.tree, shown)
+
+
+def known_secrets(command: Command) -> Iterator[Path]:
+    """Places of this machine that are hidden from every command, unless they are readable."""
+    view = command.view
+    assert view is not None, "walls are for a command that has a view"
+    tree = () if view.bare else (view.tree,)
+    programs = child_environment(command.env)["PATH"].split(os.pathsep)
+    prefixes = (sys.prefix, sys.base_prefix, *filter(None, programs))
+    needed = (*tree, *view.seen, *view.writable, *view.readable, *readable_paths())
+    return secrets((*needed, command.cwd, *(Path(prefix) for prefix in prefixes)))
+
+
+def hidden_words(command: Command, said: str) -> str:
+    """Say which hidden path a command names in an error; empty where it names none."""
+    view = command.view
+    assert view is not None, "walls are for a command that has a view"
+    refused = "\n".join(line for line in said.splitlines() if _REFUSED.search(line))
+    if not refused:
+        return ""
+    for path in view.hidden:
+        if name := _named(path, command.cwd, refused):
+            more = f"; {_SHOWS}" if path.name.startswith(".env") else ""
+            return f"`{name}` is hidden from this command{more}"
+    for path in known_secrets(command):
+        if name := _named(path, command.cwd, refused):
+            return f"`{name}` is hidden from commands; {_SHOWS}"
+    return ""
+
+
+def _named(path: Path, cwd: Path, text: str) -> str:
+    """The path as a text names it; empty where it does not."""
+    near = [str(path.relative_to(cwd))] if path != cwd and path.is_relative_to(cwd) else []
+    for name in (str(path), *near, path.name):
+        if name and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text):
+            return name
+    return ""
 
 
 def _system(command: Command) -> Iterator[str]:
@@ -170,11 +217,19 @@ def _others(site: Site, view: View) -> Iterable[Path]:
     return () if _in_private(root) and not root.is_relative_to(view.tree) else (root,)
 
 
-def _hide(path: Path, tree: Path | None) -> Iterator[str]:
-    """Have whoever opens a path be refused, but for one that the tree is in."""
+def _hide(path: Path, tree: Path | None, shown: Collection[Path] = ()) -> Iterator[str]:
+    """Have whoever opens a path be refused, but for one that the tree is in, or that is shown."""
     if tree is not None and tree.is_relative_to(path):
         return
-    if path.is_dir():
+    if any(path.is_relative_to(one) for one in shown):
+        return
+    inside = [one for one in shown if one.is_relative_to(path) and one.exists()]
+    if path.is_dir() and inside:
+        yield from ("--perms", "0555", "--tmpfs", str(path))
+        for one in inside:
+            yield from ("--ro-bind", str(one), str(one))
+        yield from ("--remount-ro", str(path))
+    elif path.is_dir():
         yield from ("--perms", "0000", "--tmpfs", str(path))
     elif path.is_file():
         # bwrap binds without devices, so this one cannot be opened

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from kept.core.rollout import Failure
 from kept.core.words import count, one_line
+from kept.parsing import parse_json
 from kept.sandbox.child import Child, ChildEnded
 from kept.sandbox.turns import Turns
 from kept.scorers.assertion import Assertion, Grade
@@ -39,8 +40,9 @@ class PythonAssertions:
         try:
             async with self._turns.take():
                 child = self._idle.pop() if self._idle else await self._start()
-                reply = json.loads(await child.ask(self._request(one, asked), self._far.timeout))
+                answer = await child.ask(self._request(one, asked), self._far.timeout)
                 self._idle.append(child)
+            reply = parse_json(answer, unique_keys=True)
         except ChildEnded as error:
             return Failure("harness", "infrastructure", f"its process {error}", error.detail)
         except TimeoutError:
@@ -49,6 +51,9 @@ class PythonAssertions:
         except OSError as error:
             message = f"cannot start a process for it: {error.strerror}"
             return Failure("limit", "infrastructure", message)
+        except ValueError as error:
+            message = f"what it returned cannot be used: {error}"
+            return Failure("harness", "infrastructure", message)
         if "error" in reply:
             message = f"what it returned cannot be read: {reply['error']}"
             return Failure("harness", "infrastructure", message, reply["detail"])
@@ -161,7 +166,7 @@ def _finite(value: float) -> bool:
 
 def _read(text: str) -> object:
     try:
-        return json.loads(text.strip() if text.startswith("{") else text.strip().lower())
+        return parse_json(text.strip() if text.startswith("{") else text.strip().lower())
     except ValueError:
         return text
 

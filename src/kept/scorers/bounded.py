@@ -5,19 +5,16 @@ unfold to more than there is memory for. A process that takes too long is ended,
 gets another.
 """
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import astuple
-from pathlib import Path
 from typing import Any
 
 from kept.core.rollout import Failure
-from kept.sandbox.child import Child, ChildEnded
+from kept.sandbox.bounded import MEMORY, BoundedCalls, CallRaised
+from kept.sandbox.child import ChildEnded
 from kept.sandbox.turns import Turns
-from kept.scorers.bounded_far import MEMORY
 from kept.scorers.checks import Matches, Measured, Parses
-from kept.scorers.python import Function
 from kept.settings import processors
 
 BOUNDED = (Matches, Parses)
@@ -25,8 +22,6 @@ BOUNDED = (Matches, Parses)
 
 LEAST = 0.01
 """Seconds that a rule gets, however long those before it took."""
-
-_FAR = Function("kept.scorers.bounded_far:measure", Path(__file__).parents[2])
 
 
 class Patience:
@@ -40,7 +35,7 @@ class Bounded:
     """Such processes, started when needed and used again."""
 
     def __init__(self) -> None:
-        self._idle: list[Child] = []
+        self._calls = BoundedCalls("kept.scorers.checks:measured")
         # no more at once than there are processors, however many rollouts are in flight
         self._turns = Turns(processors())
 
@@ -51,48 +46,32 @@ class Bounded:
         given = {"kind": type(check).__name__, "of": astuple(check), "text": text}
         try:
             async with self._turns.take():
-                reply = await self._ask(given, patience)
+                return Measured(*await self._ask(given, patience))
         except TimeoutError:
             message = f"the rule `{name}` took too long on this candidate"
             return Failure("timeout", "candidate", message)
+        except MemoryError:
+            message = f"the rule `{name}` took more than {MEMORY // 2**30} GiB on this candidate"
+            return Failure("limit", "candidate", message)
         except ChildEnded as error:
             message = f"the process of the rule `{name}` {error}"
+            return Failure("harness", "infrastructure", message, error.detail)
+        except CallRaised as error:
+            message = f"the rule `{name}` raised {error}"
             return Failure("harness", "infrastructure", message, error.detail)
         except OSError as error:
             message = f"cannot start a process for the rule `{name}`: {error.strerror}"
             return Failure("limit", "infrastructure", message)
-        if "result" in reply:
-            return Measured(*reply["result"])
-        if reply["error"].startswith("MemoryError"):
-            message = f"the rule `{name}` took more than {MEMORY // 2**30} GiB on this candidate"
-            return Failure("limit", "candidate", message)
-        message = f"the rule `{name}` raised {reply['error']}"
-        return Failure("harness", "infrastructure", message, reply["detail"])
 
     def close(self) -> None:
         """End the processes."""
-        while self._idle:
-            self._idle.pop().end()
+        self._calls.close()
 
-    async def _ask(self, given: Mapping[str, object], patience: Patience) -> dict[str, Any]:
-        child = self._idle.pop() if self._idle else await self._start()
+    async def _ask(self, given: Mapping[str, object], patience: Patience) -> list[Any]:
+        await self._calls.prepare()
         seconds = max(patience.left, LEAST)
-        asked = json.dumps({"case": {**given, "seconds": seconds}}).encode() + b"\n"
         began = time.monotonic()
         try:
-            reply = await child.ask(asked, seconds)
+            return await self._calls.ask(given, seconds)
         finally:
             patience.left -= time.monotonic() - began
-        self._idle.append(child)
-        return json.loads(reply)
-
-    async def _start(self) -> Child:
-        child = _FAR.start()
-        try:
-            hello: dict[str, Any] = json.loads(await child.ask(None, _FAR.timeout))
-        except TimeoutError as error:
-            raise ChildEnded("does not begin") from error
-        if "problem" in hello:
-            child.end()
-            raise ChildEnded(f"cannot begin: {hello['problem']}")
-        return child

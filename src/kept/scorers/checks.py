@@ -4,10 +4,8 @@ A check measures one thing and says what is wrong with it, if anything is. No pr
 the same text is always measured alike.
 """
 
-import json
 import math
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from kept.core.text import count_tokens, keyword_density, sections, title_key
 from kept.core.words import count
+from kept.parsing import ParseLimit, check_size, parse_json, parse_toml
 
 Format = Literal["json", "yaml", "toml"]
 
@@ -149,9 +148,8 @@ class Parses:
         """Read it."""
         try:
             _PARSERS[self.format](text)
-        except (ValueError, RecursionError) as error:
-            deep = isinstance(error, RecursionError)
-            why = "nested too deeply" if deep else str(error).partition("\n")[0]
+        except ValueError as error:
+            why = str(error).partition("\n")[0]
             return Measured(0, f"not {self.format.upper()}: {why}")
         return Measured(1)
 
@@ -185,13 +183,21 @@ class Growth:
         return Measured(times, f"{times:.2f} times as long as the seed, {self.most:g} allowed")
 
 
-def _read_yaml(text: str) -> None:
-    from ruamel.yaml import YAML, YAMLError  # slow to import, and rarely needed
+def measured(kind: str, of: list[Any], text: str) -> Measured:
+    """What a check says of a text; `kept.scorers.bounded` calls it in another process."""
+    return {"Matches": Matches, "Parses": Parses}[kind](*of).measure(text, "")
 
-    reader: Any = YAML(typ="safe", pure=True)
+
+def _read_yaml(text: str) -> None:
+    # slow to import, and rarely needed
+    from ruamel.yaml import YAMLError
+
+    from kept.locate.libyaml import MAX_CHARS, ruamel
+
+    check_size(text, MAX_CHARS)
     try:
-        reader.load(text)
-    except (MemoryError, RecursionError):
+        ruamel().load(text)
+    except (MemoryError, ParseLimit):
         raise
     except YAMLError as error:
         raise ValueError(getattr(error, "problem", None) or str(error)) from error
@@ -200,7 +206,7 @@ def _read_yaml(text: str) -> None:
 
 
 _PARSERS: Mapping[Format, Callable[[str], object]] = {
-    "json": json.loads,
+    "json": parse_json,
     "yaml": _read_yaml,
-    "toml": tomllib.loads,
+    "toml": parse_toml,
 }

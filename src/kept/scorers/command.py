@@ -16,6 +16,7 @@ from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score, Severity, usable
 from kept.core.words import count
+from kept.parsing import DuplicateKey, ParseLimit
 from kept.sandbox import MAX_TEXT, Command
 from kept.sandbox.command import MIB
 from kept.scorers.printed import printed_objects
@@ -62,7 +63,11 @@ class CommandScorer:
         if not ended.ok:
             message = f"the scorer failed: {ended}"
             return Failure("harness", "infrastructure", message, ended.detail())
-        printed = printed_objects(ended.stdout, cut=ended.cut)
+        try:
+            printed = printed_objects(ended.stdout, cut=ended.cut)
+        except (DuplicateKey, ParseLimit) as error:
+            message = f"the scorer printed JSON that cannot be used: {error}"
+            return Failure("harness", "infrastructure", message, ended.detail())
         if len(printed) > 1:
             message = f"the scorer printed {len(printed)} JSON objects, where one was expected"
             return Failure("harness", "infrastructure", message, ended.detail())

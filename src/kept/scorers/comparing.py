@@ -1,16 +1,17 @@
 """Assertions that only look: no process, no model, the same answer every time.
 
-A reason tells what the output is and never what was expected: proposers read it, and answers are
-shown to them only where a task says so.
+A reason tells what the output is and never what was expected. Proposers see that beside it, with
+the train case itself; reasons of holdout cases stay free of it.
 """
 
 import json
 import math
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import Any, cast
+from typing import cast
 
 from kept.core.words import count, one_line
+from kept.json_schema import first_error
+from kept.parsing import ParseLimit, parse_json, parse_json_at
 from kept.scorers.assertion import Assertion, Grade
 
 LATENCY = "latency_ms"
@@ -19,6 +20,9 @@ COST = "cost_usd"
 
 MOST_TRIES = 1000
 """Places of a text where JSON may begin."""
+
+MOST_READ = 50_000_000
+"""Characters that are read in vain from such places."""
 
 LONGEST = 200
 """Characters of an output that a reason quotes."""
@@ -95,8 +99,8 @@ def quoted(output: str) -> str:
 def _equals(value: object, output: str) -> str | None:
     if type(value) in (dict, list):
         try:
-            same = _plain(json.loads(output)) == _plain(value)
-        except (ValueError, RecursionError):
+            same = _plain(parse_json(output)) == _plain(value)
+        except ValueError:
             return f"JSON was expected, and the output is {quoted(output)}"
     else:
         same = _said(value) == output
@@ -130,9 +134,9 @@ def _contains_some(one: Assertion, output: str) -> str | None:
 
 def _is_json(schema: object, output: str) -> str | None:
     try:
-        value = json.loads(output)
-    except (ValueError, RecursionError) as error:
-        why = getattr(error, "msg", None) or "nested too deeply"
+        value = parse_json(output)
+    except ValueError as error:
+        why = getattr(error, "msg", None) or str(error)
         return f"the output is not JSON: {why}"
     return _unfit(schema, value)
 
@@ -149,17 +153,17 @@ def _contains_json(schema: object, output: str) -> str | None:
 
 def _documents(text: str) -> Iterator[object]:
     """The objects and lists that a text holds, outermost ones."""
-    decoder = json.JSONDecoder()
-    at = tries = 0
-    while tries < MOST_TRIES:
+    at = tries = read = 0
+    while tries < MOST_TRIES and read < MOST_READ:
         starts = [place for place in (text.find("{", at), text.find("[", at)) if place >= 0]
         if not starts:
             return
         tries += 1
         at = min(starts)
         try:
-            value, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
+            value, at = parse_json_at(text, at)
+        except ValueError as error:
+            read += getattr(error, "pos", at) - at
             at += 1
             continue
         yield value
@@ -168,20 +172,14 @@ def _documents(text: str) -> Iterator[object]:
 def _unfit(schema: object, value: object) -> str | None:
     if schema is None:
         return None
-    error = next(iter(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value)), None)
+    try:
+        error = first_error(value, schema)
+    except ParseLimit as limit:
+        return f"JSON that cannot be checked: {limit}"
     if error is None:
         return None
-    where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
-    rule = str(error.schema_path[-1]) if error.schema_path else "schema"
-    why = error.message if rule in SHAPE else f"`{rule}` does not hold"
-    return f"JSON that does not fit, at `{where.lstrip('.') or 'the top'}`: {why}"[:500]
-
-
-@lru_cache(maxsize=64)
-def _validator(schema: str) -> Any:  # noqa: ANN401 # of jsonschema-rs
-    from jsonschema_rs import validator_for
-
-    return validator_for(json.loads(schema))
+    why = error.message if error.rule in SHAPE else f"`{error.rule}` does not hold"
+    return f"JSON that does not fit, at `{error.where or 'the top'}`: {why}"[:500]
 
 
 def _words(value: object, output: str) -> str | None:

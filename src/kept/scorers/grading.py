@@ -7,6 +7,7 @@ from kept.core.case import Case
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.models.asking import ask_within, draw_seed
+from kept.models.structured import ReplyRules
 from kept.scorers.assertion import Assertion, Grade
 from kept.scorers.judges import judges_own
 from kept.scorers.judging import Criterion, Sheet, read_rubric, rubric_request
@@ -54,7 +55,8 @@ async def graded(one: Assertion, asked: Asked, judge: Model, seconds: float) -> 
     job = asked.job
     seed = draw_seed("assert", job.purpose, job.case_id, job.repeat)
     request = rubric_request(sheet, output, Case(job.case_id, given), seed)
-    reply = await ask_within(seconds, asked.scope, judge, request)
+    rules = ReplyRules(ignore_extra_keys=True)
+    reply = await ask_within(seconds, asked.scope, judge, request, rules)
     if isinstance(reply, Failure):
         return judges_own(reply, judge)
     judgement = read_rubric(sheet, reply.text)

@@ -16,6 +16,7 @@ from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
 from kept.models.asking import ask_within, draw_seed
+from kept.models.structured import ReplyRules
 from kept.scorers.judges import judges_own, side_by_side
 from kept.scorers.judging import (
     Judgement,
@@ -114,9 +115,9 @@ class JudgeScorer:
             for name in ("first", "second"):
                 first = name == "first"
                 requests[name] = pair_request(sheet, text, case, seed, first=first)
-        model = self._judges[number]
+        model, rules = self._judges[number], ReplyRules(ignore_extra_keys=True)
         asked = (
-            ask_within(self._timeout, scope.branch(name), model, request)
+            ask_within(self._timeout, scope.branch(name), model, request, rules)
             for name, request in requests.items()
         )
         replies = dict(zip(requests, await side_by_side(list(asked)), strict=True))

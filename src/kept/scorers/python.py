@@ -18,9 +18,10 @@ from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
 from kept.core.words import count
+from kept.parsing import parse_json
 from kept.sandbox import TIMEOUT
 from kept.sandbox.child import Child, ChildEnded
-from kept.sandbox.confined import Room, start_confined
+from kept.sandbox.confined import Room, start_apart, start_confined
 from kept.scorers.command import Fields, read_score
 from kept.settings import child_environment
 
@@ -52,7 +53,7 @@ class Function:
             # a function may ask a service
             room = Room(self.folder, (_SCRIPT.parent,), "on", self.passed_on)
             return start_confined(argv, room)
-        return Child(argv, self.folder, child_environment({}, self.passed_on))
+        return start_apart(argv, self.folder, child_environment({}, self.passed_on))
 
 
 class PythonScorer:
@@ -74,9 +75,8 @@ class PythonScorer:
         """Call it once."""
         try:
             child, wanted = self._idle.pop() if self._idle else await self._start()
-            reply = json.loads(
-                await child.ask(_request(wanted, rollout, candidate, case), self._function.timeout)
-            )
+            asked = _request(wanted, rollout, candidate, case)
+            answer = await child.ask(asked, self._function.timeout)
         except ChildEnded as error:
             return _failure(f"the process of `{self._function.target}` {error}", error.detail)
         except TimeoutError:
@@ -86,6 +86,10 @@ class PythonScorer:
             message = f"cannot start a process for `{self._function.target}`: {error.strerror}"
             return Failure("limit", "infrastructure", message)
         self._idle.append((child, wanted))
+        try:
+            reply = parse_json(answer, unique_keys=True)
+        except ValueError as error:
+            return _failure(f"`{self._function.target}` returned what cannot be used: {error}")
         if "error" in reply:
             return _failure(f"`{self._function.target}` raised {reply['error']}", reply["detail"])
         return self._read(reply["result"], rollout)

@@ -1,12 +1,12 @@
 """What a file for `kept agent run` may say: which models, how much, with which prompts."""
 
-import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field
 
+from kept.parsing import compile_pattern
 from kept.spec.base import Count, Finite, Model, Seconds, Text
 from kept.spec.models import RoleSpec
 
@@ -26,9 +26,9 @@ def _agent(name: str) -> str:
 
 def _pattern(text: str) -> str:
     try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"`{text}` is no regular expression: {error}") from error
+        compile_pattern(text)
+    except ValueError as error:
+        raise ValueError(f"`{text[:200]}` is no regular expression: {error}") from error
     return text
 
 

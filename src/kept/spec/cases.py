@@ -1,6 +1,5 @@
 """Case files: one JSON value a line, or one JSON list."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +16,7 @@ from kept.core.case import (
 )
 from kept.core.words import count
 from kept.errors import Problem
+from kept.parsing import parse_json
 from kept.spec.files import near_file
 from kept.spec.load import said, section
 from kept.spec.source import Source, shown
@@ -40,6 +40,13 @@ def read_cases(source: Source, refuse: Refuse | None = None) -> Cases | None:
         message = f"no case has a field `{spec.stratify}`"
         source.report(("cases", "stratify"), message, "name a field that the cases have")
         return None
+    if spec.expected is not None:
+        lack = [case.id for case in cases if not _has(case, spec.expected)]
+        if lack:
+            cases_without = f"{count(len(lack), 'case')} without a field `{spec.expected}`"
+            message = f"{cases_without}, `{lack[0]}` first"
+            source.report(("cases", "expected"), message, "name the field with the right answer")
+            return None
     split = split_cases(cases, spec.ratio, spec.seed, spec.stratify)
     if not split.holdout:
         message = (
@@ -48,6 +55,11 @@ def read_cases(source: Source, refuse: Refuse | None = None) -> Cases | None:
         source.report(("cases", "split"), message, "add cases, or give holdout a larger share")
         return None
     return split
+
+
+def _has(case: Case, name: str) -> bool:
+    data: Any = case.data
+    return isinstance(data, dict) and name in data
 
 
 def _leaves_holdout(source: Source, spec: CasesSpec) -> bool:
@@ -95,16 +107,16 @@ def _lines(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError) as error:
+                yield number, parse_json(line)
+            except ValueError as error:
                 _report(source, path, number, f"not JSON: {_words(error)}")
 
 
 def _list(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]]:
     """Place in the list and value of each item."""
     try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        data: Any = parse_json(text)
+    except ValueError as error:
         _report(source, path, getattr(error, "lineno", 1), f"not JSON: {_words(error)}")
         return
     if not isinstance(data, list):
@@ -156,4 +168,4 @@ def _report(source: Source, path: Path, place: int, message: str) -> None:
 
 
 def _words(error: Exception) -> str:
-    return getattr(error, "msg", None) or "nested too deeply"
+    return getattr(error, "msg", None) or str(error)

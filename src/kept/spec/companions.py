@@ -7,6 +7,7 @@ from kept.spec.files import read_text
 from kept.spec.load import section
 from kept.spec.source import Source
 from kept.spec.task import LoggingSpec
+from kept.store.files import link_in
 from kept.store.results import is_results_file
 
 GUIDANCE = {"instruction": "prompt.md", "rubric": "rubric.md"}
@@ -55,5 +56,6 @@ def check_outputs(source: Source, artifacts: Collection[str]) -> None:
 
 
 def _check_place(source: Source, loc: tuple[str, str], path: Path) -> None:
-    if not path.resolve().is_relative_to(source.folder.resolve()):
-        source.report(loc, f"`{path.relative_to(source.folder)}` is a link that leaves the folder")
+    if (link := link_in(path, source.folder)) is not None:
+        hint = "name a place that no link leads to: nothing is written through links"
+        source.report(loc, f"`{link.relative_to(source.folder)}` is a link", hint)

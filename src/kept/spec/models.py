@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticKnownError
 
+from kept import settings
 from kept.core.model import Effort
 from kept.models.config import REFERENCE, ModelConfig, Price
 from kept.models.entra import SCOPE, is_scope
 from kept.models.providers import check_provider, parse
-from kept.settings import logins
 from kept.spec.base import Count, Finite, Model, Seconds, Text
 
 Positive = Annotated[Finite, Field(gt=0)]
@@ -28,7 +28,7 @@ def reference(value: object) -> object:
 
 def open_address(value: str | None) -> str | None:
     """An address that anybody may read: a login in it is a secret."""
-    if value is not None and logins(REFERENCE.sub("", value).replace("://:@", "://")):
+    if value is not None and settings.logins(REFERENCE.sub("", value).replace("://:@", "://")):
         # without the value, for the same reason
         raise ValueError(
             "a login is kept in the environment, not in a file; write ${NAME} for it, or for all "
@@ -45,12 +45,20 @@ def scope(value: str | None) -> str | None:
 
 
 def model_block(value: object) -> object:
-    """A text stands for a block that says no more."""
+    """A text stands for a block that says no more; a block without a model is of KEPT_MODEL."""
+    if isinstance(value, dict):
+        given, named = cast("dict[str, object]", value), settings.model()
+        nameless = not {"provider", "model"} & given.keys()
+        return {**_block_of(named), **given} if named and nameless else given
     if not isinstance(value, str):
         return value
     if not value:
         raise PydanticKnownError("string_too_short", {"min_length": 1})
-    provider, model = parse(value)
+    return _block_of(value)
+
+
+def _block_of(text: str) -> dict[str, object]:
+    provider, model = parse(text)
     return {"provider": provider, "model": model}
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from kept.core.artifact import is_safe_path
+from kept.parsing import compile_pattern
 from kept.spec.base import Count, Finite, Model, Seconds, SomeTexts, Text
 
 RESERVED = ("score", "violation_count")
@@ -15,9 +16,9 @@ RESERVED = ("score", "violation_count")
 
 def _pattern(text: str) -> str:
     try:
-        re.compile(text, re.MULTILINE)
-    except (re.error, RecursionError) as error:
-        raise ValueError(f"`{text}` is not a regular expression: {error}") from error
+        compile_pattern(text, re.MULTILINE)
+    except ValueError as error:
+        raise ValueError(f"`{text[:200]}` is not a regular expression: {error}") from error
     return text
 
 

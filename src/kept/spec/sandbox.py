@@ -28,6 +28,8 @@ class SandboxSpec(Model):
     """Variables of the environment that commands may see, besides the few that are harmless."""
     hidden: Texts = ()
     """Further files and folders that the runner must not see; the scorer sees them."""
+    readable: Texts = ()
+    """Files and folders that commands may read although they are known to hold secrets."""
     writable: Texts = ()
     """Files and folders that commands may really write to."""
     cpu_seconds: Count | None = None

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import cast
 
 from kept.errors import Problem, SetupError, SpecError
+from kept.locate.path import Selector, parse_path
+from kept.models.providers import parse
 from kept.settings import without_login
 from kept.spec.yaml import Document, Loc, YamlFault, read_yaml
 
@@ -141,14 +143,72 @@ def kind_of(value: object) -> str:
             return f"`{value}`"
 
 
-def set_by(override: str) -> tuple[Loc, object]:
-    """Where a `KEY=VALUE` puts which value; raises `YamlFault` where that is no YAML."""
-    key, _, text = override.partition("=")
-    return _loc_of(key), read_yaml(text).data
+_KEY_PART = re.compile(r'"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^="\[]')
 
 
-def _loc_of(key: str) -> Loc:
-    return tuple(int(part) if part.isdigit() else part for part in key.strip().split("."))
+def split_override(override: str) -> tuple[str, str, str]:
+    """Key, `=` and value of an override; a `=` in brackets belongs to the key."""
+    at = 0
+    while (part := _KEY_PART.match(override, at)) is not None:
+        at = part.end()
+    key, rest = override[:at], override[at:]
+    if not rest.startswith("="):
+        return override.partition("=")
+    return key.strip(), "=", rest[1:]
+
+
+def set_by(override: str, data: object = None) -> tuple[Loc, object]:
+    """Place and value that a `KEY=VALUE` sets; raises `YamlFault` where the value is no YAML.
+
+    `[name=x]` in the key is looked up in `data`; without it, it is the first item.
+    """
+    key, _, text = split_override(override)
+    loc = _loc_of(key, data)
+    return () if isinstance(loc, str) else loc, read_yaml(text).data
+
+
+def _loc_of(key: str, data: object) -> Loc | str:
+    """Parts of a key such as `proposers[0].files` or `tools[name=x].top_k`; else the problem."""
+    parts = parse_path(key)
+    if isinstance(parts, str):
+        return parts
+    loc: list[str | int] = []
+    here = data
+    for part in parts:
+        at: str | int = part if not isinstance(part, Selector) else 0
+        if isinstance(part, str) and part.isdigit():
+            at = int(part)
+        elif isinstance(part, Selector) and data is not None:
+            found = _selected(here, part)
+            if isinstance(found, str):
+                return f"{dotted(tuple(loc))}: {found}"
+            at = found
+        loc.append(at)
+        here = _below(here, at)
+    return tuple(loc)
+
+
+def _selected(items: object, part: Selector) -> int | str:
+    """The item of a list that a selector means; else the problem."""
+    rows = cast("list[object]", items) if isinstance(items, list) else []
+    values = [_below(row, part.field) for row in rows]
+    hits = [at for at, value in enumerate(values) if str(value) == part.value]
+    if len(hits) == 1:
+        return hits[0]
+    wanted = f"`{part.field}` is `{part.value}`"
+    if hits:
+        return f"{len(hits)} items whose {wanted}"
+    known = ", ".join(f"`{value}`" for value in values if value is not None)
+    return f"no item whose {wanted}" + (f"; there are {known}" if known else "")
+
+
+def _below(value: object, at: str | int) -> object:
+    if isinstance(value, dict):
+        return cast("dict[object, object]", value).get(at)
+    if isinstance(value, list) and isinstance(at, int):
+        items = cast("list[object]", value)
+        return items[at] if at < len(items) else None
+    return None
 
 
 _KEY = re.compile(r"((?:^|[\s{,.\"'])\w*api_key[\"']?\s*[:=]\s*)(?!\s|[\"']?\$\{)[^,}]+")
@@ -162,22 +222,26 @@ def _shown(override: str) -> str:
 def _lay_over(source: Source, override: str, before: str) -> None:
     """Put the value of one `KEY=VALUE` where its key says."""
     flag = before + _shown(override)
-    key, equals, _ = override.partition("=")
-    loc = _loc_of(key)
-    if not equals or "" in loc:
+    key, equals, _ = split_override(override)
+    loc = _loc_of(key, source.data)
+    if isinstance(loc, str) and equals and "[" in key:
+        hint = f"write it as in {before}proposers[0].kind=edit or {before}tools[name=x].top_k=5"
+        source.problems.append(Problem(flag, "", loc, hint))
+        return
+    if not equals or isinstance(loc, str):
         example = "budget.max_iterations=50" if before else "train.batch_size=40"
         hint = f"write it as in {before}{example}"
         source.problems.append(Problem(flag, "", "not KEY=VALUE", hint))
         return
     try:
-        _, value = set_by(override)
+        _, value = set_by(override, source.data)
     except YamlFault as fault:
         message = f"the value is not YAML: {fault.message}"
         source.problems.append(Problem(flag, dotted(loc), message, fault.hint))
         return
     source.override(loc, flag)
     if not _put(source.data, loc, value):
-        source.problems.append(Problem(flag, dotted(loc), "there is no place for such a value"))
+        source.problems.append(Problem(flag, dotted(loc), "unknown key"))
 
 
 def _put(data: object, loc: Loc, value: object) -> bool:
@@ -190,6 +254,7 @@ def _put(data: object, loc: Loc, value: object) -> bool:
         if not rest:
             items[here] = value
             return True
+        items[here] = _opened(items[here])
         return _put(items[here], tuple(rest), value)
     if not isinstance(data, dict):
         return False
@@ -199,4 +264,14 @@ def _put(data: object, loc: Loc, value: object) -> bool:
         return True
     if mapping.get(str(here)) is None:
         mapping[str(here)] = {}
+    mapping[str(here)] = _opened(mapping[str(here)])
     return _put(mapping[str(here)], tuple(rest), value)
+
+
+def _opened(value: object) -> object:
+    """A model that is named by a text, as the block that the text stands for; else the value."""
+    try:
+        provider, model = parse(value) if isinstance(value, str) else ("", "")
+    except ValueError:
+        return value
+    return {"provider": provider, "model": model} if provider else value

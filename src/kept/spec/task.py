@@ -94,13 +94,19 @@ class ObjectiveSpec(Model):
     direction: Direction
     bounds: Annotated[tuple[Finite, Finite], Field(strict=False)] | None = None
     tie_tolerance: Annotated[Finite, Field(ge=0)] = 0.0
+    deterministic: bool = False
+    """The same candidate scores the same each time: nothing is run again to confirm it."""
+    pass_at: Finite | None = None
+    """Value of the primary metric at which `kept eval` counts a case as passed."""
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Bounds in order."""
-        bounds = said.get("bounds")
+        """Bounds in order, and a `pass_at` within them."""
+        bounds, pass_at = said.get("bounds"), said.get("pass_at")
         if bounds is not None and not bounds[0] < bounds[1]:
             yield "`bounds` are reversed: write the least value, then the greatest"
+        elif bounds is not None and pass_at is not None and not bounds[0] <= pass_at <= bounds[1]:
+            yield f"`pass_at` is {pass_at:g}, outside the `bounds` {bounds[0]:g} … {bounds[1]:g}"
 
 
 class ConstraintSpec(Model):
@@ -165,6 +171,10 @@ class CasesSpec(Model):
     seed: int = 0
     stratify: Text | None = None
     """A field of the cases; every split gets its share of each of its values."""
+    expected: Text | None = None
+    """The field with the expected output; by default one named `expected`, `label` or the like."""
+    show_expected: bool = True
+    """Whether optimizers see the expected output of train cases."""
 
     @property
     def ratio(self) -> tuple[int, ...]:
@@ -211,7 +221,7 @@ class TaskSpec(Model):
     cases: CasesSpec | None = None
     sandbox: SandboxSpec = SandboxSpec()
     workers: Count | None = None
-    """Rollouts in flight at once; by default one for each processor."""
+    """Rollouts in flight at once; by default 8 of a model behind an API, else one a processor."""
     width: Count | None = None
     """Steps open at once; by default enough to keep the workers busy."""
 

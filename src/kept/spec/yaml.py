@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import yaml
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import MappingNode, SequenceNode
 
-from kept.locate.libyaml import STRING, can_take, parser_of
+from kept.locate.libyaml import MAX_CHARS, STRING, can_take, construct, parser_of, ruamel
+from kept.parsing import MAX_DEPTH, ParseLimit, check_size
 
 Loc = tuple[str | int, ...]
 """Keys and places in lists that lead to a value."""
@@ -20,7 +20,8 @@ Loc = tuple[str | int, ...]
 MAX_VALUES = 100_000
 """Values of a file, those behind aliases counted each time; nobody writes so many by hand."""
 
-MAX_DEPTH = 50
+LONG = 200_000
+"""Characters from which on libyaml says itself what it refuses: ruamel.yaml takes too long."""
 
 
 class YamlFault(Exception):
@@ -54,19 +55,28 @@ class Document:
 
 def read_yaml(text: str) -> Document:
     """The one document of a text; raises `YamlFault`."""
-    if can_take(text):
-        try:
-            return _Reader().read_fast(text)
-        except (yaml.YAMLError, YAMLError, ValueError):
-            pass  # the other one says what is wrong, and where
-    return _Reader().read(text)
+    try:
+        check_size(text, MAX_CHARS)
+        if can_take(text):
+            try:
+                return _Reader().read_fast(text)
+            except ParseLimit:
+                raise
+            except yaml.YAMLError as error:
+                if len(text) > LONG:
+                    raise _fault(error, text) from error
+            except (YAMLError, ValueError):
+                pass  # the other one says what is wrong, and where
+        return _Reader().read(text)
+    except ParseLimit as limit:
+        raise YamlFault(limit.line or 1, str(limit)) from limit
 
 
 class _Reader:
     """Turns the library's nodes into values. Nodes are `Any`: the library has no types."""
 
     def __init__(self) -> None:
-        self._yaml: Any = YAML(typ="safe", pure=True)
+        self._yaml: Any = ruamel()
         self._document = Document(None)
         self._count = 0
 
@@ -74,7 +84,9 @@ class _Reader:
         try:
             node: Any = self._yaml.compose(text)
             data = None if node is None else self._value(node, ())
-        except YAMLError as error:
+        except ParseLimit:
+            raise
+        except (YAMLError, ValueError) as error:
             raise _fault(error, text) from error
         return replace(self._document, data=data)
 
@@ -87,18 +99,22 @@ class _Reader:
     def _value(self, node: Any, loc: Loc) -> object:  # noqa: ANN401 # see the class
         self._count += 1
         if self._count > MAX_VALUES or len(loc) > MAX_DEPTH:
-            raise YamlFault(node.start_mark.line + 1, "too many values, or an alias of itself")
+            why = f"nested more than {MAX_DEPTH} levels deep, or an alias of itself"
+            if self._count > MAX_VALUES:
+                why = f"too many values: more than {MAX_VALUES:,}, counting aliases each time"
+            raise YamlFault(node.start_mark.line + 1, why)
         if isinstance(node, MappingNode | yaml.MappingNode):
             return self._mapping(node, loc)
         if isinstance(node, SequenceNode | yaml.SequenceNode):
             return self._sequence(node, loc)
         if not node.style and "${" in node.value:
             self._document.templates.add(loc)
-        if isinstance(node, yaml.ScalarNode):
-            if node.tag == STRING:
-                return node.value
-            node = ScalarNode(node.tag, node.value, style=node.style)
-        return self._yaml.constructor.construct_object(node)
+        if isinstance(node, yaml.ScalarNode) and node.tag == STRING:
+            return node.value
+        try:
+            return construct(self._yaml, node)
+        except ParseLimit as limit:
+            raise ParseLimit(str(limit), node.start_mark.line + 1) from limit
 
     def _sequence(self, node: Any, loc: Loc) -> list[object]:  # noqa: ANN401 # see the class
         values: list[object] = []

@@ -13,8 +13,7 @@ from kept.core.event import Event, StepClosed
 from kept.core.ports import Journal
 from kept.core.state import State
 from kept.errors import JournalError
-from kept.store.files import write_files
-from kept.store.pack import SPACE
+from kept.store.files import SPACE, write_files
 
 
 class BestFolder:

@@ -13,8 +13,8 @@ from pathlib import Path
 from kept.core.edit import diff
 from kept.core.ports import Journal
 from kept.core.stage import StepRecords
-from kept.store.files import write_files
-from kept.store.views import View, write_whole
+from kept.store.files import link_error, write_files, write_whole
+from kept.store.views import View
 
 
 class CandidateFolder(View):
@@ -27,6 +27,8 @@ class CandidateFolder(View):
     def begin(self, steps: Iterable[StepRecords]) -> None:
         """Write what is missing; what stands there was moved into place whole."""
         folder = self._where / self.run
+        if folder.is_symlink():
+            raise link_error(folder)
         if folder.is_dir():
             for left in folder.glob(".*"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -44,8 +46,8 @@ class CandidateFolder(View):
         sides = self.sides(step)
         if sides is None:
             return
-        write_whole(patch, diff(*sides).encode("utf-8", "surrogateescape"))
+        write_whole(patch, diff(*sides).encode("utf-8", "surrogateescape"), self._where)
         if outcome == "keep" and not kept.exists():
             fresh = folder / f".{name}.{os.getpid()}"
-            write_files(fresh, sides[1])
+            write_files(fresh, sides[1], below=self._where)
             fresh.rename(kept)

@@ -14,14 +14,20 @@ LARGEST = 64 << 20
 
 
 _HINT = (
-    "the file was changed by something else; mend or restore that line, the rest of the run "
-    "is intact"
+    "the file was changed by something else: restore it from a copy; "
+    "`kept doctor RUN` says what is damaged and what can be recovered"
 )
 
 
 def damaged(path: Path | str, number: int, why: object) -> JournalError:
-    """That a line of a spine is none of its records."""
+    """That a line is not as it was written."""
     return JournalError(f"{path}:{number}: not a record of this journal ({why})", hint=_HINT)
+
+
+def cut_off(path: Path, end: int, missing: int) -> JournalError:
+    """That a file ends before its end."""
+    why = f"the file ends here, and {missing} bytes that were written are missing"
+    return JournalError(f"{path}:{line_number(path, end)}: {why}", hint=_HINT)
 
 
 def misplaced(path: Path | str, number: int, why: object) -> JournalError:
@@ -33,7 +39,7 @@ def misplaced(path: Path | str, number: int, why: object) -> JournalError:
 def never_began(spine: Path) -> JournalError:
     """That a spine is empty: of a run that ended at once, or one whose spine was emptied."""
     rollouts = spine.with_name("rollouts.jsonl")
-    if rollouts.exists() and rollouts.stat().st_size:
+    if rollouts.exists() and rollouts.read_bytes().count(b"\n") > 1:  # more than its header
         hint = f"{rollouts.name} beside it is not: restore the file from a copy"
         return JournalError(f"{spine} is empty: something else emptied it", hint=hint)
     hint = "start it again; nothing was spent"
@@ -42,7 +48,7 @@ def never_began(spine: Path) -> JournalError:
 
 def damaged_at(path: Path, at: int, why: object) -> JournalError:
     """The same of the line that begins at an offset."""
-    return damaged(path, _number_at(path, at), why)
+    return damaged(path, line_number(path, at), why)
 
 
 @contextmanager
@@ -54,15 +60,21 @@ def naming(path: Path, at: int) -> Generator[None]:
         raise damaged_at(path, at, error) from error
 
 
-def left_out(path: Path, line: bytes, why: object) -> None:
-    """Tell that a line of the rollout file is passed over: what it held is asked for again."""
+def left_out(path: Path, line: bytes, why: object, at: int = -1) -> None:
+    """Tell that a line of the rollout file is passed over: what it held is asked for again.
+
+    A line whose offset is not given is searched for.
+    """
     # in a larger file its number is not worth the time: there may be many such lines
-    looked_for = line.strip() if path.stat().st_size <= LARGEST else b""
-    at = path.read_bytes().find(looked_for) if looked_for else -1
-    place = f"{path.name}:{_number_at(path, at)}" if at >= 0 else path.name
+    if at < 0 and path.stat().st_size <= LARGEST and line.strip():
+        at = path.read_bytes().find(line.strip())
+    place = f"{path.name}:{line_number(path, at)}" if at >= 0 else path.name
     log.warning("%s: a damaged line is left out (%s): %.80r", place, why, line)
 
 
-def _number_at(path: Path, at: int) -> int:
+def line_number(path: Path, at: int) -> int:
+    """The number of the line that begins at an offset."""
+    if not path.exists():
+        return 1
     with path.open("rb") as file:
         return file.read(at).count(b"\n") + 1

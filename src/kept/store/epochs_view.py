@@ -18,10 +18,11 @@ from kept.core.stage import StepRecords
 from kept.core.verdict import UNDECIDED, UNMEASURED
 from kept.errors import SetupError
 from kept.store import wire
+from kept.store.files import write_whole
 from kept.store.journal import RunJournal
-from kept.store.lines import read_line
+from kept.store.lines import rollout_lines
 from kept.store.prompt_registry import Epoch, PromptRegistry, Suite, TaskRun
-from kept.store.views import View, write_whole
+from kept.store.views import View
 
 log = logging.getLogger("kept")
 
@@ -116,12 +117,7 @@ class EpochsView(View):
         """Every run of a task that judged what an epoch tried, and none of a later epoch."""
         if closed.candidate is None or not isinstance(self.journal, RunJournal):
             return []
-        start, end = closed.rollouts
-        path = self.journal.folder / "rollouts.jsonl"
-        with path.open("rb") as file:
-            file.seek(start)
-            lines = file.read(end - start).splitlines(keepends=True)
-        rows = (read_line(line, path) for line in lines)
+        rows = rollout_lines(self.journal.folder / "rollouts.jsonl", *closed.rollouts)
         entries = [row.entry() for row in rows if isinstance(row, wire.RolloutLine)]
         metric = self._of.metric
         return [

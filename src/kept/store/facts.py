@@ -99,6 +99,7 @@ class WantedFact(TypedDict, total=False):
     limit: int | None
     timeout: Number
     filter: str
+    min_score: Number
     split: str
 
 
@@ -110,6 +111,7 @@ class SweepFact(TypedDict):
     cases: NotRequired[Names]
     name: NotRequired[Words]
     kind: NotRequired[Words]
+    pass_at: NotRequired[Number]
     agent: NotRequired[dict[str, object] | None]
 
 
@@ -127,6 +129,7 @@ class TuningFact(TypedDict, total=False):
     accept_sigma: Number
     seed: int | None
     output: Words
+    allow_unpriced: bool | None
 
 
 class PhaseFact(TypedDict):

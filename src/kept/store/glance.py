@@ -18,8 +18,8 @@ from kept.core.proposal import Reply, Turn
 from kept.engine.purse import Meter
 from kept.errors import JournalError
 from kept.store import wire
-from kept.store.damage import damaged_at, misplaced, never_began
-from kept.store.lines import lines_from, read_line
+from kept.store.damage import damaged_at, misplaced, naming, never_began
+from kept.store.lines import check_whole, event_of, lines_from, stored_lines
 from kept.store.lock import holder
 from kept.store.steps import ENDS, SPENT, Opened, StepLog, StepRow, Told, spend_of
 
@@ -65,24 +65,26 @@ class Gain(NamedTuple):
 class Glance:
     """What a run came to so far."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, whole: bool = True) -> None:
+        """With `whole`, a spine that was cut after the run closed is refused."""
         if not (folder / "journal.jsonl").is_file():
             raise JournalError(f"{folder} is not a run: it has no journal.jsonl")
         self.folder = folder
+        self._whole = whole
         self._log = StepLog(folder)
         self._read = 0
         """Of the spine, what was looked through for sittings."""
         self.started: RunStarted | None = None
         self.sittings: list[Sitting] = []
         self._fold = _Fold()
-        self._tail = _Tail(folder / "rollouts.jsonl")
+        self._tail = _Tail(folder / "rollouts.jsonl", whole=whole)
         self._still: tuple[object, Glance] | None = None
         """What was handed out last, and how far it reads."""
 
     def refresh(self) -> "Glance":
         """Take up what was written since."""
         if (self.folder / "journal.jsonl").stat().st_size < self._read:
-            self.__init__(self.folder)
+            self.__init__(self.folder, whole=self._whole)
         self._log.refresh()
         self._find_sittings()
         self._fold.take(self._log.rows, self.started.seed if self.started else "")
@@ -272,7 +274,7 @@ class Glance:
             if line.endswith(ENDS):
                 continue
             try:
-                event = wire.decode_event(line)
+                event = event_of(line, at)
             except ValueError as error:
                 raise damaged_at(spine, at, error) from error
             match event:
@@ -287,6 +289,8 @@ class Glance:
                     self.sittings[-1].ended, self.sittings[-1].why = event.t, event.reason
                 case _:
                     pass
+        if self._whole:
+            check_whole(spine, self._read)
 
 
 def _gain(numbers: Mapping[str, float], by: str) -> Gain:
@@ -340,8 +344,9 @@ class _Fold:
 class _Tail:
     """What rollouts of open steps used: the end of the rollout file, read once."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, whole: bool) -> None:
         self._path = path
+        self._least = 0 if whole else None
         self.at: int | None = None
         self._meters: dict[int, Meter] = {}
 
@@ -365,11 +370,14 @@ class _Tail:
         first = min(opened)
         self._meters = {step: meter for step, meter in self._meters.items() if step >= first}
         at = opened[first].event.rollouts_at if self.at is None else self.at
-        for line in lines_from(self._path, at):
-            at += len(line)
-            row = read_line(line, self._path)
+        for one in stored_lines(self._path, at, least=self._least):
+            if one.problem:
+                raise damaged_at(self._path, one.at, one.problem)
+            at = max(at, wire.unseal(one.line) + len(one.line))
+            with naming(self._path, one.at):
+                row = wire.decode_line(one.line)
             # one that is not open yet was opened since the spine was read
-            if isinstance(row, wire.CallLine) or row is None or row.step < first:
+            if not isinstance(row, wire.RolloutLine | wire.CancelledLine) or row.step < first:
                 continue
             meter = self._meters.setdefault(row.step, Meter())
             if isinstance(row, wire.RolloutLine):

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kept.errors import JournalError, SetupError
+from kept.errors import SetupError
 from kept.settings import kept_home
+from kept.store.files import make_folder, unwritable, write_private
 
 
 class Home:
@@ -69,11 +70,11 @@ class Home:
                 stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
             folder = self.runs / f"{stamp}-{digest}"
             try:
-                folder.mkdir()
+                folder.mkdir(0o700)
             except FileExistsError:
                 continue  # somebody else began in this very moment
             except OSError as error:
-                raise _unwritable(self.runs, error) from error
+                raise unwritable(self.runs, error) from error
             return folder
 
     def find_run(self, name: str, of_use: Callable[[Path], bool] | None = None) -> Path:
@@ -110,19 +111,14 @@ class Home:
     def make(self) -> None:
         """Make the folder, which git is to leave alone."""
         try:
-            self.runs.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
+            for folder in (self.path, self.runs):
+                folder.mkdir(0o700, exist_ok=True)
             ignore = self.path / ".gitignore"
             if not ignore.exists():
-                ignore.write_text("*\n")
+                write_private(ignore, b"*\n")
         except OSError as error:
-            raise _unwritable(self.path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> JournalError:
-    return JournalError(
-        f"cannot write to {path}: {error.strerror}",
-        hint="make the folder writable, or point KEPT_HOME at one that is",
-    )
+            raise unwritable(self.path, error) from error
 
 
 class _Loose(Home):

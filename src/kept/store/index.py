@@ -10,14 +10,17 @@ from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import cast
+from zlib import crc32
 
 from kept.core.objective import Objective
-from kept.core.plan import AGENT_RUN, ITERATIONS, REFINE
+from kept.core.plan import AGENT_RUN, ITERATIONS, REFINE, SUITE
 from kept.core.refine import attempts, reruns, run_folder
 from kept.core.rollout import Purpose
 from kept.core.state import State
 from kept.core.verdict import Verdict
+from kept.core.words import count
 from kept.errors import JournalError
+from kept.store.files import make_private
 from kept.store.glance import Glance
 from kept.store.home import Home
 from kept.store.lines import read_events
@@ -75,7 +78,7 @@ UNREADABLE = "unreadable"
 _COLUMNS = [field.name for field in fields(RunRow)]
 _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
 """Quoted: `limit` is a word of SQL."""
-_TABLE = f"runs_{len(_COLUMNS)}"
+_TABLE = f"runs_{len(_COLUMNS)}_checked"
 """Named by its width, so that a table of an older version is not taken for this one."""
 
 
@@ -136,9 +139,10 @@ class RunIndex:
         path = self._home.index
         if path is None or not path.exists():
             return {}
-        sql = f"SELECT {_NAMES} FROM {_TABLE}"
+        sql = f"SELECT {_NAMES}, checksum FROM {_TABLE}"
         with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=10)) as database:
-            return {row[0]: RunRow(*row) for row in database.execute(sql)}
+            rows = database.execute(sql).fetchall()
+            return {row[0]: RunRow(*row[:-1]) for row in rows if row[-1] == _checksum(row[:-1])}
         return {}
 
     def _remember(self, rows: list[RunRow]) -> None:
@@ -146,20 +150,23 @@ class RunIndex:
         path = self._home.index
         if path is None:
             return
-        marks = ", ".join("?" for _ in _COLUMNS)
+        marks = ", ".join("?" for _ in (*_COLUMNS, "checksum"))
         try:
+            make_private(path)
             with closing(sqlite3.connect(path, timeout=10)) as database, database:
                 database.execute("PRAGMA journal_mode=WAL")
-                made = f"CREATE TABLE IF NOT EXISTS {_TABLE} ({_NAMES}, PRIMARY KEY (id))"
+                made = f"CREATE TABLE IF NOT EXISTS {_TABLE} ({_NAMES}, checksum, PRIMARY KEY (id))"
                 database.execute(made)
-                insert = f"INSERT OR REPLACE INTO {_TABLE} ({_NAMES}) VALUES ({marks})"
-                database.executemany(insert, [astuple(row) for row in rows])
-        except (sqlite3.OperationalError, OverflowError) as error:
+                insert = f"INSERT OR REPLACE INTO {_TABLE} VALUES ({marks})"
+                told = [astuple(row) for row in rows]
+                database.executemany(insert, [(*row, _checksum(row)) for row in told])
+        except (sqlite3.OperationalError, OverflowError, OSError) as error:
             log.debug("index.db is left as it is: %s", error)
         except sqlite3.DatabaseError as error:
             log.warning("%s is damaged (%s) and is made anew", path, error)
-            with suppress(OSError):
-                path.unlink()
+            for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+                with suppress(OSError):
+                    path.with_name(name).unlink()
 
     def _read(self, folder: Path) -> RunRow:
         size = (folder / "journal.jsonl").stat().st_size
@@ -197,6 +204,11 @@ class RunIndex:
             size=size,
             parent_run_id=_parent(started.facts),
         )
+
+
+def _checksum(row: tuple[object, ...]) -> int:
+    """Of a row as it was read from a run: SQLite does not notice a flipped bit."""
+    return crc32(repr(row).encode("utf-8", "surrogatepass"))
 
 
 def _parent(facts: Mapping[str, object]) -> str:
@@ -245,6 +257,29 @@ def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
 
 def values(state: State) -> tuple[float | None, float | None]:
     """The metric of seed and best on the test cases, else on others that both were measured on."""
+    first, second, _ = measured_values(state)
+    return first, second
+
+
+def measured_on(state: State) -> str:
+    """Cases that `values` are from, as in `12 test cases`; empty for a run without cases."""
+    started = state.started
+    # the tasks of a suite are no split of cases
+    splits = started.facts.get("cases") if started and started.recipe != SUITE else None
+    purpose = measured_values(state)[2]
+    if not isinstance(splits, Mapping) or not splits or purpose is None:
+        return ""
+    sizes = cast("Mapping[str, int]", splits)
+    known = state.evaluations.get(state.best, ())
+    cases = max((len(e.cases) for e in known if e.purpose == purpose), default=0)
+    split = {"test": "test", "screen": "train"}.get(purpose, "holdout")
+    if split == "holdout" and cases > sizes.get("holdout", 0):
+        split = "train and holdout"  # a final of variants, from which nobody learnt
+    return count(cases, f"{split} case") if cases else ""
+
+
+def measured_values(state: State) -> tuple[float | None, float | None, Purpose | None]:
+    """The values of seed and best, and what the rollouts they are from were for."""
     direction = "minimize" if state.fact("direction") == "minimize" else "maximize"
     objective = Objective(direction=direction)
     seed, best = (_losses(state, id_) for id_ in (state.seed, state.best))
@@ -256,7 +291,7 @@ def values(state: State) -> tuple[float | None, float | None]:
     common = scored or both or [*orders[2:]]
     pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
     found = [None if loss is None else objective.value(loss) for loss in pair]
-    return found[0], found[1]
+    return found[0], found[1], next((p for p in common if p in best), None)
 
 
 def claim_of(state: State) -> Verdict | None:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,21 +28,23 @@ from kept.errors import JournalError, RunError
 from kept.settings import secrets
 from kept.store import wire
 from kept.store.appender import Appender
+from kept.store.damage import left_out
+from kept.store.files import make_folder, unwritable
 from kept.store.lines import (
-    lines_from,
+    Closed,
+    closed_sizes,
     load_candidate,
     matching_lines,
     raw_reply,
-    read_cancelled,
     read_events,
     read_line,
     read_reply,
+    stored_lines,
 )
 from kept.store.lock import Lock
 from kept.store.pack import Pack
 from kept.store.scrub import Scrub
-from kept.store.steps import NAME as STEPS
-from kept.store.steps import mend_steps
+from kept.store.steps import INDEX, index_record, mend_steps
 
 R = TypeVar("R", bound=Priced)
 C = TypeVar("C", bound=Priced | Failure)
@@ -70,12 +72,10 @@ class RunJournal:
 
     def __init__(self, folder: Path) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder.parent)
+            folder.mkdir(0o700, exist_ok=True)
         except OSError as error:
-            raise JournalError(
-                f"cannot make {folder}: {error.strerror}",
-                hint="make the folder writable, or point KEPT_HOME at one that is",
-            ) from error
+            raise unwritable(folder, error) from error
         self.folder = folder
         self._scrub = Scrub(secrets())
         self._clean = self._scrub.clean
@@ -87,18 +87,23 @@ class RunJournal:
             raise
 
     def _open(self, folder: Path) -> None:
-        self._spine = Appender(folder / "journal.jsonl")
-        self._rollouts = Appender(folder / "rollouts.jsonl")
-        try:
-            self._row_maker = mend_steps(folder)
-        except BaseException:
-            self._spine.close()
-            self._rollouts.close()
-            raise
-        self._steps = Appender(folder / STEPS)
+        with ExitStack() as opened:
+            closed = closed_sizes(folder)
+            self._spine = Appender(folder / "journal.jsonl")
+            opened.callback(self._spine.close)
+            self._rollouts = Appender(folder / "rollouts.jsonl", wire.encode(wire.HeaderLine()))
+            opened.callback(self._rollouts.close)
+            mended = mend_steps(folder)
+            self._row_maker = mended.maker
+            # no line may stand where a step on record has its own, though the file was cut
+            self._rollouts.size = max(self._rollouts.size, mended.rollouts_end)
+            self._steps = Appender(folder / INDEX)
+            opened.callback(self._steps.close)
+            self._pack = Pack(folder, writable=True)
+            opened.pop_all()
+        self._tell_damage(closed)
         self._rows: list[bytes] = []
         """Of the index of steps, yet to be written: a reader makes those that it lacks."""
-        self._pack = Pack(folder, writable=True)
         self._calls: defaultdict[str, defaultdict[str, list[wire.CallLine]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -107,14 +112,19 @@ class RunJournal:
         self._unsynced = threading.Event()
         self._syncer: threading.Thread | None = None
         self._sync_error: JournalError | None = None
-        for appender in (self._spine, self._rollouts):
-            if appender.dropped:
-                log.warning(
-                    "%s: the last line was cut off by a crash; its %d bytes were moved to %s.torn",
-                    appender.path.name,
-                    appender.dropped,
-                    appender.path.name,
-                )
+
+    def _tell_damage(self, closed: Closed | None) -> None:
+        """Warn of what was moved aside or is missing; a resume does it again."""
+        for part in (self._spine, self._rollouts, self._pack):
+            if part.dropped:
+                name = part.path.name
+                what = "entry" if part is self._pack else "line"
+                text = "%s: the last %s was cut off by a crash; its %d bytes were moved to %s.torn"
+                log.warning(text, name, what, part.dropped, name)
+        if closed is not None and self._spine.size < closed.journal:
+            missing = closed.journal - self._spine.size
+            text = "journal.jsonl: %d bytes are missing at its end; what they held is done again"
+            log.warning(text, missing)
 
     @property
     def events(self) -> Iterator[Event]:
@@ -130,16 +140,16 @@ class RunJournal:
         """Write one event."""
         if self._sync_error is not None:
             raise self._sync_error
-        line = self._clean(wire.encode(event)) + b"\n"
+        line = self._clean(wire.encode(event))
         if isinstance(event, _OPEN) or line.count(_NULL) > _nones(event):
             check_readable(line, wire.decode_event)
         if not isinstance(event, StepOpened | Proposed):
             # those two speak of nothing that the pack does not hold already
             self._pack.flush()
-        at = self._spine.write(line)
-        row = self._row_maker.hear(event, at, len(line))
+        at = self._spine.write(line + b"\n")
+        row = self._row_maker.hear(event, at, self._spine.size - at)
         if row is not None:
-            self._rows.append(self._clean(wire.encode(row)) + b"\n")
+            self._rows.append(self._clean(index_record(row)) + b"\n")
             if len(self._rows) >= ROWS:
                 self._write_rows()
 
@@ -166,7 +176,8 @@ class RunJournal:
 
     def cancelled(self, start: int) -> Sequence[tuple[int, Job, Usage]]:
         """Step, job and usage of every rollout that was stopped in flight, behind an offset."""
-        return read_cancelled(self._rollouts.path, start)
+        rows = (row for row in self._tail(start) if isinstance(row, wire.CancelledLine))
+        return [(row.step, row.job, row.usage) for row in rows]
 
     def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
         """Every recorded outcome of these candidates, oldest first."""
@@ -196,9 +207,15 @@ class RunJournal:
 
     def calls(self, scope: str, key: str, reply: type[R]) -> Sequence[R | Failure]:
         """Replies recorded in this scope for this request, oldest first."""
-        rows = self._calls[scope][key] if scope in self._calls else ()
-        found = (read_reply(self._pack, row, reply, self._rollouts.path) for row in rows)
-        return [one for one in found if one is not None]
+        found: list[R | Failure] = []
+        for row in self._calls[scope][key] if scope in self._calls else ():
+            try:
+                one = read_reply(self._pack, row, reply, self._rollouts.path)
+            except JournalError as error:
+                log.warning("%s; the call is made again", error.message)
+            else:
+                found += [] if one is None else [one]
+        return found
 
     def heard(self, scope: str) -> bool:
         """Whether any reply of this scope is at hand."""
@@ -220,7 +237,10 @@ class RunJournal:
         return found
 
     def _used(self, row: wire.CallLine) -> Usage:
-        raw = raw_reply(self._pack, row, self._rollouts.path)
+        try:
+            raw = raw_reply(self._pack, row, self._rollouts.path)
+        except JournalError:
+            return FREE  # told where the call is made again
         return FREE if raw is None else wire.usage_of(raw)
 
     def forget_calls(self, scope: str) -> None:
@@ -233,21 +253,46 @@ class RunJournal:
     def tail(self, start: int) -> Sequence[tuple[int, Job, Outcome]]:
         """Step, job and outcome of every rollout behind an offset; calls are at hand again."""
         found: list[tuple[int, Job, Outcome]] = []
-        for line in lines_from(self._rollouts.path, start):
-            row = read_line(line, self._rollouts.path)
+        for row in self._tail(start):
             if isinstance(row, wire.CallLine):
                 self._calls[row.scope][row.key].append(row)
             elif isinstance(row, wire.RolloutLine):
                 found.append((row.step, *row.entry()))
         return found
 
+    def _tail(self, start: int) -> Iterator[wire.Line]:
+        """The records behind an offset; damaged lines are moved aside and asked for again."""
+        path = self._rollouts.path
+        for one in stored_lines(path, start):
+            row, problem = None, one.problem
+            if not problem:
+                try:
+                    row = wire.decode_line(one.line)
+                except ValueError as error:
+                    problem = str(error)
+            if row is not None:
+                yield row
+            elif one.line:
+                left_out(path, one.line, problem, one.at)
+                self._rollouts.blank_out(one.at, one.line)
+            else:
+                log.warning("%s: %s; what they held is asked for again", path.name, problem)
+
     def save(self, candidate: Candidate) -> bool:
         """Store a candidate, its texts each once however many hold them; whether it was new."""
-        if candidate.id in self._pack:
+        if candidate.id in self._pack and self._is_stored(candidate.id):
             return False
         texts = {path: self._put_text(text) for path, text in candidate.texts.items()}
         manifest = {"texts": texts, "blobs": dict(candidate.blobs)}
         self._pack.put(wire.encode(manifest), candidate.id)
+        return True
+
+    def _is_stored(self, id_: str) -> bool:
+        """True if all of a candidate can be read; what is damaged is stored again."""
+        try:
+            load_candidate(self._pack, id_)
+        except JournalError:
+            return False
         return True
 
     def load(self, candidate: str) -> Candidate:
@@ -277,6 +322,8 @@ class RunJournal:
                 try:
                     self._pack.flush()
                     self._sync_now()
+                    sizes = Closed(self._spine.size, self._rollouts.size)
+                    self._rows.append(wire.encode(sizes) + b"\n")
                     self._write_rows()
                 finally:
                     for part in (self._spine, self._rollouts, self._steps):

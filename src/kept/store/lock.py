@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kept.errors import JournalError, LockedError
+from kept.store.files import unwritable
 
 
 class Lock:
@@ -23,16 +24,17 @@ class Lock:
         """A `note` is told to whoever is kept out."""
         self._path = folder / name
         try:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._fd = os.open(self._path, flags, 0o600)
         except OSError as error:
-            raise _unwritable(folder, error) from error
+            raise unwritable(folder, error) from error
         try:
             self._take(folder)
             try:
                 os.ftruncate(self._fd, 0)
                 os.pwrite(self._fd, f"{os.getpid()}\n{note}".encode(), 0)
             except OSError as error:
-                raise _unwritable(folder, error) from error
+                raise unwritable(folder, error) from error
         except JournalError:
             self.release()
             raise
@@ -78,13 +80,6 @@ class Lock:
 
 
 _held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
-
-
-def _unwritable(folder: Path, error: OSError) -> JournalError:
-    return JournalError(
-        f"cannot write to {folder}: {error.strerror}",
-        hint="make the folder writable, or point KEPT_HOME at one that is",
-    )
 
 
 def _let_go() -> None:

@@ -1,34 +1,57 @@
 """Values addressed by key, many to one file.
 
-Entries are a header line and the bytes; beside the pack stands an index of where each begins,
-written when the pack is closed. The index is a convenience: what it lacks is found by walking the
-headers.
+    kept pack 1
+    @entry KEY SIZE DIGEST CRC
+    the bytes
+    @entry ...
+
+DIGEST is the SHA-256 of the bytes, cut to 24 digits; most keys are that digest. CRC is the CRC-32
+of what stands between `@entry` and itself. Every read is verified. Beside the pack stands an index
+of where each entry begins, written when the pack is closed. What the index lacks or has wrong is
+found by walking the headers; behind a damaged header the walk goes on at the next whole entry.
 """
 
 import hashlib
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
 
+from kept.core.event import SCHEMA
 from kept.errors import JournalError
+from kept.store.files import SPACE, set_aside, write_private
+from kept.store.wire import check_version
 
-SPACE = "free some space or fix the permissions, then resume: what was written is intact"
-"""What to do where nothing can be written."""
-
+DIGITS = 24
 CHUNK = 1 << 20
-"""Bytes of an index that are searched at a time."""
+"""Bytes of a file that are searched at a time."""
 
-HEADER, WINDOW = 256, 16384
+LONGEST_HEADER, WINDOW = 256, 16384
 """Bytes that a header has at most, and that are looked at for headers at a time."""
 
+_VERSION = b"kept pack %d\n"
+_INDEX_VERSION = b"kept pack index 1\n"
+_MAGIC = b"@entry "
+_HEADER = re.compile(rb"@entry ((\S{1,64}) (\d{1,15}) ([0-9a-f]{24})) ([0-9a-f]{8})\n")
+_INDEX_LINE = re.compile(rb"((\S{1,64}) (\d{1,15}) (\d{1,15})) ([0-9a-f]{8})\n?")
 
-def _place(lines: Sequence[bytes]) -> tuple[int, int] | None:
-    """Where an entry begins and how long it is, by its line of the index; None of no such line."""
-    parts = lines[0].decode("ascii", "replace").split() if lines else []
-    if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
-        return int(parts[1]), int(parts[2])
-    return None
+
+class Place(NamedTuple):
+    """Where an entry stands."""
+
+    at: int
+    """Of its header."""
+    header: int
+    """Bytes of the header, its newline included."""
+    size: int
+
+    @property
+    def end(self) -> int:
+        """Where the next entry begins."""
+        return self.at + self.header + self.size + 1
 
 
 class Pack:
@@ -37,30 +60,52 @@ class Pack:
     def __init__(self, folder: Path, *, writable: bool) -> None:
         self.path = folder / "blobs.pack"
         self._index_path = folder / "blobs.idx"
-        self._at: dict[str, tuple[int, int]] = {}
+        self._at: dict[str, Place] = {}
+        self._intact: set[str] = set()
+        """Keys that were added or verified since the pack was opened."""
         self._unwritten: list[bytes] = []
         self._size = 0
         """With what is yet to be written."""
         self._fd = -1
         self._writable = writable
-        if writable:
-            self._open_for_writing()
-        elif self.path.exists():
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            self._skip_index()
+        self._walked = False
+        """True once a reader has walked the whole pack."""
+        self.dropped = 0
+        """Bytes of an unfinished last entry that were moved aside."""
+        try:
+            if writable:
+                self._open_for_writing()
+            elif self.path.exists():
+                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                self._size = self._check_version()
+                self._skip_index()
+        except OSError as error:
+            self._release()
+            raise JournalError(f"cannot open {self.path}: {error.strerror}", hint=SPACE) from error
+        except BaseException:
+            self._release()
+            raise
 
     def put(self, data: bytes, key: str | None = None) -> str:
         """Add bytes unless they are there; the key they can be had back by."""
-        key = key or hashlib.sha256(data).hexdigest()[:24]
-        if key in self._at:
-            return key
-        header = f"{key} {len(data)}\n".encode()
-        assert self._writable, "the pack is open for reading only"
-        self._unwritten.append(header + data + b"\n")
-        start = self._size + len(header)
-        self._size = start + len(data) + 1
-        self._at[key] = (start, len(data))
+        digest = hashlib.sha256(data).hexdigest()[:DIGITS]
+        key = key or digest
+        if key not in self._intact:
+            place = self._at.get(key)
+            # what was damaged since is added again
+            if place is None or self._read(key, place) is None:
+                self._add(key, data, digest)
+            self._intact.add(key)
         return key
+
+    def _add(self, key: str, data: bytes, digest: str) -> None:
+        assert self._writable, "the pack is open for reading only"
+        header = _header_of(key, len(data), digest)
+        self._unwritten.append(header + data + b"\n")
+        place = Place(self._size, len(header), len(data))
+        self._size = place.end
+        self._at.pop(key, None)  # the index lists entries in the order of the pack
+        self._at[key] = place
 
     def flush(self) -> None:
         """Write what was added; to be called before anything is written that refers to it."""
@@ -78,20 +123,62 @@ class Pack:
         self._unwritten = []
 
     def get(self, key: str) -> bytes:
-        """The bytes under a key."""
+        """The bytes under a key, verified."""
         self.flush()
         if key not in self._at:
             self._walk()
-        place = self._at.get(key) or self._look_up(key)
-        if place is None:
-            raise JournalError(
-                f"{self.path} has no entry {key}",
-                hint="the file was cut or changed by something else: restore it from a copy",
-            )
-        return os.pread(self._fd, place[1], place[0])
+        damaged: Place | None = None
+        for find in (self._at.get, self._look_up, self._search):
+            place = find(key)
+            data = None if place is None else self._read(key, place)
+            if place is not None and data is not None:
+                self._at[key] = place
+                return data
+            damaged = damaged or place
+        # so that the same content can be added again
+        self._at.pop(key, None)
+        self._intact.discard(key)
+        what = f"has no entry {key}"
+        if damaged is not None:
+            what = f"the entry {key} at byte {damaged.at} does not match its digest"
+        raise JournalError(
+            f"{self.path} {what}" if damaged is None else f"{self.path}: {what}",
+            hint="the file was cut or changed by something else: restore it from a copy; "
+            "`kept doctor RUN` says what else is damaged",
+        )
 
     def __contains__(self, key: str) -> bool:
         return key in self._at
+
+    def entries(self) -> Iterator[tuple[str, Place]]:
+        """Every entry that the headers tell of, in order; damaged headers are passed over."""
+        if self._fd >= 0:
+            yield from self._entries_from(self._check_version(), os.fstat(self._fd).st_size)
+
+    @property
+    def start(self) -> int:
+        """Where the first entry begins; 0 where the version line is damaged."""
+        return self._check_version() if self._fd >= 0 else 0
+
+    def fits_index(self) -> bool:
+        """True if there is no index, or if all of it is right."""
+        if not self._index_path.exists():
+            return True
+        version, *lines = self._index_path.read_bytes().splitlines(keepends=True) or [b""]
+        rows = [_index_row(line) for line in lines if line.endswith(b"\n")]
+        there = {*self.entries()}
+        return version == _INDEX_VERSION and len(rows) == len(lines) and there >= {*rows}
+
+    def has_damaged_frame(self, key: str, place: Place) -> bool:
+        """True if what stands around the bytes of an entry is not as it was written."""
+        raw = os.pread(self._fd, place.end - place.at, place.at)
+        data = raw[place.header : -1]
+        digest = hashlib.sha256(data).hexdigest()[:DIGITS]
+        return raw != _header_of(key, len(data), digest) + data + b"\n"
+
+    def is_whole(self, key: str, place: Place) -> bool:
+        """True if the entry at a place matches its digest."""
+        return self._read(key, place) is not None
 
     def sync(self) -> None:
         """Have the disk hold what was written; the one thing that another thread may do."""
@@ -107,39 +194,67 @@ class Pack:
         try:
             self.flush()
         finally:
-            self._close()
+            self._release()
+            if self._writable:
+                # a disk too full for the index does not matter: the next opening walks instead
+                with suppress(OSError):
+                    write_private(self._index_path, self._index())
 
-    def _close(self) -> None:
-        os.close(self._fd)
-        self._fd = -1
-        if self._writable:
-            rows = "".join(f"{key} {at} {size}\n" for key, (at, size) in self._at.items())
-            fresh = self._index_path.with_suffix(".new")
-            # a disk too full for the index does not matter: the next opening walks instead
-            with suppress(OSError):
-                fresh.write_text(rows)
-                fresh.replace(self._index_path)
+    def _release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _index(self) -> bytes:
+        rows = (f"{key} {p.at} {p.size}".encode() for key, p in self._at.items())
+        return _INDEX_VERSION + b"".join([b"%b %08x\n" % (row, crc32(row)) for row in rows])
 
     def _open_for_writing(self) -> None:
-        try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._fd = os.open(self.path, flags, 0o644)
-        except OSError as error:
-            raise JournalError(f"cannot open {self.path}: {error.strerror}", hint=SPACE) from error
-        self._read_index()
-        # an entry that a crash cut short is nobody's: its key was never written elsewhere
-        if self._size < os.fstat(self._fd).st_size:
-            os.ftruncate(self._fd, self._size)
-
-    def _read_index(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._fd = os.open(self.path, flags, 0o600)
         end = os.fstat(self._fd).st_size
-        if self._index_path.exists():
-            for line in self._index_path.read_bytes().splitlines():
-                place = _place([line])
-                if place is not None and sum(place) + 1 <= end:
-                    self._at[line.partition(b" ")[0].decode("ascii", "replace")] = place
-                    self._size = max(self._size, sum(place) + 1)
+        if end == 0:
+            self._begin()
+            return
+        self._size = self._check_version()
+        self._read_index(end)
         self._walk()
+        if self._size < end:
+            # what an unfinished write left behind the last whole entry
+            tail = os.pread(self._fd, end - self._size, self._size)
+            set_aside(self.path, tail)
+            os.ftruncate(self._fd, self._size)
+            self.dropped = len(tail)
+        if self._size == 0:
+            self._begin()
+
+    def _begin(self) -> None:
+        version = _VERSION % SCHEMA
+        self._unwritten.append(version)
+        self._size = len(version)
+
+    def _check_version(self) -> int:
+        """Bytes of the version line; 0 where it is damaged."""
+        found = re.match(rb"kept pack (\d{1,9})\n", os.pread(self._fd, 64, 0))
+        if found is None:
+            return 0
+        check_version(int(found[1]))
+        return found.end()
+
+    def _read_index(self, end: int) -> None:
+        """Take up the index, all of it or nothing."""
+        found: dict[str, Place] = {}
+        try:
+            version, *lines = self._index_path.read_bytes().splitlines(keepends=True)
+        except (FileNotFoundError, ValueError):
+            return
+        for line in lines:
+            row = _index_row(line)
+            if version != _INDEX_VERSION or row is None or row[1].end > end:
+                return
+            found[row[0]] = row[1]
+        self._at = found
+        self._size = max((place.end for place in found.values()), default=self._size)
 
     def _skip_index(self) -> None:
         """Begin behind what the index holds: a reader looks up what it wants, and has no list."""
@@ -147,11 +262,12 @@ class Pack:
         if self._index_path.exists():
             with self._index_path.open("rb") as file:
                 file.seek(max(0, self._index_path.stat().st_size - 1024))
-                last = _place(file.read().splitlines()[-1:])
-            if last is not None and sum(last) + 1 <= end:
-                self._size = sum(last) + 1
+                last = file.read().splitlines()[-1:]
+            row = _index_row(last[0]) if last else None
+            if row is not None and row[1].end <= end:
+                self._size = row[1].end
 
-    def _look_up(self, key: str) -> tuple[int, int] | None:
+    def _look_up(self, key: str) -> Place | None:
         """The place of an entry by the index file, which is searched and not read in."""
         if self._writable or not self._index_path.exists():
             return None
@@ -162,26 +278,104 @@ class Pack:
                 at = rest.find(needle)
                 if at >= 0:
                     line = (rest[at + 1 :] + file.read(256)).partition(b"\n")[0]
-                    place = _place([line])
-                    if place is not None and sum(place) + 1 <= os.fstat(self._fd).st_size:
-                        self._at[key] = place
-                    return self._at.get(key)
+                    row = _index_row(line)
+                    return row[1] if row is not None else None
                 rest = rest[-len(needle) :]
         return None
+
+    def _search(self, key: str) -> Place | None:
+        """The place of an entry by all headers: neither memory nor the index has it right."""
+        if self._writable and key not in self._at:
+            return None  # all were walked when the pack was opened
+        if self._walked:
+            return self._at.get(key)
+        self._walked = True
+        found: Place | None = None
+        for name, place in self.entries():
+            if name == key and (found is None or not self.is_whole(key, found)):
+                found = place
+            self._at.setdefault(name, place)
+        return found
+
+    def _read(self, key: str, place: Place) -> bytes | None:
+        """The bytes of an entry; None where they are not what was put under this key."""
+        raw = os.pread(self._fd, place.header + place.size, place.at) if self._fd >= 0 else b""
+        header, data = raw[: place.header], raw[place.header :]
+        digest = hashlib.sha256(data).hexdigest()[:DIGITS]
+        if digest == key:
+            return data
+        return data if header == _header_of(key, len(data), digest) else None
 
     def _walk(self) -> None:
         """Find the entries behind the last one known."""
         end = os.fstat(self._fd).st_size if self._fd >= 0 else 0
-        seen, start = b"", self._size
-        while self._size < end:
-            at = self._size - start
-            if at + HEADER > len(seen):
+        for key, place in self._entries_from(self._size, end):
+            self._at[key] = place
+            self._size = place.end
+
+    def _entries_from(self, at: int, end: int) -> Iterator[tuple[str, Place]]:
+        seen, start = b"", at
+        while at < end:
+            if at + LONGEST_HEADER > start + len(seen):
                 # many at a time: most entries are small, and each look at the file has its price
-                seen, start, at = os.pread(self._fd, WINDOW, self._size), self._size, 0
-            header, newline, _ = seen[at : at + HEADER].partition(b"\n")
-            key, _, size = header.decode("ascii", "replace").partition(" ")
-            begins = self._size + len(header) + 1
-            if not newline or not size.isdigit() or begins + int(size) + 1 > end:
-                return
-            self._at[key] = (begins, int(size))
-            self._size = begins + int(size) + 1
+                seen, start = os.pread(self._fd, WINDOW, at), at
+            told = _header(seen[at - start : at - start + LONGEST_HEADER])
+            if told is not None:
+                place = Place(at, told[2], told[1])
+                if place.end > end:
+                    return
+                yield told[0], place
+                at = place.end
+                continue
+            until = self._next_whole(at, end)
+            lost = self._headless(at, until)
+            if lost is not None:
+                yield lost
+            at = until
+
+    def _next_whole(self, at: int, end: int) -> int:
+        """Where the first entry behind an offset begins that matches its digest, or the end."""
+        while at < end:
+            chunk = os.pread(self._fd, CHUNK, at)
+            hit = chunk.find(_MAGIC)
+            if hit < 0:
+                at += max(1, len(chunk) - len(_MAGIC) + 1)
+                continue
+            at += hit
+            told = _header(os.pread(self._fd, LONGEST_HEADER, at))
+            # content may hold what looks like a header, so this one must prove itself
+            if told is not None and self.is_whole(told[0], Place(at, told[2], told[1])):
+                return at
+            at += 1
+        return end
+
+    def _headless(self, at: int, end: int) -> tuple[str, Place] | None:
+        """The entry between two offsets whose header is damaged, by the digest of its bytes."""
+        header, newline, rest = os.pread(self._fd, end - at, at).partition(b"\n")
+        if not newline or not rest.endswith(b"\n") or len(header) > LONGEST_HEADER:
+            return None
+        digest = hashlib.sha256(rest[:-1]).hexdigest()[:DIGITS]
+        return digest, Place(at, len(header) + 1, len(rest) - 1)
+
+
+def _header_of(key: str, size: int, digest: str) -> bytes:
+    told = f"{key} {size} {digest}".encode()
+    return b"@entry %b %08x\n" % (told, crc32(told))
+
+
+def _header(raw: bytes) -> tuple[str, int, int] | None:
+    """Key, size and own length of a header; None where it is not whole."""
+    found = _HEADER.match(raw)
+    if found is None or crc32(found[1]) != int(found[5], 16):
+        return None
+    return found[2].decode("ascii", "replace"), int(found[3]), found.end()
+
+
+def _index_row(line: bytes) -> tuple[str, Place] | None:
+    """Key and place by a line of the index; None where it is not whole."""
+    found = _INDEX_LINE.fullmatch(line)
+    if found is None or crc32(found[1]) != int(found[5], 16):
+        return None
+    key, size = found[2].decode("ascii", "replace"), int(found[4])
+    header = len(_MAGIC) + len(key) + len(found[4]) + DIGITS + 8 + 4
+    return key, Place(int(found[3]), header, size)

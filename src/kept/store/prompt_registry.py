@@ -11,10 +11,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
 from kept import settings
 from kept.errors import SetupError
+from kept.store.files import is_private, make_folder, make_private
 from kept.store.home import Home
 
 FILE = "artifacts.db"
@@ -38,6 +40,12 @@ CREATE TABLE IF NOT EXISTS epoch_runs (
   epoch_id TEXT NOT NULL, run_id TEXT NOT NULL, task_name TEXT NOT NULL, loss REAL,
   scores_json TEXT NOT NULL, PRIMARY KEY (epoch_id, run_id));
 """
+
+_DIGESTS = (
+    "CREATE TABLE IF NOT EXISTS artifact_digests (artifact_name TEXT NOT NULL,"
+    " version INTEGER NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (artifact_name, version))"
+)
+"""Of every content that Kept wrote: SQLite does not notice a flipped bit."""
 
 _MADE = "SELECT 1 FROM sqlite_master WHERE name = 'artifact_versions'"
 
@@ -234,6 +242,7 @@ class PromptRegistry:
             " created_at, epoch_id, is_active) VALUES (?, ?, ?, ?, ?, ?, 0)",
             (name, number, text, parent, _stamp(epoch.ended), epoch.id),
         )
+        _keep_digest(database, name, number, text)
         return number
 
     def _number(self, database: sqlite3.Connection, name: str, text: str) -> int:
@@ -282,7 +291,22 @@ class PromptRegistry:
             if database is None:
                 return [one for one in self._first_rows() if not values or one.name in values]
             rows = database.execute(f"SELECT {columns} FROM artifact_versions {where}", values)
-            return [Version(*row) for row in rows]
+            found = [Version(*row) for row in rows]
+            self._verify(database, found)
+            return found
+
+    def _verify(self, database: sqlite3.Connection, found: Sequence[Version]) -> None:
+        """Refuse a content that is not what was written."""
+        if database.execute(_MADE.replace("versions", "digests")).fetchone() is None:
+            return
+        rows = database.execute("SELECT artifact_name, version, sha256 FROM artifact_digests")
+        digests = {(name, number): digest for name, number, digest in rows}
+        for one in found:
+            if digests.get((one.name, one.number), _digest(one.content)) != _digest(one.content):
+                raise SetupError(
+                    f"{self.path}: version {one.number} of `{one.name}` is not what was written",
+                    hint="the file was changed by something else: restore it from a copy",
+                )
 
     def _first_rows(self) -> list[Version]:
         """The versions that it is made with: to begin one must not change what runs use."""
@@ -296,7 +320,7 @@ class PromptRegistry:
     def _make(self, database: sqlite3.Connection) -> None:
         """Make what is not there, as a part of what is being written."""
         new = database.execute(_MADE).fetchone() is None
-        for table in _TABLES.split(";"):
+        for table in (*_TABLES.split(";"), _DIGESTS):
             database.execute(table)
         for one in self._first_rows() if new else ():
             database.execute(
@@ -304,6 +328,7 @@ class PromptRegistry:
                 " created_at, is_active) VALUES (?, ?, ?, ?, ?, 1)",
                 (one.name, one.number, one.content, 0, _stamp(datetime.now(UTC).timestamp())),
             )
+            _keep_digest(database, one.name, one.number, one.content)
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection | None]:
@@ -317,9 +342,11 @@ class PromptRegistry:
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
+            if is_private(self.path):
+                make_private(self.path)
         except OSError as error:
-            raise SetupError(f"cannot make {self.path.parent}: {error.strerror}") from error
+            raise SetupError(f"cannot write to {self.path.parent}: {error.strerror}") from error
         with self._open() as database:
             database.execute("PRAGMA journal_mode=WAL")
             # at once: two writers that both have read would not wait for each other
@@ -348,6 +375,15 @@ class PromptRegistry:
     def _useless(self, error: sqlite3.Error) -> SetupError:
         hint = "KEPT_ARTIFACTS names another file; without one, Kept's own texts are used"
         return SetupError(f"cannot use the prompt artifacts in {self.path}: {error}", hint=hint)
+
+
+def _digest(content: str) -> str:
+    return sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _keep_digest(database: sqlite3.Connection, name: str, number: int, content: str) -> None:
+    row = (name, number, _digest(content))
+    database.execute("INSERT OR REPLACE INTO artifact_digests VALUES (?, ?, ?)", row)
 
 
 def _activate(database: sqlite3.Connection, name: str, number: int) -> None:

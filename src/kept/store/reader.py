@@ -19,15 +19,7 @@ from kept.errors import JournalError
 from kept.store import wire
 from kept.store.damage import damaged, misplaced, never_began
 from kept.store.glance import Glance
-from kept.store.lines import (
-    lines_from,
-    load_candidate,
-    matching_lines,
-    raw_reply,
-    read_events,
-    read_line,
-    read_reply,
-)
+from kept.store.lines import load_candidate, raw_reply, read_events, read_reply, rollout_lines
 from kept.store.lock import holder
 from kept.store.pack import Pack
 from kept.store.shapes import check_told
@@ -42,18 +34,22 @@ T = TypeVar("T")
 class Run:
     """A run as its folder tells it."""
 
-    def __init__(self, folder: Path, glance: Glance | None = None) -> None:
+    def __init__(
+        self, folder: Path, glance: Glance | None = None, *, resuming: bool = False
+    ) -> None:
+        """With `resuming`, files that were cut are read as far as they go."""
         spine = folder / "journal.jsonl"
         if not spine.is_file():
             raise JournalError(f"{folder} is not a run: it has no journal.jsonl")
         self.folder = folder
         self._pack = Pack(folder, writable=False)
         self._glance = glance
+        self._resuming = resuming
 
     @cached_property
     def events(self) -> list[Event]:
         """Everything that happened, in order."""
-        events = list(read_events(self.folder / "journal.jsonl"))
+        events = list(read_events(self.folder / "journal.jsonl", whole=not self._resuming))
         if not events:
             raise never_began(self.folder / "journal.jsonl")
         return events
@@ -66,7 +62,7 @@ class Run:
     @cached_property
     def glance(self) -> Glance:
         """What it came to so far; quick even where the run is very long."""
-        return self._glance or Glance(self.folder).refresh()
+        return self._glance or Glance(self.folder, whole=not self._resuming).refresh()
 
     @property
     def steps(self) -> list[StepRow]:
@@ -144,26 +140,28 @@ class Run:
 
     def rollouts_from(self, start: int, step: int) -> Iterator[tuple[int, Job, Outcome]]:
         """Finished rollouts of a step that is open, which stand behind an offset."""
-        path = self.folder / "rollouts.jsonl"
-        for line in lines_from(path, start):
-            row = read_line(line, path)
+        for row in rollout_lines(self.folder / "rollouts.jsonl", start):
             if isinstance(row, wire.RolloutLine) and row.step == step:
                 yield (row.step, *row.entry())
 
     def rollouts(self, step: int | None = None) -> Iterator[tuple[int, Job, Outcome]]:
         """Finished rollouts, of one step or of all."""
-        start, end = 0, None
-        if step is not None:
-            start, end = self.closed(step).rollouts
-        at = start
-        path = self.folder / "rollouts.jsonl"
-        for line in lines_from(path, start):
-            at += len(line)
-            row = read_line(line, path)
+        if step is None:
+            lines = self.all_lines()
+        else:
+            lines = rollout_lines(self.folder / "rollouts.jsonl", *self.closed(step).rollouts)
+        for row in lines:
             if isinstance(row, wire.RolloutLine) and step in (None, row.step):
                 yield (row.step, *row.entry())
-            if end is not None and at >= end:
-                return
+
+    def all_lines(self, *needles: bytes) -> Iterator[wire.Line]:
+        """The records of the rollout file, all or those that hold one of `needles`.
+
+        Raises `JournalError` if any line of the file is damaged or missing.
+        """
+        least = 0 if not self.steps else self.steps[-1].range[1]
+        least = None if self._resuming else least
+        return rollout_lines(self.folder / "rollouts.jsonl", least=least, needles=needles)
 
     def trace(self, address: str) -> tuple[TraceItem, ...]:
         """What happened inside a rollout."""
@@ -173,8 +171,7 @@ class Run:
         """What programs brought back that ran in these scopes, each with its scope."""
         path = self.folder / "rollouts.jsonl"
         needles = [b'"scope":' + wire.encode(scope) for scope in scopes]
-        for line in matching_lines(path, needles):
-            row = read_line(line, path)
+        for row in self.all_lines(*needles) if needles else ():
             rollout = self._execution(row, path) if isinstance(row, wire.CallLine) else None
             if isinstance(row, wire.CallLine) and rollout is not None:
                 yield row.scope, rollout
@@ -191,8 +188,7 @@ class Run:
     def replies(self, scope: str, kind: type[T]) -> Iterator[T]:
         """Every reply of this kind that was recorded in a scope, oldest first; no failures."""
         path = self.folder / "rollouts.jsonl"
-        for line in matching_lines(path, [b'"scope":' + wire.encode(scope)]):
-            row = read_line(line, path)
+        for row in self.all_lines(b'"scope":' + wire.encode(scope)):
             if isinstance(row, wire.CallLine) and row.scope == scope and not row.failed:
                 reply = read_reply(self._pack, row, kind, path)
                 if isinstance(reply, kind):
@@ -202,8 +198,7 @@ class Run:
         """Every reply recorded below a scope, oldest first: where, what, and whether it failed."""
         path = self.folder / "rollouts.jsonl"
         start = f"{scope}/"
-        for line in matching_lines(path, [b'"scope":' + wire.encode(start)[:-1]]):
-            row = read_line(line, path)
+        for row in self.all_lines(b'"scope":' + wire.encode(start)[:-1]):
             if isinstance(row, wire.CallLine) and row.scope.startswith(start):
                 raw = raw_reply(self._pack, row, path)
                 if raw is not None:

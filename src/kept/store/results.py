@@ -14,7 +14,8 @@ from kept.core.edit import changed_paths, line_counts
 from kept.core.objective import Objective
 from kept.core.ports import Journal
 from kept.core.stage import StepRecords, stages_of
-from kept.store.views import View, write_whole
+from kept.store.files import write_file, write_whole
+from kept.store.views import View
 
 
 class ResultsFile(View):
@@ -33,8 +34,7 @@ class ResultsFile(View):
 
     def closed(self, step: StepRecords) -> None:
         """Append its line."""
-        with self._path.open("ab") as file:
-            file.write(self._line(step))
+        write_file(self._path, self._line(step), "ab")
 
     def _line(self, step: StepRecords) -> bytes:
         row = self._row(step)

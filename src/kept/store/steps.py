@@ -4,7 +4,7 @@ It lets a reader list a very long run, and open any step of it, without reading 
 is the truth: rows that do not fit it are dropped, and rows that are missing are made from it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import fields
 from operator import attrgetter
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from kept.core.budget import Spend
-from kept.core.event import Event, Proposed, RunStarted, StepClosed, StepOpened
+from kept.core.event import SCHEMA, Event, Proposed, RunStarted, StepClosed, StepOpened
 from kept.core.proposal import Note, Proposal, ProposerFailed, Reply, Skip
 from kept.core.score import Evaluation
 from kept.core.verdict import IDLE
@@ -22,9 +22,12 @@ from kept.core.words import one_line
 from kept.errors import JournalError
 from kept.store import wire
 from kept.store.damage import damaged_at, naming
+from kept.store.files import SPACE, write_private
+from kept.store.lines import INDEX, Closed, event_of
 from kept.store.shapes import check_told
 
-NAME = "steps.idx"
+HEADER = b'{"kind":"steps","version":%d}\n' % SCHEMA
+"""The first record of the index: the version of its format."""
 WHY = 160
 """Characters of what a proposer said that a row holds."""
 
@@ -109,7 +112,13 @@ class StepRow(msgspec.Struct, array_like=True, frozen=True):
         return found
 
 
-_rows = msgspec.json.Decoder(StepRow)
+class _IndexLine(msgspec.Struct):
+    """A line of the index of steps."""
+
+    row: StepRow
+
+
+_rows = msgspec.json.Decoder(_IndexLine)
 SPENT = tuple(field.name for field in fields(Spend))
 """What stands where in `StepRow.spent`."""
 _spent = attrgetter(*SPENT)
@@ -232,7 +241,7 @@ class StepLog:
         if self._spine.exists() and self._spine.stat().st_size < self._end:
             self.rows, self.maker, self._end = [], RowMaker(), 0  # another file is there now
         if not self.rows:
-            self.rows = _trusted(self._folder / NAME, self._spine)
+            self.rows = _trusted(self._folder / INDEX, self._spine)
             # steps open in order: what is open now was opened behind the last that closed
             self._end = max(0, self.rows[-1].opened_at) if self.rows else 0
         for event, at, size in _events_from(self._spine, self._end):
@@ -258,17 +267,66 @@ def read_steps(folder: Path) -> list[StepRow]:
     return log.rows
 
 
-def mend_steps(folder: Path) -> RowMaker:
+def index_record(row: StepRow) -> bytes:
+    """A row as a record of the index file."""
+    return b'{"row":%b}' % wire.encode(row)
+
+
+class Mended(NamedTuple):
+    """What the writer has to know of the steps on record."""
+
+    maker: RowMaker
+    rollouts_end: int
+    """The last offset of the rollout file that any of them tells of."""
+
+
+def mend_steps(folder: Path) -> Mended:
     """Have the index file hold what the spine says; for the writer, before it adds to it."""
-    path = folder / NAME
+    path = folder / INDEX
     log = StepLog(folder)
     log.refresh()
-    rows = b"".join(wire.encode(row) + b"\n" for row in log.rows)
-    if not path.exists() or path.read_bytes() != rows:
-        fresh = path.with_suffix(".new")
-        fresh.write_bytes(rows)
-        fresh.replace(path)
-    return log.maker
+    data = _index_lines(log.rows)
+    try:
+        if not path.exists() or path.read_bytes() != data:
+            write_private(path, data)
+    except OSError as error:
+        raise JournalError(f"cannot write {path}: {error.strerror}", hint=SPACE) from error
+    ends = [row.range[1] for row in log.rows]
+    ends += [opened.event.rollouts_at for opened in log.maker.opened.values()]
+    return Mended(log.maker, max(ends, default=0))
+
+
+def is_index_of(index: Path, spine: Path) -> bool:
+    """True if every line of an index file is what the spine says; it may lack the last ones."""
+    maker = RowMaker()
+    heard = (maker.hear(event, at, size) for event, at, size in _events_from(spine, 0))
+    right = (row for row in heard if row is not None)
+    lines = index.read_bytes().splitlines(keepends=True)
+    at = 0
+    try:
+        for number, line in enumerate(lines):
+            if wire.unseal(line) != at or not line.endswith(b"\n"):
+                return False
+            at += len(line)
+            if number == 0:
+                if not line.endswith(HEADER[1:]):
+                    return False
+            elif number == len(lines) - 1 and b'"kind":"closed"' in line:
+                wire.decode(line, Closed)
+            elif _rows.decode(line).row != next(right, None):
+                return False
+    except ValueError:
+        return False
+    return bool(lines)
+
+
+def _index_lines(rows: Iterable[StepRow]) -> bytes:
+    lines: list[bytes] = []
+    at = 0
+    for record in (HEADER[:-1], *map(index_record, rows)):
+        lines.append(wire.seal(record, at))
+        at += len(lines[-1])
+    return b"".join(lines)
 
 
 def closed_step(folder: Path, row: StepRow) -> StepClosed:
@@ -306,7 +364,7 @@ def _read(folder: Path, at: int) -> Event:
     if line is None:
         raise _unfit(folder)
     with naming(spine, at):
-        event = wire.decode_event(line)
+        event = event_of(line, at)
         check_told(event, _recipe_of(spine))
     return event
 
@@ -314,7 +372,7 @@ def _read(folder: Path, at: int) -> Event:
 def _recipe_of(spine: Path) -> str:
     """Of the run that a spine is; empty where its first record does not say."""
     with spine.open("rb") as file, naming(spine, 0):
-        first = wire.decode_event(file.readline())
+        first = event_of(file.readline(), 0)
     return first.recipe if isinstance(first, RunStarted) else ""
 
 
@@ -340,13 +398,23 @@ def _trusted(index: Path, spine: Path) -> list[StepRow]:
         return []
     end = spine.stat().st_size
     rows: list[StepRow] = []
+    at = 0
     with index.open("rb") as file:
         for line in file:
             try:
-                row = _rows.decode(line)
+                moved = wire.unseal(line) != at or not line.endswith(b"\n")
+                at += len(line)
+                if line.endswith(HEADER[1:]):
+                    continue
+                row = _rows.decode(line).row
             except ValueError:
                 break
-            if row.step != len(rows) or row.at + row.size > end or not line.endswith(b"\n"):
+            if (
+                moved
+                or row.step != len(rows)
+                or row.at + row.size > end
+                or not line.endswith(b"\n")
+            ):
                 break
             rows.append(row)
     # one look at the last of them tells an index of some other journal, or that lines of this one
@@ -370,7 +438,7 @@ def _events_from(spine: Path, start: int) -> Iterator[tuple[Event, int, int]]:
             if not line.endswith(b"\n"):
                 return
             try:
-                event = wire.decode_event(line)
+                event = event_of(line, at)
             except ValueError as error:
                 raise damaged_at(spine, at, error) from error
             if isinstance(event, StepClosed | StepOpened | Proposed):

@@ -9,7 +9,6 @@ from kept.core.score import Evaluation
 from kept.core.state import State
 from kept.core.words import count, one_line
 from kept.store import wire
-from kept.store.lines import matching_lines, read_line
 from kept.store.reader import Run
 
 SHOWN = 5
@@ -51,9 +50,7 @@ def unmeasured(run: Run, state: State) -> tuple[Unmeasured, ...]:
         return ()
     bounded = not any(e.unscored for e in seed)
     found: dict[str, Unmeasured] = {}
-    path = run.folder / "rollouts.jsonl"
-    for line in matching_lines(path, [b'"failure":{']):
-        row = read_line(line, path)
+    for row in run.all_lines(b'"failure":{'):
         if not isinstance(row, wire.RolloutLine) or row.failure is None:
             continue
         if row.case in measured or row.purpose not in DECIDES:

@@ -8,7 +8,6 @@ view that cannot be written is told and does not stop the run.
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from pathlib import Path
 
 from kept.core.artifact import Candidate
 from kept.core.edit import reapply
@@ -95,15 +94,3 @@ class View(ABC):
         except JournalError:
             # one that a guard refused was never stored, but its edits say exactly what it was
             return incumbent, reapply(incumbent, closed.reports)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # one name for all: what a kill leaves is written over by the next to come
-    fresh = path.with_name(f".{path.name}.new")
-    try:
-        fresh.write_bytes(data)
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)

@@ -1,12 +1,18 @@
 """How records look as lines of JSON.
 
 Events are the frozen dataclasses of the core; rollout and call lines are structs of their own,
-because there may be a million of them.
+because there may be a million of them. Every line begins with a checksum and its offset:
+
+    {"crc":"1a2b3c4d","at":4711,"step":0, ...}
+
+The CRC-32 covers everything behind it up to the newline. `at` is the offset the line was written
+at, so that a missing, repeated or moved line is noticed, too.
 """
 
 import json
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, get_args
+from zlib import crc32
 
 import msgspec
 
@@ -117,7 +123,13 @@ class CancelledLine(msgspec.Struct, tag="cancelled", tag_field="kind", omit_defa
         return Job(self.candidate, self.case, self.repeat, self.purpose)
 
 
-Line = RolloutLine | CallLine | CancelledLine
+class HeaderLine(msgspec.Struct, tag="rollouts", tag_field="kind"):
+    """The first line of the rollout file: the version of its format."""
+
+    version: int = SCHEMA
+
+
+Line = RolloutLine | CallLine | CancelledLine | HeaderLine
 
 
 class _Used(msgspec.Struct):
@@ -206,12 +218,7 @@ def _decode_event(line: bytes) -> Event:
         except ValueError:
             pass  # somebody wrote that line anew, or it is broken: which, is told below
     head = decode(line, _Head)
-    if head.schema > SCHEMA:
-        raise JournalError(
-            f"this run was written by a newer kept (journal version {head.schema}, "
-            f"this one reads up to {SCHEMA})",
-            hint="upgrade kept; the run is untouched",
-        )
+    check_version(head.schema)
     cls = _EVENTS.get(head.kind)
     if cls is None:
         raise ValueError(f"unknown record `{head.kind}`")
@@ -221,7 +228,10 @@ def _decode_event(line: bytes) -> Event:
 def decode_line(line: bytes) -> Line:
     """One line of the rollout file; raises `ValueError` on anything else."""
     try:
-        return _lines.decode(line)
+        row = _lines.decode(line)
+        if isinstance(row, HeaderLine):
+            check_version(row.version)
+        return row
     except msgspec.DecodeError:
         if _LONE not in line:
             raise
@@ -229,6 +239,36 @@ def decode_line(line: bytes) -> Line:
     if isinstance(plain, dict) and "reply" in plain:
         plain["reply"] = msgspec.Raw(json.dumps(plain["reply"]).encode())
     return msgspec.convert(plain, Line)
+
+
+def check_version(version: int) -> None:
+    """Refuse a file of a later format."""
+    if version > SCHEMA:
+        raise JournalError(
+            f"this run was written by a newer kept (journal version {version}, "
+            f"this one reads up to {SCHEMA})",
+            hint="upgrade kept; the run is untouched",
+        )
+
+
+_CRC_END = len(b'{"crc":"00000000",')
+
+
+def seal(record: bytes, at: int) -> bytes:
+    """The line for a JSON object that is written at an offset, with its newline."""
+    body = b'"at":%d,%b' % (at, record[1:])
+    return b'{"crc":"%08x",%b\n' % (crc32(body), body)
+
+
+def unseal(line: bytes) -> int:
+    """Verify the checksum of a line and return the offset it was written at.
+
+    Raises `ValueError` on a line that is not as it was written. The newline may be missing.
+    """
+    body = line[_CRC_END:-1] if line[-1:] == b"\n" else line[_CRC_END:]
+    if line[:_CRC_END] != b'{"crc":"%08x",' % crc32(body):
+        raise ValueError("it does not match its checksum")
+    return int(body[len(b'"at":') : body.index(b",")])
 
 
 def encode_rollouts(rows: Iterable[tuple[int, Job, Outcome]]) -> bytes:

@@ -19,6 +19,10 @@ class AcceptAll:
         sides = (view.incumbent, view.challenger)
         return asks_for(sides, view.holdout, 1, "decide") or Verdict("keep", "kept", best=True)
 
+    def most_asked(self, train: int, holdout: int) -> int:
+        """Most rollouts that a step adds."""
+        return holdout
+
     def measure(self, view: View) -> Verdict | tuple[Ask, ...]:
         """The seed on all cases, once."""
         return _measured(view)
@@ -34,6 +38,10 @@ class RejectAll:
         """Discard."""
         sides = (view.incumbent, view.challenger)
         return asks_for(sides, view.holdout, 1, "decide") or Verdict("discard", "discarded")
+
+    def most_asked(self, train: int, holdout: int) -> int:
+        """Most rollouts that a step adds."""
+        return holdout
 
     def measure(self, view: View) -> Verdict | tuple[Ask, ...]:
         """The seed on all cases, once."""

@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass
 
+from kept.core.case import Case
 from kept.core.edit import Append
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
@@ -40,6 +41,10 @@ class ScriptedProposer:
             return Skip("every line of the pool is in the text", exhausted=True)
         line = random.Random(brief.seed).choice(left)
         return Proposal((Append(self.path, line + "\n"),), why=why)
+
+    def most_asked(self, train: tuple[Case, ...]) -> int:
+        """For each step, what it wants to see first."""
+        return self.feedback * len(train)
 
     def _ask(self, brief: Brief) -> Ask:
         pairs = (Pair(case.id, n) for n in range(self.feedback) for case in brief.train)

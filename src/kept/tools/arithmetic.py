@@ -98,11 +98,11 @@ def worked_out(expression: str) -> Number:
     try:
         found = _value(ast.parse(expression.strip(), mode="eval").body)
     except (SyntaxError, RecursionError, MemoryError) as error:
-        raise NoNumber(f"`{expression}` is no expression") from error
+        raise NoNumber(f"`{expression[:100]}` is no expression") from error
     except (ArithmeticError, ValueError, TypeError) as error:
-        raise NoNumber(f"`{expression}` cannot be worked out: {error}") from error
+        raise NoNumber(f"`{expression[:100]}` cannot be worked out: {error}") from error
     if isinstance(found, complex):
-        raise NoNumber(f"`{expression}` has no real value")
+        raise NoNumber(f"`{expression[:100]}` has no real value")
     return found
 
 

@@ -19,6 +19,7 @@ from kept.core.rollout import Failure
 from kept.core.tool import ToolAnswer
 from kept.core.words import count
 from kept.models.structured import problem_with
+from kept.parsing import parse_json
 from kept.sandbox import Network, abilities
 from kept.sandbox.child import Child, ChildEnded
 from kept.sandbox.confined import Room, explained, start_confined
@@ -109,7 +110,7 @@ class FunctionTools:
                 return child
             try:
                 line = json.dumps(arguments).encode() + b"\n"
-                reply: dict[str, object] = dict(json.loads(await child.ask(line, config.timeout)))
+                reply: dict[str, object] = dict(parse_json(await child.ask(line, config.timeout)))
             except TimeoutError:
                 seconds = count(config.timeout, "second")
                 return ToolAnswer(f"`{config.name}` did not answer within {seconds}", wrong=True)
@@ -142,6 +143,10 @@ class FunctionTools:
         config = self._config
         folder = config.folder.resolve()
         file = (folder / config.file).resolve()
+        top = folder / Path(config.file).parts[0]
+        if top.is_symlink():
+            # a link to the agent's own folder: the function runs there, as it does for the agent
+            folder = top.resolve().parent
         # -B: nothing is written beside the user's modules
         argv = [sys.executable, "-B", "-P", str(_SCRIPT), str(folder), str(file)]
         argv += [config.function, str(MOST_TEXT)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from kept._version import __version__
 from kept.core.rollout import Failure, FailureKind
 from kept.core.words import count
-from kept.settings import variable, without_login
+from kept.settings import install_command, variable, without_login
 from kept.threads import call_apart
 from kept.tools.mcp_stdio import MOST_LINE, Program, stdio
 
@@ -138,7 +138,7 @@ class Session:
         config = self._config
         words = str(error).strip() or type(error).__name__
         if isinstance(error, ImportError):
-            words = f"that takes {error.name or 'mcp'}: pip install 'kept[mcp]'"
+            words = f"that takes {error.name or 'mcp'}: {install_command('mcp')}"
         elif isinstance(error, OSError) and error.strerror:
             words = f"{error.strerror.lower()}: {error.filename or config.url or config.command}"
         elif isinstance(error, TimeoutError):

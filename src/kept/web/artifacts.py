@@ -3,7 +3,6 @@
 Opens files for reading alone. A file that is damaged, or lacks a table, has nothing to show.
 """
 
-import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -14,6 +13,7 @@ from typing import Any, cast
 from kept.agents.loss import first_number
 from kept.agents.rundir.files import rows_in
 from kept.agents.texts import own_artifacts
+from kept.parsing import parse_json
 from kept.settings import variable
 from kept.store.home import Home
 from kept.web.diffing import FileChange, side_by_side
@@ -227,8 +227,8 @@ def _object(value: object) -> Mapping[str, Any]:
     if not isinstance(value, str):
         return _NOTHING
     try:
-        told: object = json.loads(value)
-    except (ValueError, RecursionError):
+        told: object = parse_json(value)
+    except ValueError:
         return _NOTHING
     return cast("Mapping[str, Any]", told) if isinstance(told, dict) else _NOTHING
 

@@ -9,7 +9,7 @@ from kept.core.score import Evaluation, Outcome, Tally
 from kept.errors import SetupError
 from kept.store import wire
 from kept.store.glance import Glance
-from kept.store.lines import read_line
+from kept.store.lines import rollout_lines
 from kept.store.reader import Run
 from kept.store.steps import StepRow, closed_step
 from kept.web.run_page import step_line
@@ -256,18 +256,7 @@ def _rollouts(told: Glance, step: int, case: str) -> Iterator[tuple[Job, Outcome
         start, end = told.rows[step].range
     else:
         start, end = told.open[step - len(told.rows)].rollouts_at, None
-    path = told.folder / "rollouts.jsonl"
     needle = b'"case":' + wire.encode(case)
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        file.seek(start)
-        at = start
-        for line in file:
-            at += len(line)
-            if needle in line and line.endswith(b"\n"):
-                row = read_line(line, path)
-                if isinstance(row, wire.RolloutLine) and (row.step, row.case) == (step, case):
-                    yield row.entry()
-            if end is not None and at >= end:
-                return
+    for row in rollout_lines(told.folder / "rollouts.jsonl", start, end, needles=[needle]):
+        if isinstance(row, wire.RolloutLine) and (row.step, row.case) == (step, case):
+            yield row.entry()

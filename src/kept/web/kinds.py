@@ -16,7 +16,7 @@ from kept.web.figures import figure
 from kept.web.kind import Asked, Kind, View
 
 PAGE = 100
-_STATUSES = ("all", "failed", "errored", "passed")
+_STATUSES = ("all", "failed", "errored", "passed", "scored")
 
 
 def _sweep_body(run: Run, told: Glance, asked: Asked) -> View:

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kept.errors import SetupError
+from kept.settings import install_command
 from kept.store.home import Home
 
 NEEDED = ("fastapi", "jinja2", "uvicorn")
@@ -18,7 +19,7 @@ class Pages:
         missing = [name for name in NEEDED if find_spec(name) is None]
         if missing:
             names = " and ".join(f"`{name}`" for name in missing)
-            raise SetupError(f"the pages need {names}, not here", hint="pip install 'kept[web]'")
+            raise SetupError(f"the pages need {names}, not here", hint=install_command("web"))
 
     def serve(self, home: Home, path: str, port: int, opened: Callable[[str], None]) -> None:
         """Serve the runs of a home until interrupted; `opened` is given the link with the token."""

@@ -22,8 +22,8 @@ from kept.agents.rundir.files import read_object
 from kept.core.refine import FEWEST, MOST
 from kept.harness import CLIS
 from kept.models.providers import parse
+from kept.store.files import write_whole
 from kept.store.home import Home
-from kept.store.views import write_whole
 from kept.web.refusing import Refused
 
 NAME = "view.json"

@@ -23,6 +23,7 @@ from kept.agents.refine.tiers import ModelPair
 from kept.models.config import REFERENCE
 from kept.models.providers import PROVIDERS
 from kept.settings import artifacts_db, child_environment
+from kept.store.files import make_folder, open_private
 from kept.store.views import log
 from kept.web.refusing import Refused
 from kept.web.seeds import Refining, Seed, Seeds
@@ -133,9 +134,9 @@ class Refiner:
 @contextmanager
 def _alone(place: Path, folder: Path) -> Generator[None]:
     """Have nobody else start a refinement of the same run, also no other `kept view`."""
-    place.mkdir(parents=True, exist_ok=True)
+    make_folder(place)
     name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-    with (place / f".{name}.lock").open("ab") as file:
+    with open(place / f".{name}.lock", "ab", opener=open_private) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

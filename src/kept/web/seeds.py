@@ -18,7 +18,7 @@ from kept.core.plan import AGENT_RUN, REFINE
 from kept.errors import SetupError
 from kept.recipes.agent_reading import agent_run_of, delivered_by
 from kept.recipes.refine import Refinement
-from kept.store import wire
+from kept.store.lines import event_of
 from kept.store.lock import holder
 from kept.store.reader import Run
 from kept.web.refusing import Refused
@@ -168,7 +168,7 @@ def _started(folder: Path) -> RunStarted | None:
     with (folder / "journal.jsonl").open("rb") as file:
         line = file.readline()
     try:
-        event = wire.decode_event(line) if line.endswith(b"\n") else None
+        event = event_of(line, 0) if line.endswith(b"\n") else None
     except ValueError:
         return None
     return event if isinstance(event, RunStarted) else None

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,6 +10,7 @@ from contextlib import suppress
 import uvicorn
 
 from kept.errors import SetupError
+from kept.runs import stop_signals
 from kept.store.home import Home
 from kept.web.app import make_app
 from kept.web.guard import Guard
@@ -38,6 +40,9 @@ def serve(home: Home, path: str, port: int, opened: Callable[[str], None]) -> No
         server = uvicorn.Server(config)
         # streams that never end by themselves look at this
         app.state.ending = lambda: server.should_exit
+        # uvicorn knows no SIGHUP, and lets SIGTERM end the process once the server has shut down
+        for number in set(stop_signals()) - {signal.SIGINT}:
+            signal.signal(number, server.handle_exit)
         # an interrupt is how it ends
         with suppress(KeyboardInterrupt):
             opened(f"http://{HOST}:{bound}{path}?token={token}")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from kept.core.exchange import EXPECTED, FAILURE, FINAL
+from kept.core.exchange import CASE, EXPECTED, FAILURE, FINAL
 from kept.core.rollout import TraceItem
 
 LONG = 20_000
@@ -16,6 +16,7 @@ _TITLES = {
     "user": "user",
     "assistant": "assistant",
     "tool": "tool",
+    CASE: "input of the case",
     EXPECTED: "expected",
     FAILURE: "failed",
     "metric": "measured",

@@ -110,3 +110,10 @@ def test_r33_a_predicate_that_could_not_be_run_is_no_broken_invariant():
     invariant = Invariant(kind="python_predicate", expression="True")
     phase = DeterministicPhase(command="true", invariants=(invariant,))
     assert asyncio.run(run_phase(phase, {}, on)) == away
+
+
+def test_a_pattern_that_never_ends_breaks_its_invariant_in_time(on: RunsOn):
+    hostile = Invariant(kind="regex_absent", path="a.txt", pattern="(a+)+$")
+    end = run(on, "printf '%040d!' 0 | tr 0 a > a.txt", hostile, seconds=1.0)
+    assert end.status == "partial"
+    assert end.violations == ("looking for `(a+)+$` in `a.txt` takes more than 1 s",)

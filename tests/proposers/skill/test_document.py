@@ -51,7 +51,7 @@ def test_what_is_appended_comes_before_protected_regions():
         item("replace", "guidance", "other"),
         item("delete", "guidance"),
         item("insert_after", "guidance", "more"),
-        item("replace", f"Second rule.\n\n{SLOW_UPDATE.begin}\nguid", "x"),
+        item("replace", f"Second rule.\n\n{SLOW_UPDATE.begin}\n", "x"),
         item("delete", SLOW_UPDATE.begin),
     ],
 )

@@ -165,8 +165,8 @@ def test_where_a_merger_says_nothing_of_use_all_stand_in_a_row_and_that_is_told(
     assert any("put in a row" in one for one in said)
 
 
-@pytest.mark.parametrize("bad", [[], [7], [0, 0], [0, 1]])
-def test_a_list_of_places_of_no_use_is_asked_again_and_then_told(bad: list[int]):
+@pytest.mark.parametrize("bad", [[], [7], ["x", -1, True], [0, 1]])
+def test_a_list_of_places_of_no_use_is_asked_again_and_then_told(bad: list[object]):
     """The original cut the list off in silence."""
     asked = 0
 
@@ -182,6 +182,54 @@ def test_a_list_of_places_of_no_use_is_asked_again_and_then_told(bad: list[int])
     assert isinstance(reply, Proposal)
     ranked: Any = reply.about["ranked"]
     assert ranked["by"] == "support" and "no ranking could be used" in ranked["said"]
+
+
+@pytest.mark.parametrize("bad", [[1, 7], [1, 1], [-1, 1], ["x", 1], [1, None], [1.5, 1]])
+def test_places_of_a_ranking_that_are_none_are_dropped_and_reported(bad: list[object]):
+    asked = 0
+
+    def say(request: ModelRequest) -> Any:
+        nonlocal asked
+        if "selected_indices" in wants(request):
+            asked += 1
+            return {"reasoning": "", "selected_indices": bad}
+        return by_side(request)
+
+    reply, _ = propose(say, make_brief(max_edits=1))
+    assert asked == 1
+    assert isinstance(reply, Proposal)
+    ranked: Any = reply.about["ranked"]
+    assert (ranked["by"], ranked["selected_indices"]) == ("ranked", [1])
+    assert "dropped from the ranking of 2 edits: `" in ranked["said"]
+
+
+def test_sources_of_a_merged_item_that_are_none_are_dropped_and_reported():
+    def say(request: ModelRequest) -> Any:
+        if "from" in str(request.schema):
+            return {"reasoning": "", "edits": [{"from": [0, -1, "x", 9, 1], **edit("- Both.")}]}
+        return by_side(request)
+
+    reply, _ = propose(say, max_edits=2)
+    assert isinstance(reply, Proposal)
+    items: Any = reply.about["items"]
+    assert [one["content"] for one in items] == ["- Both."]
+    said: Any = reply.about["said"]
+    assert any('dropped from its sources: `-1`, `"x"`, `9`' in one for one in said)
+
+
+def test_keys_that_nobody_asked_for_are_ignored():
+    def say(request: ModelRequest) -> Any:
+        said = by_side(request)
+        inner = said.get("patch", said)
+        rows = [{**row, "mood": "fine"} for row in inner.get("edits", ())]
+        return {**said, "sure": True, **({"edits": rows} if inner is said and rows else {})}
+
+    plain, _ = propose(by_side, max_edits=2)
+    reply, requests = propose(say, max_edits=2)
+    assert isinstance(reply, Proposal)
+    assert isinstance(plain, Proposal)
+    assert (reply.edits, reply.about["items"]) == (plain.edits, plain.about["items"])
+    assert all(len(request.messages) == 2 for request in requests), "nothing was asked again"
 
 
 def test_a_second_list_of_use_is_taken():

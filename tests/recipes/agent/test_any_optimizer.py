@@ -21,12 +21,8 @@ loss: {equality: 0.7, near: 0.3}
 penalties: {cost_per_usd: 0.05, latency_per_sec: 0.001}
 test_cases_file: data/test.yaml
 split: "3:5:0"
-holdout_eval_policy: on_train_improve
 min_holdout_cases: 5
-repeats: 4
-gate: race
-race: {preset: fast}
-max_errored_fraction: 0.5
+GATE
 min_delta: 0.01
 axes:
   numeric:
@@ -40,6 +36,10 @@ budget:
   numeric_phase: {max_trials: 12, patience: 7}
 seed: 3
 """
+GATES = (
+    "gate: race\nrace: {preset: fast}",
+    "gate: sigma\nholdout_eval_policy: on_train_improve\nrepeats: 4\nmax_errored_fraction: 0.5",
+)
 PATHS: list[object] = [
     *("a", "tools", "tools[0]", "tools[7].top_k", "model.name.x", "openai", "test_cases[0].input"),
     *("tools[name=books].database.provider", "tools[type=mcp].env", '"', "[0]", "response_format"),
@@ -48,11 +48,14 @@ PATHS: list[object] = [
 
 
 @pytest.mark.slow
-def test_any_value_anywhere_is_taken_or_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("gate", GATES, ids=["race", "sigma"])
+def test_any_value_anywhere_is_taken_or_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: str
+):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-nobody")
     monkeypatch.setenv("DESK_KEY", "a-value-of-its-own")
-    path = write_optimized(tmp_path, BLOCK)
+    path = write_optimized(tmp_path, BLOCK.replace("GATE", gate))
     data: Any = read_yaml(path.read_text()).data
     read_tuning(path, (), Tuning())
     block = data["evaluations"]["optimizer"]

@@ -1,8 +1,6 @@
 """An agent tuned over real HTTP: what is promoted is better, and neither cut nor kill loses it."""
 
 import asyncio
-import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
@@ -16,15 +14,12 @@ from kept.core.ports import Gate
 from kept.locate import read_value
 from kept.recipes.coordinate import compile_coordinate
 from kept.runs import start
-from kept.store import wire
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import AcceptAll, RejectAll
 from kept.testing.server import ModelServer
-from tests.engine.cutting import calls, rows
 from tests.recipes.coordinate.world import answer, chance_of, write_agent
 from tests.recipes.cutting import check_every_cut
-from tests.recipes.killing import kept, killed_at
 
 pytestmark = pytest.mark.slow
 
@@ -98,30 +93,3 @@ def test_a_run_cut_anywhere_is_resumed_to_the_same_end(
     phases = [step.turn.phase for step in state.closed]
     assert phases[0] == "baseline"
     assert {"c1/numeric", "c1/textual"} <= set(phases)
-
-
-@pytest.mark.kill
-def test_a_killed_run_goes_on_and_asks_nothing_twice(tmp_path: Path):
-    workers = 8
-    with ModelServer(answer, latency=0.01) as server:
-        write_agent(tmp_path, server.v1, cases=24, trials=4, more=SIGMA)
-        words = ("test", "optimize", "agent.yaml", "-q", "--workers", str(workers))
-        killed_at(kept(tmp_path, *words), server, 40)
-        again = ("test", "optimize", "--resume", "last", "-q", "--workers", str(workers))
-        for most in (90, 130, 180, 230, 280):
-            killed_at(kept(tmp_path, *again), server, most)
-        last = kept(tmp_path, *again)
-        out, err = last.communicate(timeout=120)
-        asked = [json.dumps(seen.body, sort_keys=True) for seen in server.answered]
-    assert last.returncode == 0, err
-    assert "train loss" in out
-    (run,) = (tmp_path / ".kept" / "runs").iterdir()
-    lines = rows(run)
-    assert max(calls(lines).values()) == 1
-    pairs = Counter(row.entry()[0] for row in lines if isinstance(row, wire.RolloutLine))
-    assert len(pairs) >= 200 and max(pairs.values()) == 1
-    # what was under way at a kill may have been answered to nobody
-    again_asked = sum(n - 1 for n in Counter(asked).values())
-    assert again_asked <= 6 * workers
-    trials = (tmp_path / "results" / "optimizer" / run.name / "trials.jsonl").read_text()
-    assert trials.count("\n") == len(set(trials.splitlines()))

@@ -226,6 +226,7 @@ def mislabel(cases: Path) -> None:
     cases.write_text("\n".join(lines), encoding="utf-8")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fresh_replies")
 @pytest.mark.parametrize("gate", [AcceptAll(), RejectAll()], ids=lambda gate: gate.name)
 def test_the_check_fails_for_a_gate_that_does_not_look(
@@ -273,6 +274,7 @@ def replayed(answers: Mapping[Answer, str]) -> Callable[[Seen], str | Fault]:
     return answer
 
 
+@pytest.mark.nightly
 @pytest.mark.kill
 def test_killed_at_ten_random_points_it_comes_to_the_same_end(whole: Ran, tmp_path: Path):
     answers = recorded(whole)

@@ -322,14 +322,14 @@ def test_all_readings_of_a_session_have_one_budget_and_none_goes_beyond_it(tmp_p
         rows = dict(Refined(told_of(run, state), it.asked, folder).rows())
     assert rows["go on"].endswith(f"resume {folder} --set budget.max_usd=1.5")
     # with more for readings what ran is judged, and nobody works again
-    ran, it.asked = it.calls, with_more(it.asked, ("budget.max_usd=9",), 0.75)
+    ran, it.asked = it.calls, with_more(it.asked, ("budget.max_usd=19",), 0.75)
     _, state = it.resume(folder)
     assert session(it)["stop_reason"] == "max_iterations" and unpaid(state) == []
-    assert len(session(it)["iterations"]) == 2 and 0.75 < spend_of(folder, state).usd < 9
+    assert len(session(it)["iterations"]) == 2 and 0.75 < spend_of(folder, state).usd < 19
     with Run(folder) as run:
-        assert Refinement.of(run.fact(REFINE)).readings_usd == 9, "a later resume needs no flag"
+        assert Refinement.of(run.fact(REFINE)).readings_usd == 19, "a later resume needs no flag"
     assert it.calls == 2 * ran, "the first attempt ran once, and the second now"
-    for before, setting in ((None, "9"), (0.75, "null")):
+    for before, setting in ((None, "19"), (0.75, "null")):
         with pytest.raises(SetupError, match=r"budget\.max_usd"):
             with_more(it.asked, (f"budget.max_usd={setting}",), before)
 

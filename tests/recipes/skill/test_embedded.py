@@ -144,6 +144,7 @@ def test_a_bad_skill_of_a_real_model_becomes_a_better_one(tmp_path: Path):
     assert [step.turn.settings["epoch"] for step in kept] in ([2], [1, 2]), "not the harmful one"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("gate", [AcceptAll(), RejectAll()], ids=lambda gate: gate.name)
 def test_a_gate_that_does_not_look_brings_no_real_gain(gate: Gate, tmp_path: Path):
     teacher = Teacher()

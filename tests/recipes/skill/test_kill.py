@@ -26,7 +26,7 @@ from tests.engine.cutting import calls, rows
 from tests.recipes.killing import kept
 from tests.recipes.skill import world
 
-pytestmark = pytest.mark.kill
+pytestmark = [pytest.mark.kill, pytest.mark.nightly]
 
 FOREVER = Fault("slow", seconds=3600.0)
 PATIENCE = 120.0

@@ -110,7 +110,7 @@ BROKEN = [
     ("execution:", "test_cases_file: cases.yaml\nexecution:", "agent.yaml:1 give `test_cases` or `test_cases_file`, not both"),
     ("llm_timeout: 20", "llm_timeout: 0", "agent.yaml:13 execution.llm_timeout: the number 0, where more than 0 was expected"),
     ("llm_timeout: 20", "parallel_test_cases: 0", "agent.yaml:13 execution.parallel_test_cases: the number 0, where 1 or more was expected"),
-    ("llm_timeout: 20", "cache_directory: x", "agent.yaml:13 execution.cache_directory: unknown key (hint: did you mean `cache_dir`?)"),
+    ("llm_timeout: 20", "cache_dirs: x", "agent.yaml:13 execution.cache_dirs: unknown key (hint: did you mean `cache_dir`?)"),
     ("execution:", "openai: {max_turns: 0}\nexecution:", "agent.yaml:13 openai.max_turns: the number 0, where 1 or more was expected"),
     ("execution:", "claude: {efort: low}\nexecution:", "agent.yaml:13 claude.efort: unknown key (hint: did you mean `effort`?)"),
     ("execution:", "deployment: {runtim: x}\nexecution:", "agent.yaml:13 deployment.runtim: unknown key (hint: did you mean `runtime`?)"),

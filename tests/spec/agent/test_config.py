@@ -146,7 +146,7 @@ def test_a_prompt_tool_says_only_what_is_different_from_the_agents_model(tmp_pat
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ("execution: {cache_directory: x}\n", "config.yaml:1 execution.cache_directory: unknown key (hint: did you mean `cache_dir`?)"),
+        ("execution: {cache_dirs: x}\n", "config.yaml:1 execution.cache_dirs: unknown key (hint: did you mean `cache_dir`?)"),
         ("provider: {}\n", "config.yaml:1 provider: unknown key (hint: did you mean `providers`?)"),
         ("providers:\n  a: {provider: openai, api_kee: x}\n", "config.yaml:2 providers.a.api_kee: unknown key (hint: did you mean `api_key`?)"),
         ("providers:\n  a: {name: x}\n", "config.yaml:2 providers.a.provider: missing"),

@@ -97,6 +97,20 @@ def test_what_is_left_out_has_the_default_that_the_seed_says(tmp_path: Path):
     assert (spec.axes.demos.path, spec.axes.demos.max_demos) == ("instructions", 4)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "accept_sigma: 1.0",
+        "repeats: 3",
+        "holdout_eval_policy: on_train_improve",
+        "max_errored_fraction: 0.25",
+    ],
+)
+def test_a_key_that_only_sigma_reads_selects_sigma(tmp_path: Path, said: str):
+    spec = spec_of(tmp_path, f"loss: {{equality: 1}}\naxes: {{demos: {{}}}}\n{said}\n")
+    assert (spec.gate, spec.gate_by) == ("sigma", said.partition(":")[0])
+
+
 def test_a_limit_of_nothing_is_a_limit(tmp_path: Path):
     spec = spec_of(tmp_path, "loss: {equality: 1}\naxes: {demos: {}}\nmax_usd: 0\n")
     assert spec.max_usd == 0

@@ -11,7 +11,7 @@ import pytest
 from kept.core.ports import Embedder
 from kept.core.rollout import Failure
 from kept.testing import WordEmbedder
-from kept.tools.retrieval import Database, HierarchicalDocument, Indexes, VectorStore
+from kept.tools.retrieval import Database, HierarchicalDocument, Indexes, VectorStore, unanswered
 from kept.tools.retrieval.index import Found
 from tests.tools.retrieval.qdrant_server import QdrantServer, serving
 from tests.tools.retrieval.worlds import handbook, store
@@ -164,3 +164,30 @@ def test_a_server_that_breaks_or_is_away_is_an_outage(tmp_path: Path):
         assert "secret" not in brought.message
         assert (brought.kind, brought.blame) == ("server", "infrastructure")
         assert "Qdrant at http://127.0.0.1:" in brought.message
+
+
+def test_a_server_that_does_not_answer_is_named_without_its_key():
+    database = Database(
+        provider="qdrant",
+        connection_string="http://user:pass@127.0.0.1:9",
+        options={"api_key": "a-key-of-mine"},
+    )
+    told = unanswered(database)
+    assert told is not None
+    assert told.startswith("Qdrant at http://127.0.0.1:9 cannot be used: ")
+    assert "a-key-of-mine" not in told and "pass" not in told
+
+
+def test_a_folder_and_a_server_that_answers_are_in_order(tmp_path: Path):
+    assert unanswered(Database(provider="qdrant", connection_string=str(tmp_path / "db"))) is None
+
+    async def ask() -> tuple[str | None, list[tuple[str, str, str]]]:
+        async with serving(QdrantServer()) as server:
+            database = Database(
+                provider="qdrant", connection_string=server.url, options={"api_key": "k"}
+            )
+            return await asyncio.to_thread(unanswered, database), server.log
+
+    told, log = asyncio.run(ask())
+    assert told is None
+    assert log == [("GET", "/collections/kept/exists", "k")]

@@ -11,6 +11,7 @@ from typing import Any, cast
 from kept.adapters.cases import plain
 from kept.adapters.identity import source_of_kind, source_of_model
 from kept.errors import KeptError, SetupError
+from kept.parsing import parse_json
 
 INSTRUCTIONS, DEMOS = ".instructions", ".demos"
 
@@ -68,7 +69,7 @@ def written(demos: list[dict[str, Any]]) -> str:
 
 def _examples(name: str, text: str) -> list[Any]:
     try:
-        rows = json.loads(text)
+        rows = parse_json(text)
     except ValueError as error:
         raise Unreadable(f"the demos of `{name}` are no JSON: {error}") from error
     found = cast("list[object]", rows) if isinstance(rows, list) else [rows]

@@ -5,10 +5,15 @@ check ever asks a model. None is left out because the budget has run out: what w
 not complete.
 """
 
+import base64
+import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from kept.agents.check import Check, CheckResult, Passed, Rejected, Submission
+import msgspec
+
+from kept.agents.check import Check, CheckResult, Passed, Ran, Rejected, Submission
 from kept.agents.checks.broken import file
 from kept.agents.checks.critique import critique
 from kept.agents.checks.evaluation import Evaluation
@@ -23,6 +28,21 @@ from kept.agents.checks.syntax import syntax
 from kept.agents.record import CheckOutcome, Evaluated
 from kept.core.ports import Scope
 from kept.core.rollout import Failure
+from kept.sandbox.bounded import MEMORY, BoundedCalls, CallRaised
+from kept.sandbox.child import ChildEnded
+
+Judge = Callable[[Submission], CheckResult | Failure]
+
+SMALL_BYTES = 20_000
+"""Deliverables that a check reads in a second at worst, whatever they hold."""
+
+MOST_SECONDS = 60.0
+"""For one check of larger ones: parsers and patterns may take the square of their size."""
+
+_CALLS = BoundedCalls("kept.agents.checks:judge_apart")
+_KINDS: dict[str, type[CheckResult | Failure]] = {
+    kind.__name__: kind for kind in (Passed, Rejected, Failure)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +50,41 @@ class Pure:
     """A check that only looks. Implements `kept.agents.check.Check`."""
 
     name: str
-    judge: Callable[[Submission], CheckResult | Failure]
+    judge: Judge
 
     async def __call__(self, submission: Submission, scope: Scope) -> CheckResult | Failure:
-        """Look."""
-        return self.judge(submission)
+        """Look, in bounded time: what workers write may be made to hold a check up."""
+        if sum(map(len, submission.files.values())) <= SMALL_BYTES:
+            return self.judge(submission)
+        # what runs commands stays here
+        asked = pickle.dumps((self.judge, replace(submission, run=_run_nothing)))
+        given = {"pickled": base64.b64encode(asked).decode()}
+        try:
+            said: dict[str, Any] = await _CALLS.ask(given, MOST_SECONDS)
+        except TimeoutError:
+            return self._beyond(f"takes more than {MOST_SECONDS:g} seconds")
+        except MemoryError:
+            return self._beyond(f"takes more than {MEMORY // 2**30} GiB")
+        except ChildEnded as error:
+            return self._beyond(f"does not survive them: its process {error}")
+        except (CallRaised, OSError) as error:
+            message = f"the check `{self.name}` cannot be made: {error}"
+            return Failure("harness", "infrastructure", message, getattr(error, "detail", ""))
+        return msgspec.convert(said["value"], _KINDS[said["kind"]])
+
+    def _beyond(self, what: str) -> Rejected:
+        return Rejected(reason=f"the deliverables cannot be read: the check `{self.name}` {what}")
+
+
+def judge_apart(pickled: str) -> dict[str, object]:
+    """What a check says; called in the other process with what `Pure` packed."""
+    judge, submission = pickle.loads(base64.b64decode(pickled))  # from ourselves
+    said = judge(submission)
+    return {"kind": type(said).__name__, "value": msgspec.to_builtins(said)}
+
+
+async def _run_nothing(command: Sequence[str], seconds: float, scope: Scope) -> Ran | Failure:
+    raise AssertionError("a check that only looks runs nothing")
 
 
 def chain(evaluation: Evaluation | None = None) -> tuple[Check, ...]:

@@ -83,6 +83,10 @@ def _table(path: str, data: bytes) -> Iterator[Finding]:
     if text is None:
         yield flaw(path, "is called a table and is no text", "kind")
         return
-    rows = [row for row in csv.reader(io.StringIO(text, newline="")) if any(row)]
-    if len(rows) < 2:
+    try:
+        rows = sum(any(row) for row in csv.reader(io.StringIO(text, newline="")))
+    except csv.Error as error:
+        yield flaw(path, f"cannot be read as a table: {error}", "rows")
+        return
+    if rows < 2:
         yield flaw(path, "has no rows below its heading", "rows")

@@ -5,7 +5,6 @@ which it is ended. What must hold afterwards is said by six kinds of invariants;
 kind does not hold.
 """
 
-import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -110,12 +109,33 @@ async def _violation(
             return held
         holds = isinstance(held, Exit) and held.ok
         return None if holds else f"`{one.expression}` does not hold"
-    look = _LOOKS.get(one.kind)
-    if look is None:
+    if one.kind not in (*_LOOKS, *_SEARCHES):
         return f"`{one.kind}` is no kind of invariant"
     if not is_safe_path(one.path):
         return f"`{one.path}` is no path below the folder of the phase"
-    return look(one, end.files.get(one.path))
+    if one.kind in _SEARCHES:
+        return await _search(one, end.files, run, seconds)
+    return _LOOKS[one.kind](one, end.files.get(one.path))
+
+
+async def _search(
+    one: Invariant, files: Mapping[str, bytes], run: RunsOn, seconds: float
+) -> str | Failure | None:
+    """Look for a pattern where the command ran: it may take more time than there is."""
+    wanted = one.kind == "regex_present"
+    if one.path not in files:
+        return f"`{one.path}` is not there" if wanted else None
+    line = join([sys.executable, "-I", "-c", _FIND, one.pattern, one.path])
+    ended, _ = await run(line, {one.path: files[one.path]}, seconds)
+    if isinstance(ended, Failure):
+        return ended
+    if ended.timed_out:
+        return f"looking for `{one.pattern}` in `{one.path}` takes more than {seconds:g} s"
+    if ended.code not in (_FOUND, _NOT_FOUND):
+        return f"cannot look for `{one.pattern}` in `{one.path}`: {ended}"
+    if (ended.code == _FOUND) == wanted:
+        return None
+    return f"`{one.path}` {'lacks' if wanted else 'has'} `{one.pattern}`"
 
 
 def _exists(one: Invariant, data: bytes | None) -> str | None:
@@ -130,25 +150,14 @@ def _size(one: Invariant, data: bytes | None) -> str | None:
     return None if fits else f"`{one.path}` has {len(data)} bytes, not {limits}"
 
 
-def _absent(one: Invariant, data: bytes | None) -> str | None:
-    if data is None or not _found(one, data):
-        return None
-    return f"`{one.path}` has `{one.pattern}`"
-
-
-def _present(one: Invariant, data: bytes | None) -> str | None:
-    if data is None:
-        return f"`{one.path}` is not there"
-    return None if _found(one, data) else f"`{one.path}` lacks `{one.pattern}`"
-
-
-def _found(one: Invariant, data: bytes) -> bool:
-    return re.search(one.pattern, data.decode("utf-8", "replace"), re.MULTILINE) is not None
-
-
 _LOOKS: Mapping[str, Callable[[Invariant, bytes | None], str | None]] = {
     "file_exists": _exists,
     "file_size_range": _size,
-    "regex_absent": _absent,
-    "regex_present": _present,
 }
+_SEARCHES = ("regex_absent", "regex_present")
+_FOUND, _NOT_FOUND = 10, 11
+_FIND = f"""
+import re, sys
+text = open(sys.argv[2], "rb").read().decode("utf-8", "replace")
+sys.exit({_FOUND} if re.search(sys.argv[1], text, re.MULTILINE) else {_NOT_FOUND})
+"""

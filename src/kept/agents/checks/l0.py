@@ -5,7 +5,6 @@ balanced_delimiters, json_valid_if_claimed. The first flaw of a file is told, an
 Where it departs from its source is in docs/decisions/0054.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from kept.agents.checks.texts import (
 )
 from kept.agents.record import Finding
 from kept.core.text import sections, words_of
+from kept.parsing import parse_json
 
 MARKERS = (
     *(r"\bTODO\b", r"\bXXX\b", r"(?<![\w?])\?\?\?", r"\bLorem ipsum\b", r"\bTBD\b", r"\bFIXME\b"),
@@ -139,8 +139,8 @@ def json_valid_if_claimed(look: Look) -> Finding | None:
         if kind == ".jsonl" and not row.strip():
             continue
         try:
-            json.loads(row)
-        except (ValueError, RecursionError) as error:
+            parse_json(row)
+        except ValueError as error:
             line = number if kind == ".jsonl" else getattr(error, "lineno", None)
             return flaw(look.path, f"is called JSON and is not: {error}", "", line)
     return None

@@ -3,7 +3,6 @@
 A schema that is none is refused too: a check that cannot look must not pass.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 
 from kept.agents.check import CheckResult, Passed, Rejected, Submission
@@ -11,6 +10,7 @@ from kept.agents.checks.naming import below_output
 from kept.agents.checks.texts import flaw, suffix_of, text_of, told
 from kept.agents.record import Finding
 from kept.models.structured import problem_with
+from kept.parsing import parse_json
 
 
 def schema(submission: Submission) -> CheckResult:
@@ -43,9 +43,12 @@ def _problems(
             continue
         line = number if len(rows) > 1 else None
         try:
-            problem = problem_with(json.loads(row), dict(wanted))
-        except json.JSONDecodeError as error:
-            problem = f"no JSON: {error.msg}"
+            value = parse_json(row)
+        except ValueError as error:
+            yield flaw(path, f"no JSON: {getattr(error, 'msg', error)}", "schema", line)
+            return
+        try:
+            problem = problem_with(value, dict(wanted))
         except ValueError as error:
             yield flaw(path, f"its schema is none: {error}", "schema")
             return

@@ -7,11 +7,11 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kept.agents.check import CheckResult, Passed, Rejected, Submission
 from kept.agents.checks.texts import flaw, open_fence, suffix_of, text_of, told
 from kept.agents.record import Finding
+from kept.parsing import ParseLimit, parse_json
 
 
 def syntax(submission: Submission) -> CheckResult:
@@ -52,11 +52,11 @@ def _python(path: str, text: str) -> Finding | None:
 
 def _json(path: str, text: str) -> Finding | None:
     try:
-        json.loads(text)
+        parse_json(text)
     except json.JSONDecodeError as error:
         return flaw(path, f"no JSON: {error.msg}", "json", error.lineno)
-    except RecursionError:
-        return flaw(path, "no JSON that can be read: it is too deep", "json")
+    except ValueError as error:
+        return flaw(path, f"no JSON that can be read: {error}", "json")
     return None
 
 
@@ -64,17 +64,16 @@ def _yaml(path: str, text: str) -> Finding | None:
     # at use: a run without YAML need not load it
     import yaml
 
-    library: Any = yaml
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    from kept.locate.libyaml import compose_all
+
     try:
-        for _ in library.compose_all(text, Loader=loader):
-            pass
+        compose_all(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "it cannot be taken apart"
         return flaw(path, f"no YAML: {problem}", "yaml", mark.line + 1 if mark else None)
-    except RecursionError:
-        return flaw(path, "no YAML that can be read: it is too deep", "yaml")
+    except ParseLimit as limit:
+        return flaw(path, f"no YAML that can be read: {limit}", "yaml", limit.line)
     return None
 
 
@@ -87,9 +86,8 @@ def _markdown(path: str, text: str) -> Finding | None:
 
 def _csv(path: str, text: str) -> Finding | None:
     try:
-        rows = [
-            (n, row) for n, row in enumerate(csv.reader(io.StringIO(text, newline="")), 1) if row
-        ]
+        read = enumerate(csv.reader(io.StringIO(text, newline="")), 1)
+        rows = [(n, row) for n, row in read if row]
     except csv.Error as error:
         return flaw(path, f"no CSV: {error}", "csv")
     widths = Counter(len(row) for _, row in rows)

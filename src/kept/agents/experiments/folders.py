@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from kept.agents.rundir.files import read_object, rows_in, text_in
 from kept.errors import SetupError
-from kept.store.views import write_whole
+from kept.store.files import make_folder, write_whole
 
 EXPERIMENTS = "experiments"
 """The folder of a home that they are kept in."""
@@ -98,7 +98,7 @@ def create_experiment(root: Path, name: str, goal: str, at: str) -> Experiment:
     id_ = next(one for d in digests if not (root / (one := f"exp_{d[:8]}")).exists())
     folder = root / id_
     for part in ("shared/memory", "shared/dynamic_tools", "shared/skills", "tasks"):
-        (folder / part).mkdir(parents=True)
+        make_folder(folder / part)
     made = Experiment(
         experiment_id=id_, name=name, goal=goal, created_at=at, task_order=(), folder=folder
     )
@@ -152,7 +152,7 @@ def add_task(
     id_ = f"{number:03d}-{slug_of(prompt)}"
     folder = experiment.folder / "tasks" / id_
     for part in ("seed", "refinements", "optimizations"):
-        (folder / part).mkdir(parents=True)
+        make_folder(folder / part)
     task = Task(
         task_id=id_,
         experiment_id=experiment.experiment_id,

@@ -16,7 +16,7 @@ from kept.agents.experiments.tasks import Entry, held_by, offer, take_back
 from kept.agents.refine.best import Held, Winner, alone, recover
 from kept.agents.refine.made import Made
 from kept.agents.refine.session import Session, free_name, session_stamp
-from kept.store.views import write_whole
+from kept.store.files import write_whole
 
 SESSION = "session.json"
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from kept.agents.loss import first_number
 from kept.agents.rundir.files import read_object, text_in
 from kept.errors import RunError
-from kept.store.files import write_below
+from kept.store.files import link_error, write_below
 
 BEST = "BEST"
 MANIFEST = "manifest.json"
@@ -146,15 +146,24 @@ def alone(folder: Path) -> Generator[None]:
 
 def replace_best(folder: Path, files: Mapping[str, bytes]) -> None:
     """Have BEST of a folder hold these files, in one move."""
+    refuse_links(folder, BEST, FRESH, OLD)
     fresh = folder / FRESH
     shutil.rmtree(fresh, ignore_errors=True)  # of a process that was killed while it wrote
-    write_below(fresh, files)
+    write_below(fresh, files, folder)
     _swap(fresh, folder / BEST)
     shutil.rmtree(fresh, ignore_errors=True)
 
 
+def refuse_links(folder: Path, *names: str) -> None:
+    """Raise `OSError` for a name in a folder that is a link: it would be written elsewhere."""
+    for name in names:
+        if (folder / name).is_symlink():
+            raise link_error(folder / name)
+
+
 def recover(seed: Path) -> None:
     """Put back what a kill between two moves left aside, where one move does not do."""
+    refuse_links(seed, BEST, FRESH, OLD)
     if (seed / OLD).is_dir():
         if not (seed / BEST).exists():
             (seed / OLD).rename(seed / BEST)

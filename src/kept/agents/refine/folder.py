@@ -38,8 +38,7 @@ from kept.core.event import Event, RunStopped
 from kept.core.ports import Journal
 from kept.core.refine import Attempt, attempts, reruns, run_folder, stop_word
 from kept.core.state import State
-from kept.store.files import write_below
-from kept.store.views import write_whole
+from kept.store.files import write_below, write_whole
 
 MEASURE = "measure"
 """The fact that says what the losses of a session are."""
@@ -63,8 +62,9 @@ class IterationFolders:
         with _warned():
             # what a killed sitting left half written
             shutil.rmtree(folder / "input", ignore_errors=True)
-            write_below(folder / "input", about.start.files)
-            write_whole(folder / "gradient_input.json", told.encode("utf-8", "replace") + b"\n")
+            write_below(folder / "input", about.start.files, self.root)
+            data = told.encode("utf-8", "replace") + b"\n"
+            write_whole(folder / "gradient_input.json", data, self.root)
 
     def ended(self, about: Iterating, run: AgentRun, files: Mapping[str, bytes]) -> None:
         """Write the run as its source lays it out."""

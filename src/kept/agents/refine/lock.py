@@ -9,7 +9,9 @@ from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kept.errors import JournalError, LockedError
+from kept.agents.refine.best import BEST, FRESH, OLD, refuse_links
+from kept.agents.refine.session import SESSIONS
+from kept.errors import JournalError, LockedError, SetupError
 from kept.store.lock import Lock
 
 LOCK = ".refining.lock"
@@ -22,9 +24,22 @@ def refining(folders: Iterable[Path], session: str) -> Generator[None]:
     """Hold what a session refines; raises `LockedError` where another one does."""
     with ExitStack() as held:
         for folder in folders:
+            _check_links(folder)
             if (lock := _lock(folder, session)) is not None:
                 held.callback(lock.remove)
         yield
+
+
+def _check_links(folder: Path) -> None:
+    """Refuse to refine where what a session writes would end up elsewhere."""
+    try:
+        refuse_links(folder, BEST, FRESH, OLD, SESSIONS, LOCK)
+    except OSError as error:
+        raise SetupError(
+            f"cannot refine {folder}: `{Path(error.filename).name}` is a link, and its session "
+            "and its best are written beside it",
+            hint="remove the link, or refine a copy of the run",
+        ) from error
 
 
 def _lock(folder: Path, session: str) -> Lock | None:

@@ -1,9 +1,10 @@
 """JSON of a run folder, read with care: what is broken or missing is nothing, never an error."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
+
+from kept.parsing import parse_json
 
 Row = Mapping[str, Any]
 
@@ -13,8 +14,8 @@ _NOTHING: Row = {}
 def read_object(path: Path) -> Row | None:
     """A file that holds one JSON object; None where it does not."""
     try:
-        value: object = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError, RecursionError):
+        value: object = parse_json(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError):
         return None
     return cast("Row", value) if isinstance(value, dict) else None
 
@@ -27,8 +28,8 @@ def read_rows(path: Path) -> Iterator[Row]:
         return
     for line in text.splitlines():
         try:
-            value: object = json.loads(line)
-        except (ValueError, RecursionError):
+            value: object = parse_json(line)
+        except ValueError:
             continue
         if isinstance(value, dict):
             yield cast("Row", value)

@@ -27,7 +27,7 @@ from kept.agents.record import (
 from kept.agents.rundir.logs import budget_stands, events_of, metrics_of, stamp
 from kept.agents.rundir.places import FINAL
 from kept.core.artifact import is_safe_path
-from kept.store.views import write_whole
+from kept.store.files import link_in, write_whole
 
 _ODD = re.compile(r"\W+")
 
@@ -46,14 +46,16 @@ class Layout:
 def write_run(root: Path, run: AgentRun, files: Mapping[str, bytes], layout: Layout) -> None:
     """Write all of it below a folder; what is there already is written over."""
     for path, data in run_files(run, files, layout).items():
-        write_whole(root / path, data)
+        write_whole(root / path, data, root)
 
 
 def sweep(root: Path, run_id: str, before: Sequence[Mapping[str, bytes]], layout: Layout) -> None:
     """Take away what a run had delivered before it went on; only files that it wrote itself."""
     for path in {path for files in before for path in files if is_safe_path(path)}:
         for folder in (f"output/{run_id}", layout.place(FINAL)):
-            (root / folder / path).unlink(missing_ok=True)
+            file = root / folder / path
+            if link_in(file, root) is None:
+                file.unlink(missing_ok=True)
     # other runs of a workspace write there too
     sweep_own(root / "output" / FINAL, before)
 

@@ -22,6 +22,7 @@ from kept.envs.opened import About
 from kept.envs.reading import SUFFIXES, Row, rows_in
 from kept.envs.skills import initial
 from kept.errors import SetupError
+from kept.settings import install_command
 
 GAME = "game.tw-pddl"
 
@@ -56,7 +57,9 @@ class AlfWorld(Environment):
     def needs(self) -> str:
         """Whether its packages are here."""
         lacks = [name for name in ("textworld", "alfworld") if not importlib.util.find_spec(name)]
-        return f"{' and '.join(lacks)} not installed; pip install 'kept[alfworld]'" if lacks else ""
+        if not lacks:
+            return ""
+        return f"{' and '.join(lacks)} not installed; {install_command('alfworld')}"
 
     def turns(self) -> int:
         """One for every action."""

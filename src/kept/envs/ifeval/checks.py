@@ -3,7 +3,6 @@
 Pure. The kinds and their arguments are those of the published list; the checks are written anew.
 """
 
-import json
 import re
 import string
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 from kept.core.words import count
 from kept.envs.ifeval.language import is_in, name_of
 from kept.envs.ifeval.sentences import sentences_of
+from kept.parsing import parse_json
 
 Kind = str
 Check = Callable[[str, Mapping[str, Any]], str]
@@ -152,8 +152,8 @@ def _json(text: str, args: Mapping[str, Any]) -> str:
     bare = text.strip()
     fence = re.fullmatch(r"```(?:json)?[ \t]*\n?(.*?)\n?```", bare, re.DOTALL | re.IGNORECASE)
     try:
-        json.loads(fence[1] if fence else bare)
-    except (ValueError, RecursionError) as error:
+        parse_json(fence[1] if fence else bare)
+    except ValueError as error:
         return f"not JSON: {error}"
     return ""
 

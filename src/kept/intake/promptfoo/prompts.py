@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 
 from kept.intake.promptfoo.files import found_files, read_file
 from kept.nunjucks import TemplateFault, names_of
+from kept.parsing import parse_json
 from kept.runners.chat import is_chat
 from kept.scorers.assert_python import FILE
 from kept.spec.source import Source, kind_of
@@ -138,9 +139,9 @@ def _of_file(
 def _chat(source: Source, loc: Loc, file: Path, text: str) -> str | None:
     """Messages as JSON, each on lines of its own so that it can be edited."""
     try:
-        data = json.loads(text) if file.suffix == ".json" else read_yaml(text).data
-    except (ValueError, RecursionError) as error:
-        why = getattr(error, "msg", None) or "nested too deeply"
+        data = parse_json(text) if file.suffix == ".json" else read_yaml(text).data
+    except ValueError as error:
+        why = getattr(error, "msg", None) or str(error)
         source.report(loc, f"`{file.name}` is not JSON: {why}")
         return None
     except YamlFault as fault:

@@ -3,7 +3,6 @@
 Whatever they come from, each keeps the line that it stands in.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple, cast
 from kept.intake.promptfoo.config import Grader, TestsFile, TestSpec, mapping_of, prepare_test
 from kept.intake.promptfoo.files import found_files, read_file, read_values
 from kept.intake.rows import read_csv
+from kept.parsing import parse_json
 from kept.scorers.assert_python import FILE
 from kept.spec.assertions import KINDS, REFUSED
 from kept.spec.load import validate
@@ -107,9 +107,9 @@ def _json_lines(source: Source, text: str) -> Iterator[tuple[int, object]]:
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line)
-        except (ValueError, RecursionError) as error:
-            why = getattr(error, "msg", None) or "nested too deeply"
+            yield number, parse_json(line)
+        except ValueError as error:
+            why = getattr(error, "msg", None) or str(error)
             source.report_line(number, f"not JSON: {why}")
 
 

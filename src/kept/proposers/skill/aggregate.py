@@ -9,12 +9,23 @@ in a row.
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kept.core.rollout import Failure
 from kept.proposers.fitting import Item
-from kept.proposers.skill.modes import COUNT, TEXT, Source, Update, rows, shape, without_text
+from kept.proposers.skill.modes import (
+    ANY_LIST,
+    COUNT,
+    TEXT,
+    Source,
+    Update,
+    places_in,
+    rows,
+    shape,
+    shown_places,
+    without_text,
+)
 from kept.proposers.skill.reflect import Patch
 from kept.proposers.skill.teacher import Desk, Wanted, is_broken, rewriting, words, words_of
 
@@ -81,12 +92,11 @@ class _Merger:
             return flat
         files = sorted(self.desk.brief.rules.artifacts)
         properties: Any = update.items_schema(files)["properties"]
-        item = shape(**{"from": rows(COUNT)}, **properties)
         said = await self.desk.ask(
             f"merge/{where}",
             self.desk.prompt(f"merge_{where.partition('/')[0]}", update.suffix),
             [*self.front, words(f"## The {len(flat)} {update.label} to merge", numbered(flat))],
-            self._wanted(item),
+            self._wanted(properties),
         )
         if isinstance(said, Failure):
             if is_broken(said):
@@ -98,23 +108,30 @@ class _Merger:
             return in_a_row(flat, self.cases) if update.capped else flat[:1]
         self.merged.reasons[where] = said.data["reasoning"]
         made = said.data[update.key][: None if update.capped else 1]
-        used = {n for one in made for n in one["from"] if n < len(flat)}
+        places = [places_in(one["from"], len(flat)) for one in made]
+        if dropped := [one for place in places for one in place.dropped]:
+            listed = shown_places(dropped)
+            self.merged.said.append(f"merge {where}: dropped from its sources: {listed}")
+        used = {n for place in places for n in place.usable}
         if lost := [n for n in range(len(flat)) if n not in used]:
             left_out = f"left out {', '.join(map(str, lost))} of {len(flat)}"
             self.merged.said.append(f"merge {where}: {left_out}")
         return [self._supported(one, flat, level) for one in made]
 
-    def _wanted(self, item: Mapping[str, object]) -> Wanted:
-        key = self.update.key
+    def _wanted(self, properties: Mapping[str, object]) -> Wanted:
+        key, least = self.update.key, 0 if self.update.capped else 1
+        schema, held_to = (
+            shape(reasoning=TEXT, **{key: rows(shape(**{"from": places}, **properties), least)})
+            for places in (rows(COUNT), ANY_LIST)
+        )
         if self.update.capped:
-            return Wanted(shape(reasoning=TEXT, **{key: rows(item)}))
-        schema = shape(reasoning=TEXT, **{key: rows(item, 1)})
-        return rewriting(self.desk, schema, lambda data: without_text(data[key]))
+            return Wanted(schema, held_to=held_to)
+        wanted = rewriting(self.desk, schema, lambda data: without_text(data[key]))
+        return replace(wanted, held_to=held_to)
 
     def _supported(self, made: Mapping[str, Any], flat: Items, level: int) -> dict[str, Any]:
         """An item with what stands behind it, from those that it says it comes from."""
-        places = cast("list[int]", made["from"])
-        sources = [flat[n] for n in dict.fromkeys(places) if n < len(flat)]
+        sources = [flat[n] for n in places_in(made["from"], len(flat)).usable]
         failing = any(one["source_type"] == "failure" for one in sources)
         return {
             **{key: value for key, value in made.items() if key != "from"},

@@ -4,10 +4,12 @@
 skill is then written anew. `full_rewrite_minibatch`: a whole skill for every minibatch.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+from kept.core.words import one_line
 from kept.proposers.skill.document import OPS, body_of
 
 Mode = Literal["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"]
@@ -18,6 +20,8 @@ SUGGESTIONS = ("add_rule", "remove_rule", "merge_rules", "reorganize", "compress
 
 TEXT: Mapping[str, object] = {"type": "string"}
 COUNT: Mapping[str, object] = {"type": "integer", "minimum": 0}
+ANY_LIST: Mapping[str, object] = {"type": "array"}
+"""A list of places as it is read: what is no place is dropped by code."""
 
 
 def shape(**properties: object) -> dict[str, object]:
@@ -34,6 +38,30 @@ def rows(item: object, least: int = 0) -> dict[str, object]:
     """The schema of a list."""
     found: dict[str, object] = {"type": "array", "items": item}
     return {**found, "minItems": least} if least else found
+
+
+class Places(NamedTuple):
+    """What a model named as places in a numbered list."""
+
+    usable: list[int]
+    dropped: list[object]
+
+
+def places_in(named: Iterable[object], there: int) -> Places:
+    """The places that there are, each once; what names none, or one again, is dropped."""
+    places = Places([], [])
+    for one in named:
+        # `True` is an int, and equal to 1
+        if type(one) is int and 0 <= one < there and one not in places.usable:
+            places.usable.append(one)
+        else:
+            places.dropped.append(one)
+    return places
+
+
+def shown_places(dropped: Iterable[object]) -> str:
+    """What was dropped, for a report."""
+    return ", ".join(f"`{one_line(json.dumps(one), 40)}`" for one in dropped)
 
 
 def without_text(skills: Iterable[Mapping[str, Any]]) -> str:

@@ -1,7 +1,8 @@
 """Select: as many items as the step may keep, ranked by the teacher.
 
-A list of places that cannot be used is asked for again, and then told: items are never cut off in
-silence. Where the teacher has no list of use, those with most cases behind them are taken.
+Places that name no item, or one that is named already, are dropped and reported. A list of which
+nothing is left, or too much, is asked for again: items are never cut off in silence. Where the
+teacher has no list of use, those with most cases behind them are taken.
 """
 
 from collections.abc import Sequence
@@ -11,10 +12,20 @@ from typing import Any
 from kept.core.rollout import Failure
 from kept.proposers.fitting import Item
 from kept.proposers.skill.aggregate import Items, numbered
-from kept.proposers.skill.modes import COUNT, TEXT, Update, rows, shape
+from kept.proposers.skill.modes import (
+    ANY_LIST,
+    COUNT,
+    TEXT,
+    Update,
+    places_in,
+    rows,
+    shape,
+    shown_places,
+)
 from kept.proposers.skill.teacher import Desk, Wanted, is_broken, words, words_of
 
 SELECTION = shape(reasoning=TEXT, selected_indices=rows(COUNT))
+_ANY_PLACES = shape(reasoning=TEXT, selected_indices=ANY_LIST)
 
 
 @dataclass(slots=True)
@@ -43,7 +54,11 @@ async def select(
             words(f"## The {len(items)} {update.label} to choose from", numbered(items)),
             words("## How many", f"At most {most}, the most valuable first."),
         ],
-        Wanted(SELECTION, lambda data: wrong_with(data["selected_indices"], len(items), most)),
+        Wanted(
+            SELECTION,
+            lambda data: wrong_with(data["selected_indices"], len(items), most),
+            held_to=_ANY_PLACES,
+        ),
     )
     if isinstance(said, Failure):
         if is_broken(said):
@@ -52,20 +67,23 @@ async def select(
         order = sorted(range(len(items)), key=lambda n: _worth(items[n]))[:most]
         why = f"no ranking could be used ({words_of(said)}): taken by the cases behind them"
         return Selected([items[n] for n in order], indices=order, by="support", said=why)
-    chosen = said.data["selected_indices"]
-    return Selected([items[n] for n in chosen], said.data["reasoning"], chosen, "ranked")
+    chosen, dropped = places_in(said.data["selected_indices"], len(items))
+    found = [items[n] for n in chosen]
+    selected = Selected(found, said.data["reasoning"], chosen, "ranked")
+    if dropped:
+        listed = shown_places(dropped)
+        selected.said = f"dropped from the ranking of {len(items)} {update.label}: {listed}"
+    return selected
 
 
-def wrong_with(chosen: Sequence[int], there: int, most: int) -> str:
+def wrong_with(chosen: Sequence[object], there: int, most: int) -> str:
     """Why a list of places cannot be used; empty where it can."""
-    outside = [n for n in chosen if n >= there]
-    if not chosen:
+    usable, dropped = places_in(chosen, there)
+    if dropped and not usable:
+        return f"`selected_indices` names no place from 0 to {there - 1}"
+    if not usable:
         return "`selected_indices` is empty"
-    if outside:
-        return f"`selected_indices` has {outside[0]}, and the last place is {there - 1}"
-    if len(set(chosen)) < len(chosen):
-        return "`selected_indices` names a place twice"
-    return f"`selected_indices` has {len(chosen)}, at most {most}" if len(chosen) > most else ""
+    return f"`selected_indices` has {len(usable)}, at most {most}" if len(usable) > most else ""
 
 
 def _worth(item: dict[str, Any]) -> tuple[bool, int]:

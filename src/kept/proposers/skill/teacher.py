@@ -11,7 +11,7 @@ from kept.core.ports import Model, Scope
 from kept.core.proposal import Brief
 from kept.core.rollout import FREE, Failure
 from kept.models.structured import Check
-from kept.proposers.asking import Asked, ask_fitted
+from kept.proposers.asking import OURS, Asked, ask_fitted
 from kept.proposers.fitting import Item
 
 MAX_TOKENS = 16_384
@@ -80,6 +80,8 @@ class Wanted:
     check: Check | None = None
     effort: Effort | None = None
     max_tokens: int = MAX_TOKENS
+    held_to: Mapping[str, object] | None = None
+    """A schema that asks for less, where code can drop what is wrong; the model is not shown it."""
 
 
 class Said(NamedTuple):
@@ -120,7 +122,8 @@ class Desk:
             max_tokens=self.teacher.reply(wanted),
         )
         teacher = self.teacher
-        asked = Asked(teacher.model, told, teacher.room(wanted), teacher.rounds, wanted.check)
+        rules = replace(OURS, rounds=teacher.rounds, check=wanted.check, schema=wanted.held_to)
+        asked = Asked(teacher.model, told, teacher.room(wanted), rules)
         async with self._free:
             heard = await ask_fitted(asked, items, self.scope.branch(where))
         if isinstance(heard, Failure):

@@ -21,7 +21,8 @@ from kept.locate import locate
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.models.conversation import Agent
-from kept.models.roles import is_priced
+from kept.models.probe import probes_of
+from kept.models.roles import connect_uncached, is_priced
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
 from kept.recipes.agent.cases import Inputs, all_cases
@@ -120,6 +121,7 @@ def plan_of(
             "source": str(folder.resolve()),
         },
         worst_seconds=timeout,
+        probes=probes_of(llm.config(folder) for _, llm in models_of(read)),
     )
 
 
@@ -156,7 +158,7 @@ class Agents:
             return tools
         config = parsed.model_config(self._place.folder)
         if config not in self._models:
-            self._models[config] = connect(config)
+            self._models[config] = connect_uncached(config)
         request = request_of(parsed)
         return Agent(self._models[config], request, tools, parsed.spec.max_turns)
 
@@ -184,7 +186,7 @@ def _scorer(read: ReadAgent, needed: Collection[str] | None) -> DialogueScorer:
         llm = LlmSpec.model_validate(said) if said else shared or spec.model
         config = llm.config(folder, timeout=spec.execution.llm_timeout)
         if config not in judges:
-            judges[config] = connect(config)
+            judges[config] = connect_uncached(config)
         return judges[config]
 
     prompts = metric_prompts(read.source)
@@ -199,7 +201,7 @@ def check_agent(read: ReadAgent, *, cases: bool = True) -> None:
     """
     source, spec, folder = read.source, read.agent.spec, read.place.folder
     if cases and not read.cases:
-        hint = "give `test_cases`, or `test_cases_file`"
+        hint = "give `test_cases`, `test_cases_file`, or the case files of `optimizer`"
         source.report(("test_cases",), "there are no test cases", hint)
     for number, problem, hint in tool_problems(spec, folder):
         source.report(("tools", number), problem, hint)

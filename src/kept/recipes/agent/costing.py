@@ -1,18 +1,31 @@
-"""What tuning an agent comes to, told before anything is spent."""
+"""Cost of tuning an agent, estimated before anything is spent."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice, product
 from statistics import fmean
 
 from kept.core.coordinate import Coordinate, Phase
 from kept.core.forecast import forecast
-from kept.core.model import Message
+from kept.core.model import Message, ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Model
+from kept.core.rollout import PAID_TRIES
+from kept.core.schedule import Pooling
+from kept.models.config import ModelConfig
 from kept.models.connect import connect
-from kept.models.pricing import BYTES, REPLY, usual_usd
+from kept.models.pricing import BYTES, REPLY, usual_usd, worst_usd
+from kept.models.roles import is_free
+from kept.proposers.space import Numbers
+from kept.recipes.agent.axes import Axes
 from kept.recipes.agent.compile import request_of
+from kept.recipes.agent.trying import try_edits
 from kept.spec.agent.cases import TestCaseSpec
-from kept.spec.agent.read import ReadAgent
+from kept.spec.agent.metrics import is_judged
+from kept.spec.agent.read import ParsedAgent, ReadAgent
+
+MOST_AGENTS = 200
+"""Combinations of choices that are priced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,31 +39,56 @@ class Expected:
     kept: int
     """Were something kept in the first cycle, proven, and nothing in the second."""
     usd_a_rollout: float | None
-    """Of the agent's own model; None where its price is not known."""
+    """Usual cost with the dearest model that the axes allow; None where a price is not known."""
+    free: bool
+    """True where no model that the axes allow costs anything."""
+    worst_usd: float | None
+    """Highest cost of a rollout, all tries included; None where nobody can tell."""
     max_usd: float | None
 
-    def usd(self, rollouts: int | None) -> float | None:
-        """What so many rollouts cost, and never more than the limit; None where nobody can tell."""
-        if rollouts is None or self.usd_a_rollout is None:
-            return self.max_usd
-        cost = rollouts * self.usd_a_rollout
-        return cost if self.max_usd is None else min(cost, self.max_usd)
+    def usd(self, rollouts: int) -> float | None:
+        """Usual cost of so many rollouts, within the limit; None where nobody can tell."""
+        return _within(self.max_usd, rollouts, self.usd_a_rollout)
+
+    @property
+    def most_usd(self) -> float | None:
+        """Highest cost of the whole run; None where nothing limits it."""
+        return 0.0 if self.free else _within(self.max_usd, self.at_most, self.worst_usd)
 
 
-def expected(plan: Plan, schedule: Coordinate, read: ReadAgent) -> Expected:
+def _within(limit: float | None, rollouts: int | None, each: float | None) -> float | None:
+    if rollouts is None or each is None:
+        return limit
+    return rollouts * each if limit is None else min(rollouts * each, limit)
+
+
+def coordinate_of(plan: Plan) -> Coordinate:
+    """The schedule of phases of a plan that tunes an agent."""
+    schedule = plan.schedule.inner if isinstance(plan.schedule, Pooling) else plan.schedule
+    assert isinstance(schedule, Coordinate), "a run that tunes goes phase by phase"
+    return schedule
+
+
+def expected(plan: Plan, schedule: Coordinate, read: ReadAgent, axes: Axes) -> Expected:
     """By the phases that there are, and by what a gate usually asks for."""
     whole = schedule.max_cycles * sum(phase.max_trials for phase in schedule.phases)
     dry = sum(map(_dry, schedule.phases))
-    worst, useless, kept = (
+    useless, kept = (
         forecast(replace(plan, budget=replace(plan.budget, max_iterations=steps)))
-        for steps in (whole, dry, min(whole, 2 * dry))
+        for steps in (dry, min(whole, 2 * dry))
     )
     assert useless.likely is not None and kept.likely is not None, "so many steps and no more"
+    agents = [*reachable(read, axes)]
+    # critics are paid besides, and what they write makes requests longer
+    fixed = not axes.textual and axes.demos is None
+    worst = _dearest(agents, lambda agent: _most_usd(read, agent)) if fixed else None
     return Expected(
-        worst.rollouts,
+        forecast(plan).rollouts,
         useless.likely.useless,
         kept.likely.kept,
-        usd_a_rollout(read),
+        _dearest(agents, lambda agent: _usual_usd(read, agent)),
+        fixed and all(is_free(config) for agent in agents for config in configs_of(read, agent)),
+        None if worst is None else worst * PAID_TRIES * (1 + plan.retries),
         plan.budget.max_usd,
     )
 
@@ -60,22 +98,72 @@ def _dry(phase: Phase) -> int:
     return min(phase.max_trials, max(phase.least, phase.patience))
 
 
-def usd_a_rollout(read: ReadAgent) -> float | None:
+def reachable(read: ReadAgent, axes: Axes) -> Iterator[ParsedAgent]:
+    """The agent as it is, and with every combination of choices; numbers are at their highest."""
+    yield read.agent
+    if axes.numeric is None:
+        return
+    domains = (axis.domain for axis in axes.numeric.axes)
+    values = ((d.at(1.0),) if isinstance(d, Numbers) else d.values for d in domains)
+    for point in islice(product(*values), MOST_AGENTS):
+        agent = try_edits(read, axes.numeric.edits(point))
+        if not isinstance(agent, str):
+            yield agent
+
+
+def configs_of(read: ReadAgent, agent: ParsedAgent) -> Iterator[ModelConfig]:
+    """Models that an agent asks: its own, and those of its judges."""
+    folder = read.place.folder
+    yield agent.model_config(folder)
+    for metric in agent.spec.metrics:
+        if metric.enabled and is_judged(metric):
+            yield agent.spec.judge_of(metric).config(folder)
+
+
+def _dearest(
+    agents: list[ParsedAgent], cost: Callable[[ParsedAgent], float | None]
+) -> float | None:
+    found = [cost(agent) for agent in agents]
+    known = [usd for usd in found if usd is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+def _usual_usd(read: ReadAgent, agent: ParsedAgent) -> float | None:
     """The mean over the cases of a call a turn, with replies of middling length."""
-    model = connect(read.agent.model_config(read.place.folder))
-    found = [_usd(model, read, case) for case in read.cases]
+    model = connect(agent.model_config(read.place.folder))
+    found = [_usd(model, usual_usd, agent, case, REPLY * BYTES) for case in read.cases]
     known = [usd for usd in found if usd is not None]
     return fmean(known) if known else None
 
 
-def _usd(model: Model, read: ReadAgent, case: TestCaseSpec) -> float | None:
-    request, total = request_of(read.agent), 0.0
+def _most_usd(read: ReadAgent, agent: ParsedAgent) -> float | None:
+    """The dearest case with replies as long as they may be; None where others are paid, too."""
+    judged = any(metric.enabled and is_judged(metric) for metric in agent.spec.metrics)
+    config = agent.model_config(read.place.folder)
+    longest = agent.spec.model.max_tokens or config.max_tokens
+    if agent.spec.tools or judged or longest is None:
+        return None
+    # a token counts as a byte in what a request may cost at most
+    model = connect(config)
+    found = [_usd(model, worst_usd, agent, case, longest) for case in read.cases]
+    return None if None in found else max((usd for usd in found if usd is not None), default=None)
+
+
+def _usd(
+    model: Model,
+    price: Callable[[Model, ModelRequest], float | None],
+    agent: ParsedAgent,
+    case: TestCaseSpec,
+    reply: int,
+) -> float | None:
+    """The price of all turns of a case, each reply so many bytes long."""
+    request, total = request_of(agent), 0.0
     for turn in case.exchanges:
         request = replace(request, messages=(*request.messages, Message("user", turn.input)))
-        cost = usual_usd(model, request)
+        cost = price(model, request)
         if cost is None:
             return None
         total += cost
-        said = Message("assistant", "x" * REPLY * BYTES)
+        said = Message("assistant", "x" * reply)
         request = replace(request, messages=(*request.messages, said))
     return total

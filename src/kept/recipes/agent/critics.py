@@ -23,6 +23,7 @@ from kept.recipes.hashing import hash_of
 from kept.spec.agent.read import ReadAgent, read_agent
 from kept.spec.source import Source
 from kept.spec.yaml import YamlFault, read_yaml
+from kept.store.files import make_folder, open_private
 
 Part = Literal["critic", "applier"]
 
@@ -139,8 +140,8 @@ def _place(part: Part, beside: Path, home: Path, writes: bool) -> Path:
         return path if path.is_file() else Path(str(ours))
     text = ours.read_text(encoding="utf-8")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
+        make_folder(path.parent)
+        with open(path, "x", encoding="utf-8", opener=open_private) as file:
             file.write(text)
     except FileExistsError:
         pass  # a person's, or from before

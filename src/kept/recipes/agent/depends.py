@@ -5,15 +5,21 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from kept.core.case import SPLITS
+from kept.recipes.agent.measuring import all_metrics
 from kept.recipes.hashing import digest, hash_of
 from kept.recipes.prompting import metric_prompt_files
+from kept.spec.agent.case_file import FILE, OPTIMIZER
+from kept.spec.agent.config import NAMES as CONFIGS
 from kept.spec.agent.metrics import CodeMetricSpec
 from kept.spec.agent.read import ReadAgent
 from kept.spec.agent.tools import (
     FunctionToolSpec,
     HierarchicalDocumentToolSpec,
+    McpToolSpec,
     VectorstoreToolSpec,
 )
+from kept.spec.load import said
 
 MAX_FILES = 2000
 """Of a source; what is more is known by its names and sizes alone."""
@@ -27,6 +33,26 @@ def depends_on(read: ReadAgent) -> dict[str, str]:
         path = folder / name
         found[f"`{name}`"] = _tree(path) if path.is_dir() else digest(path)
     return found
+
+
+def named_files(read: ReadAgent) -> tuple[str, ...]:
+    """Every file and folder that an agent needs beside its agent.yaml, by relative paths."""
+    folder = read.place.folder
+    found = [*_named(read), *(name for name in read.agent.texts if name != read.place.path.name)]
+    found += CONFIGS
+    for key in (FILE, *((*OPTIMIZER, f"{split}_cases_file") for split in SPLITS)):
+        name = said(read.source, key)
+        found += [name] if isinstance(name, str) else []
+    for tool in read.agent.spec.tools:
+        if isinstance(tool, McpToolSpec):
+            # a server runs in the agent's folder, and may be given a path there
+            found += [tool.env_file] if tool.env_file else []
+            found += [arg for arg in tool.args if (folder / arg).exists()]
+    for _, metric in all_metrics(read):
+        if isinstance(metric, CodeMetricSpec):
+            top = metric.grader.partition(":")[0].partition(".")[0]
+            found += [top, f"{top}.py"]
+    return tuple(dict.fromkeys(found))
 
 
 def _named(read: ReadAgent) -> Iterator[str]:

@@ -6,13 +6,12 @@ splits, and every split can be measured by what the loss weighs.
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 
 from kept.core.case import SPLITS, Cases, Split, bare, case_text, split_cases
 from kept.core.words import count
 from kept.recipes.agent.cases import case_of
 from kept.scorers.metrics.config import keyed, read_metrics
-from kept.spec.agent.case_file import read_case_file
+from kept.spec.agent.case_file import read_case_file, split_name
 from kept.spec.agent.cases import TestCaseSpec, metrics_of
 from kept.spec.agent.optimizer import BLOCK, OptimizerSpec
 from kept.spec.agent.read import ReadAgent
@@ -63,8 +62,8 @@ def _check_keys(read: ReadAgent, spec: OptimizerSpec) -> None:
     if given == ["train"] and spec.holdout_eval_policy != "skip":
         message = "there is no `holdout_cases_file`: nothing would tell a gain from overfitting"
         hint = (
-            "give one, or `split` instead of files; or set `holdout_eval_policy: skip` "
-            "with `gate: sigma`, and trust train alone"
+            "give one, or `split` instead of files; or set `holdout_eval_policy: skip`, "
+            "and trust train alone"
         )
         report((*BLOCK, "train_cases_file"), message, hint)
     if given == ["holdout"]:
@@ -100,9 +99,9 @@ def _from_files(read: ReadAgent, spec: OptimizerSpec) -> Splits:
 def _file(read: ReadAgent, name: str | None, split: Split) -> tuple[TestCaseSpec, ...]:
     if name is None:
         return ()
-    loc = (*BLOCK, f"{split}_cases_file")
-    # two files would both have a `case-1`
-    call = f"{Path(name).stem}-{split}" if split not in Path(name).stem else Path(name).stem
+    if split in read.splits:
+        return read.splits[split]
+    loc, call = (*BLOCK, f"{split}_cases_file"), split_name(name, split)
     cases, _ = read_case_file(read.source, name, read.place.config, loc, call=call)
     return cases
 
@@ -125,6 +124,10 @@ def _shared_out(read: ReadAgent, spec: OptimizerSpec) -> Splits:
 
 
 def _check_sizes(read: ReadAgent, spec: OptimizerSpec, splits: Splits) -> None:
+    if not splits["train"]:
+        key = "split" if _own(spec) else "train_cases_file"
+        message = f"there is no train case of {count(len(read.cases), 'case')} to learn from"
+        read.source.report((*BLOCK, key), message, "add cases")
     number = len(splits["holdout"])
     if spec.holdout_eval_policy == "skip" or number >= spec.min_holdout_cases:
         return
@@ -183,7 +186,7 @@ def _check_metrics(read: ReadAgent, spec: OptimizerSpec, splits: Splits) -> None
             near = get_close_matches(key, known, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"there are {_quoted(known)}"
             read.source.report(loc, f"no case is measured by a metric `{key}`", hint)
-        elif key in weighed and key not in measured["train"]:
+        elif key in weighed and key not in measured.get("train", {}):
             message = f"`{key}` is measured on no train case, and so nothing can be learnt of it"
             read.source.report(loc, message)
     for name in ("holdout", "test"):

@@ -13,8 +13,8 @@ from kept.core.ports import Embedder, Model, Tool
 from kept.core.rollout import Failure
 from kept.errors import SetupError
 from kept.models.config import ModelConfig
-from kept.models.connect import connect
 from kept.models.embedding import USUAL, embeds, make_embedder
+from kept.models.roles import connect_uncached
 from kept.spec.agent.agent import AgentSpec
 from kept.spec.agent.read import ParsedAgent
 from kept.spec.agent.tools import (
@@ -31,6 +31,7 @@ from kept.tools.mcp import McpServer, told_apart
 from kept.tools.mcp_session import McpConfig
 from kept.tools.prompt import PromptConfig, PromptTool
 from kept.tools.retrieval import (
+    STORES,
     Database,
     HierarchicalDocument,
     IndexConfig,
@@ -38,6 +39,7 @@ from kept.tools.retrieval import (
     VectorStore,
     needs_embedder,
     problems,
+    unanswered,
     unsupported,
     without_embedder,
 )
@@ -103,7 +105,7 @@ class Toolbox:
         llm = spec.model or agent.spec.model
         config = llm.config(self._folder, timeout=agent.spec.execution.llm_timeout)
         if config not in self._models:
-            self._models[config] = connect(config)
+            self._models[config] = connect_uncached(config)
         told = PromptConfig(
             spec.name, agent.prompts[spec.name], spec.description, dict(spec.parameters)
         )
@@ -154,11 +156,8 @@ def index_config(spec: IndexSpec, folder: Path) -> IndexConfig:
     # what the file does not say is left to the index: nobody is to be warned of a default
     told = spec.model_dump(exclude={"database", "keyword_index"}, exclude_unset=True)
     said = {name: value for name, value in told.items() if value is not None and name in known}
-    if spec.database is not None:
+    if spec.database is not None and spec.database.provider in STORES:
         said["database"] = _database(spec.database)
-    words = getattr(spec, "keyword_index", None)
-    if words is not None:
-        said["keyword_index"] = Database(provider=words.provider)
     return made(**said, folder=folder)
 
 
@@ -199,8 +198,39 @@ def tool_problems(agent: AgentSpec, folder: Path) -> Iterator[tuple[int, str, st
                 )
 
 
+def _replaced_stores(agent: AgentSpec) -> Iterator[str]:
+    """Warn once of all stores that an agent names and Kept does not connect to."""
+    used: dict[str, list[str]] = {}
+    for spec in agent.tools:
+        if isinstance(spec, IndexSpec):
+            stores = (spec.database, getattr(spec, "keyword_index", None))
+            names = dict.fromkeys(store.provider for store in stores if store is not None)
+            for name in names:
+                if name not in STORES:
+                    used.setdefault(name, []).append(f"`{spec.name}`")
+    if used:
+        named = ", ".join(f"`{store}` ({', '.join(tools)})" for store, tools in used.items())
+        yield f"Kept's built-in index is used instead of {named}: nothing is sent to such a store"
+
+
+def _silent_servers(agent: AgentSpec, folder: Path) -> Iterator[str]:
+    """Warn of each Qdrant server that does not answer now."""
+    asked: list[Database] = []
+    for spec in agent.tools:
+        if not isinstance(spec, IndexSpec):
+            continue
+        config = index_config(spec, folder)
+        if config.database in (None, *asked) or problems(config):
+            continue
+        asked.append(config.database)
+        if why := unanswered(config.database):
+            yield f"tool `{spec.name}`: {why}; searches fail until it answers"
+
+
 def tool_warnings(agent: AgentSpec, folder: Path) -> Iterator[str]:
     """What should be known of tools before a run."""
+    yield from _replaced_stores(agent)
+    yield from _silent_servers(agent, folder)
     for spec in agent.tools:
         if isinstance(spec, FunctionToolSpec):
             yield from FunctionTools(function_config(spec, folder)).warnings

@@ -22,6 +22,7 @@ from kept.gates import Selection
 from kept.gates.race import PRESETS, Race
 from kept.gates.usual import raced, screened
 from kept.models.config import ModelConfig
+from kept.models.probe import probes_of
 from kept.models.roles import connect_role, is_free, is_priced
 from kept.proposers.measured import MEASURED
 from kept.proposers.skill.document import REGIONS
@@ -127,6 +128,7 @@ def plan_of(
         random_seed=spec.train.seed,
         priced=not all(map(is_free, configs)) or spec.agent is not None,
         dear=spec.agent is not None,
+        probes=probes_of([spec.student if spec.agent is None else None], [asked.config]),
         inputs={
             **(opened.inputs or {}),
             "config": hash_of(_deciding(spec)),

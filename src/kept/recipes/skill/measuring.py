@@ -14,6 +14,7 @@ from kept.core.schedule import MEASURE, Turns
 from kept.envs.opened import Opened
 from kept.errors import Problem, SetupError
 from kept.gates.sweep import Sweep
+from kept.models.probe import probes_of
 from kept.models.roles import is_priced
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
@@ -78,6 +79,7 @@ def compile_measure(
             max_rollouts=spec.budget.max_rollouts,
         ),
         workers=workers or spec.env.workers,
+        probes=probes_of([spec.student if spec.agent is None else None]),
         inputs={**(opened.inputs or {}), "config": hash_of(_deciding(spec))},
         facts={
             "spec": str(spec.source.path.resolve()),

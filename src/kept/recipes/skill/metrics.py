@@ -12,7 +12,7 @@ from kept.envs.replying import answer_in
 from kept.envs.settings import EnvSettings
 from kept.errors import Problem, SpecError
 from kept.models.config import ModelConfig
-from kept.models.connect import connect
+from kept.models.roles import connect_uncached
 from kept.recipes.skill.money import check_money
 from kept.recipes.skill.opening import METRICS
 from kept.scorers.metrics.answers import AnswerScorer
@@ -113,7 +113,7 @@ def _judges(spec: SkillSpec) -> Any:  # noqa: ANN401 # a function of what a metr
         if config is None:
             return None
         if config not in known:
-            known[config] = connect(config)
+            known[config] = connect_uncached(config)
         return known[config]
 
     return judge_of

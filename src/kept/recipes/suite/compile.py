@@ -34,6 +34,7 @@ from kept.gates import Strict
 from kept.gates.fixed import FixedRace
 from kept.gates.race import PRESETS
 from kept.models.config import ModelConfig
+from kept.models.probe import probes_of
 from kept.models.providers import config_of, missing
 from kept.models.roles import connect_role, is_free, unbounded
 from kept.models.window import room_of
@@ -41,7 +42,15 @@ from kept.prompts import ARTIFACTS
 from kept.proposers.asking import Asked
 from kept.proposers.update import LONGEST, UPDATE, Update
 from kept.recipes import Compiled
-from kept.recipes.agent_kit import Configs, check, configs_of, hidden_from, kit_of, limits_of
+from kept.recipes.agent_kit import (
+    Configs,
+    check,
+    configs_of,
+    endpoints_of,
+    hidden_from,
+    kit_of,
+    limits_of,
+)
 from kept.recipes.agent_run import LOSS, measures, settings_hash
 from kept.recipes.hashing import hash_of
 from kept.recipes.racing import FEWEST, race_of, with_race
@@ -133,6 +142,7 @@ def compile_suite(
         random_seed=read.spec.random_seed,
         priced=not all(is_free(one) for one in _models(configs, optimizer[1])),
         dear=True,
+        probes=probes_of(_endpoints(read, configs), [optimizer[1]]),
         inputs=_inputs(read, configs, optimizer[0].name),
         facts=_facts(read, asked, epochs, overrides),
     )
@@ -213,6 +223,10 @@ def _configs(read: ReadSuite, optimizer: ModelConfig | None) -> dict[str, Config
                 message = f"`budget.max_usd` cannot be kept: `{config.name}` has no `{what}`"
                 raise SetupError(message, hint="leave it out, or set `budget.max_rollouts`")
     return found
+
+
+def _endpoints(read: ReadSuite, configs: Mapping[str, Configs]) -> list[ModelConfig]:
+    return [one for c in configs.values() for one in endpoints_of(read.spec.run, c)]
 
 
 def _models(configs: Mapping[str, Configs], optimizer: ModelConfig | None) -> list[ModelConfig]:

@@ -11,6 +11,7 @@ from kept.scorers.metrics.far import Processes
 from kept.scorers.metrics.likeness import likeness, missing_library
 from kept.scorers.metrics.subject import Measured
 from kept.scorers.python import Function
+from kept.settings import install_command
 
 QUICK = 500_000
 """Product of two lengths that takes a tenth of a second at worst."""
@@ -29,7 +30,7 @@ class Alike:
     ) -> Measured | Failure:
         """What a likeness comes to."""
         if library := missing_library(metric):
-            message = f"`{metric}` needs `{library}`: pip install 'kept[metrics]'"
+            message = f"`{metric}` needs `{library}`: {install_command('metrics')}"
             return Failure("harness", "infrastructure", message)
         if len(response) * len(truth) <= QUICK:
             return likeness(metric, response, truth)

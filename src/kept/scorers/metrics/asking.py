@@ -12,6 +12,7 @@ from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure
 from kept.models.asking import ask_within
 from kept.models.fencing import Named, fenced
+from kept.models.structured import ReplyRules
 from kept.scorers.judges import judges_own, side_by_side
 
 T = TypeVar("T")
@@ -57,7 +58,8 @@ class Judge:
         while True:
             tried += 1
             self.tries = max(self.tries, tried)
-            reply = await ask_within(self._seconds, scope, self.model, request)
+            rules = ReplyRules(ignore_extra_keys=True)
+            reply = await ask_within(self._seconds, scope, self.model, request, rules)
             if not isinstance(reply, Failure):
                 self.seconds += reply.seconds
                 return json.loads(reply.text)

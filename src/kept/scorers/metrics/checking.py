@@ -8,6 +8,7 @@ from kept.scorers.metrics.config import StandardMetric as Standard
 from kept.scorers.metrics.exact import number_in
 from kept.scorers.metrics.likeness import missing_library
 from kept.scorers.metrics.rag import NEEDS_CONTEXT, NEEDS_TRUTH
+from kept.settings import install_command
 
 
 def is_judged(metric: Metric) -> bool:
@@ -24,7 +25,7 @@ def faults_of(metric: Metric) -> Iterator[tuple[str, str]]:
     if metric.metric in GRADED and metric.scale < 2:
         yield "scale", "a scale has at least two grades"
     if metric.metric in LIKENESS and (library := missing_library(metric.metric)):
-        yield "metric", f"`{metric.metric}` needs `{library}`: pip install 'kept[metrics]'"
+        yield "metric", f"`{metric.metric}` needs `{library}`: {install_command('metrics')}"
 
 
 def lack_of(metric: Metric, turn: Mapping[str, Any], *, retrieves: bool = True) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kept.core.rollout import Failure
 from kept.core.words import count
+from kept.parsing import parse_json
 from kept.sandbox.child import Child, ChildEnded
 from kept.sandbox.confined import explained
 from kept.sandbox.turns import Turns
@@ -31,8 +32,9 @@ class Processes:
             line = json.dumps(given, default=repr).encode() + b"\n"
             async with self._turns.take():
                 child = self._idle.pop() if self._idle else await self._start()
-                reply: dict[str, Any] = json.loads(await child.ask(line, seconds))
+                answer = await child.ask(line, seconds)
                 self._idle.append(child)
+            reply: dict[str, Any] = parse_json(answer, unique_keys=True)
         except ChildEnded as error:
             message = f"the process of `{target}` {error}"
             return Failure("harness", "infrastructure", message, error.detail)
@@ -42,6 +44,9 @@ class Processes:
         except OSError as error:
             message = f"cannot start a process for `{target}`: {error.strerror}"
             return Failure("limit", "infrastructure", message)
+        except ValueError as error:
+            message = f"`{target}` returned what cannot be used: {error}"
+            return Failure("harness", "infrastructure", message)
         if "error" in reply:
             words = reply["error"]
             message = f"`{target}` raised {explained(words) if self._function.walls else words}"

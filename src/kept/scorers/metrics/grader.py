@@ -70,7 +70,19 @@ class Graders:
 
 
 def _function(grader: str, folder: Path, passed_on: tuple[str, ...]) -> Function:
-    return Function(grader, folder.resolve(), passed_on=passed_on, script=_FAR, walls=True)
+    top = grader.partition(":")[0].partition(".")[0]
+    return Function(grader, _home(folder, top), passed_on=passed_on, script=_FAR, walls=True)
+
+
+def _home(folder: Path, top: str) -> Path:
+    """The folder that a grader runs in: where its module lies, whatever link leads to it.
+
+    A candidate of a tuned agent links the modules that are named, and not what they need.
+    """
+    for entry in (folder / f"{top}.py", folder / top):
+        if entry.is_symlink():
+            return entry.resolve().parent
+    return folder.resolve()
 
 
 def _context(subject: Subject) -> Mapping[str, object]:

@@ -2,7 +2,7 @@
 
 The counting is that of the libraries that people know these numbers from. Nothing is fetched: where
 one of them would look up synonyms in a corpus, it is told that there are none. They are imported
-when first needed, and are an extra: `pip install 'kept[metrics]'`.
+when first needed, and are the extra `metrics`.
 """
 
 import re

@@ -1,9 +1,10 @@
 """One value of a JSON answer, by its path: `a.b[0].c`. Pure."""
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, cast
+
+from kept.parsing import parse_json
 
 _STEP = re.compile(r"(\w[\w-]*)|\[(\d+)\]")
 
@@ -15,11 +16,9 @@ class NoValue(ValueError):
 def value_at(answer: str, path: str) -> str:
     """The value as text; raises `NoValue` where the answer has none, or more than one there."""
     try:
-        value: Any = json.loads(answer)
+        value: Any = parse_json(answer)
     except ValueError as error:
         raise NoValue(f"the answer is not JSON: {error}") from error
-    except RecursionError as error:
-        raise NoValue("the answer is JSON that is nested too deeply") from error
     been = ""
     for step in _steps(path):
         been += f"[{step}]" if isinstance(step, int) else f".{step}" if been else step

@@ -55,6 +55,8 @@ class ExecutionSpec(Model):
     download_timeout: Seconds = 30
     cache_enabled: bool = True
     cache_dir: Words = ".holodeck/cache"
+    cache_directory: Words | None = None
+    """Carried: a published HoloDeck sample spells `cache_dir` so."""
     verbose: bool = False
     quiet: bool = False
     parallel_test_cases: Count | None = None

@@ -3,25 +3,30 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 from pydantic import Field
 
+from kept.core.case import SPLITS, Split
 from kept.errors import Problem
+from kept.parsing import parse_json
 from kept.spec.agent.cases import MAX_CASES, TestCaseSpec
 from kept.spec.agent.config import Config, lay_under
 from kept.spec.agent.texts import check_there
 from kept.spec.agent.variables import fill_in, tell_once
 from kept.spec.base import Model
 from kept.spec.files import near_file
-from kept.spec.load import validate
+from kept.spec.load import said, validate
 from kept.spec.source import Source, kind_of
 from kept.spec.yaml import Document, Loc, YamlFault, read_yaml
 
 KEY = "test_cases"
 FILE = ("test_cases_file",)
+
+OPTIMIZER: Loc = ("evaluations", "optimizer")
+"""Where an agent.yaml says how it is tuned, and may name files of cases."""
 
 
 _ROW = re.compile(rf"^{KEY}\[(\d+)\]")
@@ -83,6 +88,38 @@ def read_case_file(
         source.report(loc, f"`{name}` holds no cases")
     source.problems += file.problems
     return cases, broken
+
+
+def read_split_files(
+    source: Source, config: Config, *, lenient: bool = False
+) -> tuple[dict[Split, tuple[TestCaseSpec, ...]], tuple[BrokenCase, ...]]:
+    """The cases of the files that `optimizer` names, by split; problems are reported."""
+    splits: dict[Split, tuple[TestCaseSpec, ...]] = {}
+    broken: list[BrokenCase] = []
+    first: dict[str, Split] = {}
+    rows = 0
+    for split in SPLITS:
+        loc = (*OPTIMIZER, f"{split}_cases_file")
+        name = said(source, loc)
+        if not isinstance(name, str) or not name.strip() or "\0" in name:
+            continue
+        call = split_name(name, split)
+        cases, bad = read_case_file(source, name, config, loc, call=call, lenient=lenient)
+        for case in cases:
+            if case.name in first:
+                message = f"the name `{case.name}` stands in the {first[case.name]} cases too"
+                source.report(loc, message, "give each case to one of them")
+            first.setdefault(case.name or "", split)
+        splits[split] = cases
+        broken += (replace(one, number=rows + one.number) for one in bad)
+        rows += len(cases) + len(bad)
+    return splits, tuple(broken)
+
+
+def split_name(file: str, split: Split) -> str:
+    """What cases without a name are called: two files would both have a `case-1`."""
+    stem = Path(file).stem
+    return stem if split in stem else f"{stem}-{split}"
 
 
 def _read(file: Source, call: str) -> tuple[TestCaseSpec, ...]:
@@ -152,9 +189,9 @@ def _free(name: str, taken: Mapping[str, int]) -> str:
 
 
 def _check_files(source: Source, loc: Loc, case: TestCaseSpec) -> None:
-    for turn, said in enumerate(case.exchanges):
-        below = (*loc, "turns", turn) if case.turns is not None else loc
-        for number, file in enumerate(said.files):
+    for number_of_turn, turn in enumerate(case.exchanges):
+        below = (*loc, "turns", number_of_turn) if case.turns is not None else loc
+        for number, file in enumerate(turn.files):
             if file.path is not None:
                 check_there(source, (*below, "files", number, "path"), file.path)
 
@@ -193,11 +230,11 @@ def _document(source: Source, path: Path, name: str, loc: Loc) -> Document | Non
 
 def _of_json(text: str) -> Document:
     try:
-        data: Any = json.loads(text)
+        data: Any = parse_json(text)
     except json.JSONDecodeError as error:
         raise YamlFault(error.lineno, error.msg) from error
-    except RecursionError as error:
-        raise YamlFault(1, "nested too deeply") from error
+    except ValueError as error:
+        raise YamlFault(1, str(error)) from error
     try:
         # nearly all JSON is YAML too, and that says where things stand
         lines = read_yaml(text).lines

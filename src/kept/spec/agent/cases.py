@@ -1,12 +1,12 @@
 """What a test case of an agent may say."""
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from kept.parsing import compile_pattern
 from kept.spec.agent.metrics import AnyMetricSpec, Metrics
 from kept.spec.agent.words import Loose, Words, one_of
 from kept.spec.base import Count, Model, Text, Texts, some
@@ -33,9 +33,9 @@ def _said_matcher(given: Mapping[str, object], kind: str) -> object:
         raise ValueError("an argument is a value, or `fuzzy: TEXT`, or `regex: TEXT`")
     if kind == "regex":
         try:
-            re.compile(value)
-        except re.error as error:
-            raise ValueError(f"`{value}` is not a regular expression: {error}") from error
+            compile_pattern(value)
+        except ValueError as error:
+            raise ValueError(f"`{value[:200]}` is not a regular expression: {error}") from error
     return {"kind": kind, "value": value}
 
 

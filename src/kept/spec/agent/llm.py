@@ -37,6 +37,9 @@ class LlmDefaults(Model):
 class LlmSpec(LlmDefaults):
     """One model: where it is and how it is asked."""
 
+    # not in a dump where nobody sets it, of which the hashes of runs are made
+    cache: Annotated[bool | None, Field(exclude_if=lambda given: given is None)] = None
+    """Whether replies are cached for other runs; by default for the critic and the applier."""
     name: Text  # pyright: ignore[reportGeneralTypeIssues, reportIncompatibleVariableOverride] # frozen, and narrower
 
     @classmethod
@@ -70,6 +73,7 @@ class LlmSpec(LlmDefaults):
             max_tokens=self.max_tokens,
             effort=effort,
             timeout=timeout,
+            cache=self.cache,
             folder=folder,
         )
 

@@ -4,24 +4,28 @@
 files that there are. `OptimizerSpec` is what it comes to, each thing by one name.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
+from kept.errors import Problem, SpecError
 from kept.gates.sigma import HoldoutPolicy
 from kept.spec.agent.axes import AxesSpec
+from kept.spec.agent.case_file import OPTIMIZER
 from kept.spec.agent.read import ReadAgent
 from kept.spec.agent.starter import starter_block, where_it_goes
+from kept.spec.agent.variables import fill_in, tell_once, without_secrets
 from kept.spec.agent.words import Share, Words
 from kept.spec.base import Count, Finite, Model, Ratio
 from kept.spec.load import said, validate
 from kept.spec.race import Race, RaceSpec
-from kept.spec.source import Source, dotted
+from kept.spec.source import Source, dotted, read_source
 from kept.spec.yaml import Loc
 
-BLOCK: Loc = ("evaluations", "optimizer")
+BLOCK: Loc = OPTIMIZER
 
 WARM_UP = 10
 """Points of a numeric phase that are drawn at random before the search has something to go by."""
@@ -29,6 +33,9 @@ WARM_UP = 10
 Weight = Annotated[Finite, Field(ge=0)]
 Minutes = Annotated[Finite, Field(gt=0)]
 Gate = Literal["race", "sigma"]
+
+SIGMA_KEYS = ("accept_sigma", "repeats", "holdout_eval_policy", "max_errored_fraction")
+"""Keys that only `gate: sigma` reads; any of them selects it."""
 
 
 class PenaltiesSpec(Model):
@@ -97,11 +104,11 @@ class OptimizerBlock(Model):
     """Cases that are run once, at the end."""
     split: Ratio | None = None
     """Shares of the agent's own cases, where there are no files."""
-    holdout_eval_policy: HoldoutPolicy = "on_train_improve"
+    holdout_eval_policy: HoldoutPolicy | None = None
     min_holdout_cases: Count = 5
-    repeats: Count = 3
+    repeats: Count | None = None
     accept_sigma: Weight | None = None
-    max_errored_fraction: Share = 0.25
+    max_errored_fraction: Share | None = None
     min_delta: Weight = 0.0
     min_confidence: Share = 0.4
     numeric_convergence_eps: Weight = 1e-3
@@ -123,20 +130,20 @@ class OptimizerBlock(Model):
         """A loss of something, and no key without an effect."""
         if "loss" in said and not any(said["loss"].values()):
             yield "`loss` weighs nothing: name a metric, and a weight above 0"
-        if not {"gate", "race", "accept_sigma", "holdout_eval_policy"} <= said.keys():
+        if not {"gate", "race", *SIGMA_KEYS} <= said.keys():
             return
-        gate = said["gate"] or _gate(said["accept_sigma"])
-        if gate == "sigma" and said["race"] is not None:
-            yield "`race` says how to race, and the gate is `sigma`: leave one of them out"
-        if gate == "race" and said["accept_sigma"] is not None:
-            yield "`accept_sigma` is of `gate: sigma`, and the gate is `race`"
-        policy = said["holdout_eval_policy"]
-        if gate == "race" and policy != "on_train_improve":
-            yield f"`holdout_eval_policy: {policy}` needs `gate: sigma`: a race is run on holdout"
+        given = [key for key in SIGMA_KEYS if said[key] is not None]
+        if said["gate"] == "race":
+            yield from (f"`{key}` is of `gate: sigma`, and the gate is `race`" for key in given)
+        elif said["race"] is not None and (said["gate"] == "sigma" or given):
+            why = f", by `{given[0]}`" if said["gate"] is None else ""
+            yield f"`race` says how to race, and the gate is `sigma`{why}: leave one of them out"
 
-
-def _gate(accept_sigma: float | None) -> Gate:
-    return "race" if accept_sigma is None else "sigma"
+    @property
+    def gate_by(self) -> str:
+        """The key that says which gate decides; empty where none does."""
+        keys = ("gate", "race", *SIGMA_KEYS)
+        return next((key for key in keys if getattr(self, key) is not None), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +166,8 @@ class OptimizerSpec:
     min_confidence: float = 0.4
     numeric_convergence_eps: float = 1e-3
     gate: Gate = "race"
+    gate_by: str = ""
+    """The key or flag that chose the gate; empty where the cases do."""
     race: RaceSpec = field(default_factory=RaceSpec)
     max_cycles: int = 4
     max_minutes: float | None = None
@@ -174,7 +183,7 @@ _WHOLE = tuple(GlobalSpec.model_fields)
 _PHASES = ("numeric_phase", "textual_phase", "demos_phase")
 _ABOUT_CASES = (
     *("loss", "train_cases_file", "holdout_cases_file", "test_cases_file", "split", "seed"),
-    *("holdout_eval_policy", "min_holdout_cases", "gate", "race", "accept_sigma"),
+    *("holdout_eval_policy", "min_holdout_cases"),
 )
 
 
@@ -189,6 +198,22 @@ def optimizer_of(read: ReadAgent) -> OptimizerSpec | None:
     _check_forms(source)
     block = validate(source, OptimizerBlock, BLOCK)
     return None if block is None else _resolved(block)
+
+
+def block_problems(path: Path, overrides: Sequence[str]) -> tuple[Problem, ...]:
+    """What is wrong with the block itself, of an agent that cannot be read."""
+    try:
+        source = read_source(path, overrides)
+    except SpecError:
+        return ()  # which is told already
+    if said(source, BLOCK) is None:
+        return ()
+    unset = fill_in(source)
+    source.problems.clear()
+    _check_forms(source)
+    validate(source, OptimizerBlock, BLOCK)
+    tell_once(source, unset)
+    return tuple(map(without_secrets, source.problems))
 
 
 def cases_of(read: ReadAgent) -> OptimizerSpec | None:
@@ -213,7 +238,8 @@ def _resolved(block: OptimizerBlock) -> OptimizerSpec:
         value = getattr(block, name)
         if name != "budget" and value is not None:
             given[name] = value
-    given["gate"] = block.gate or _gate(block.accept_sigma)
+    given["gate"] = block.gate or ("sigma" if block.gate_by in SIGMA_KEYS else None)
+    given["gate_by"] = block.gate_by
     return OptimizerSpec(**{name: value for name, value in given.items() if value is not None})
 
 

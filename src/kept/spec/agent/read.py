@@ -4,17 +4,25 @@
 same rules and with the same config; the cases are not a candidate's to change.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from kept.core.case import Split
 from kept.core.words import count
 from kept.errors import Problem, SpecError
 from kept.models.config import ModelConfig
+from kept.parsing import parse_json
 from kept.spec.agent.agent import AgentSpec, InstructionsSpec
-from kept.spec.agent.case_file import FILE, KEY, BrokenCase, named, read_case_file
+from kept.spec.agent.case_file import (
+    FILE,
+    KEY,
+    BrokenCase,
+    named,
+    read_case_file,
+    read_split_files,
+)
 from kept.spec.agent.cases import TestCaseSpec
 from kept.spec.agent.config import Config, lay_agent, lend, read_config
 from kept.spec.agent.texts import Instructions, Texts, check_there, inline_of, instructions_of
@@ -81,6 +89,10 @@ class ReadAgent:
     warnings: tuple[str, ...] = ()
     broken: tuple[BrokenCase, ...] = ()
     """Rows of a file that are no cases."""
+    splits: Mapping[Split, tuple[TestCaseSpec, ...]] = field(
+        default_factory=dict[Split, tuple[TestCaseSpec, ...]]
+    )
+    """The same cases by split, where the files of `optimizer` are all that there is."""
 
 
 def read_agent(
@@ -108,7 +120,7 @@ def read_agent(
     # as it stands on the disk, without what is laid over or filled in
     text = path.read_text(encoding="utf-8-sig")
     agent = _agent(source, place, {path.name: text})
-    cases, broken = _cases(source, agent, place.config, lenient)
+    cases, broken, splits = _cases(source, agent, place.config, lenient)
     if source.problems:
         source.problems += (problem for one in broken for problem in one.problems)
     source.problems[:] = map(without_secrets, source.problems)
@@ -118,7 +130,7 @@ def read_agent(
         replace(one, problems=tuple(map(without_secrets, one.problems))) for one in broken
     )
     warnings = (*_not_run(broken), *warnings_of(agent.spec, cases))
-    return ReadAgent(source, place, agent, cases, warnings, broken)
+    return ReadAgent(source, place, agent, cases, warnings, broken, splits)
 
 
 def _not_run(broken: Sequence[BrokenCase]) -> Iterator[str]:
@@ -194,8 +206,8 @@ def _response_format(source: Source, texts: Texts) -> Mapping[str, Any] | None:
     if text is None:
         return None
     try:
-        data: object = json.loads(text) if value.endswith(".json") else read_yaml(text).data
-    except (json.JSONDecodeError, YamlFault) as error:
+        data: object = parse_json(text) if value.endswith(".json") else read_yaml(text).data
+    except (ValueError, YamlFault) as error:
         source.report(loc, f"`{value}` cannot be read: {error}")
         return None
     if not isinstance(data, dict):
@@ -246,11 +258,19 @@ def _check_tools(source: Source, spec: AgentSpec) -> None:
 
 def _cases(
     source: Source, agent: ParsedAgent | None, config: Config, lenient: bool
-) -> tuple[tuple[TestCaseSpec, ...], tuple[BrokenCase, ...]]:
-    file = said(source, FILE)
+) -> tuple[
+    tuple[TestCaseSpec, ...],
+    tuple[BrokenCase, ...],
+    Mapping[Split, tuple[TestCaseSpec, ...]],
+]:
+    """The agent's own cases, else those of the files that `optimizer` names."""
+    file, own = said(source, FILE), said(source, (KEY,))
     name = file if isinstance(file, str) and "\0" not in file else ""
-    if name.strip() and said(source, (KEY,)) is None:
-        return read_case_file(source, name, config, lenient=lenient)
+    if name.strip() and own is None:
+        return (*read_case_file(source, name, config, lenient=lenient), {})
+    if own is None and file is None:
+        splits, broken = read_split_files(source, config, lenient=lenient)
+        return tuple(case for cases in splits.values() for case in cases), broken, splits
     if agent is None or agent.spec.test_cases is None:
-        return (), ()
-    return named(source, agent.spec.test_cases), ()
+        return (), (), {}
+    return named(source, agent.spec.test_cases), (), {}

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from kept.core.words import count
 from kept.spec.agent.agent import AgentSpec
 from kept.spec.agent.read import ReadAgent
 from kept.spec.agent.tools import (
@@ -31,6 +32,8 @@ PATIENCE = 10
 def starter_block(read: ReadAgent) -> str:
     """The block for this very agent, as it stands below `evaluations:`."""
     lines = ["evaluations:"]
+    if lacking := missing_cases(read):
+        lines += [f"  # {lacking}"]
     if not read.agent.spec.metrics:
         lines += ["  metrics:", "    - {type: standard, metric: equality}"]
     lines += ["  optimizer:", "    loss:", *(f"      {row}" for row in _loss(read.agent.spec))]
@@ -44,6 +47,17 @@ def starter_block(read: ReadAgent) -> str:
         f"      textual_phase: {{max_trials: {max(10, len([*_texts(read)]) + 4)}, patience: 4}}",
     ]
     return "\n".join(lines)
+
+
+def missing_cases(read: ReadAgent) -> str | None:
+    """How many cases an agent lacks to be tuned; None where it has enough."""
+    there = len(read.cases)
+    if there >= FEWEST:
+        return None
+    return (
+        f"the agent has {count(there, 'case')}, and tuning needs {FEWEST}: 1 to learn from and "
+        f"{FEWEST - 1} to decide by; add {FEWEST - there} ({ENOUGH} are enough for `gate: race`)"
+    )
 
 
 def where_it_goes(read: ReadAgent) -> str:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from kept import settings
 from kept.errors import Problem
 from kept.models.config import REFERENCE, expand
-from kept.spec.source import Source, set_by
+from kept.spec.source import Source, set_by, split_override
 from kept.spec.yaml import Loc, YamlFault, read_yaml
 
 CARRIED = ("deployment", "observability")
@@ -35,7 +35,7 @@ def shown_settings(overrides: Sequence[str]) -> list[str]:
 
 def hidden_settings(overrides: Sequence[str]) -> list[str]:
     """The keys of the others, which a resume must be given again."""
-    return [given.partition("=")[0] for given in overrides if _hides(given)]
+    return [split_override(given)[0] for given in overrides if _hides(given)]
 
 
 def _hides(given: str) -> bool:

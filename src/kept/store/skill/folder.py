@@ -21,6 +21,7 @@ from kept.core.artifact import Candidate
 from kept.core.ports import Journal
 from kept.core.proposal import Note
 from kept.core.stage import StepRecords
+from kept.store.files import write_whole
 from kept.store.skill.records import (
     Standing,
     flattened,
@@ -30,7 +31,7 @@ from kept.store.skill.records import (
     state_of,
 )
 from kept.store.skill.steps import epoch_files, step_files
-from kept.store.views import View, write_whole
+from kept.store.views import View
 
 SKILL = "SKILL.md"
 
@@ -145,7 +146,7 @@ class SkillFolder(View):
     def _put(self, name: str, data: bytes) -> None:
         path = self.folder / name
         if not path.exists() or path.read_bytes() != data:
-            write_whole(path, data)
+            write_whole(path, data, self._trained.place)
 
 
 def _indented(data: object) -> bytes:

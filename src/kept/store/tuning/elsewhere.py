@@ -14,6 +14,7 @@ from typing import Any
 from kept.core.values import NoSpan
 from kept.locate import locate_or_insert, read_value, with_texts
 from kept.locate.path import show_path
+from kept.parsing import MAX_DEPTH
 
 Setting = tuple[tuple[str | int, ...], object]
 """Where a value was set besides the file, and the value."""
@@ -48,6 +49,7 @@ def _with_whole(text: str, loc: tuple[str | int, ...], value: object) -> str:
     yaml: Any = YAML()
     yaml.preserve_quotes = True
     yaml.width = LONGEST
+    yaml.max_depth = MAX_DEPTH
     data: Any = yaml.load(text)
     _put(data, loc, value)
     out = io.StringIO()

@@ -21,11 +21,12 @@ from kept.core.artifact import Candidate
 from kept.core.objective import Objective
 from kept.core.ports import Journal
 from kept.core.stage import StepRecords
+from kept.store.files import open_folder, write_file, write_whole
 from kept.store.tuning.elsewhere import Setting
 from kept.store.tuning.lying import Lying, link_beside
 from kept.store.tuning.rows import candidate_path, csv_of, row_of, stamp
 from kept.store.tuning.trial import Trial, Trials
-from kept.store.views import View, write_whole
+from kept.store.views import View
 
 BEST = "best.yaml"
 BEST_TEXT = "best-instructions.md"
@@ -42,6 +43,8 @@ class Tuned:
     named: bool = False
     instructions: str = ""
     """The file of its instructions, by the name that candidates have for it; else empty."""
+    files: Sequence[str] = ()
+    """What the agent names beside its agent.yaml, by relative paths or patterns."""
     weights: Mapping[str, float]
     objective: Objective
     settings: Sequence[Setting] = ()
@@ -81,16 +84,17 @@ class TuningFolder(View):
         self._trials = Trials()
         self._lying = None
         folder = self.folder
-        (folder / "candidates").mkdir(parents=True, exist_ok=True)
-        link_beside(self._tuned.agent.parent, folder / "candidates")
+        with open_folder(folder / "candidates", self._tuned.place):
+            pass
+        link_beside(self._tuned.agent.parent, folder / "candidates", self._tuned.files)
         if not (folder / "run.json").exists():
-            write_whole(folder / "run.json", _json(self._header()))
+            self._write("run.json", _json(self._header()))
         rows = list[dict[str, Any]]()
         for step in steps:
             trial = self._heard(step)
             if trial is not None:
                 rows.append(self._row(trial))
-        write_whole(folder / "trials.jsonl", b"".join(map(_line, rows)))
+        self._write("trials.jsonl", b"".join(map(_line, rows)))
         self._write_table()
 
     def closed(self, step: StepRecords) -> None:
@@ -98,8 +102,8 @@ class TuningFolder(View):
         trial = self._heard(step)
         if trial is None:
             return
-        with (self.folder / "trials.jsonl").open("ab") as file:
-            file.write(_line(self._row(trial)))
+        path, line = self.folder / "trials.jsonl", _line(self._row(trial))
+        write_file(path, line, "ab", self._tuned.place)
         self._write_table()
 
     def _heard(self, step: StepRecords) -> Trial | None:
@@ -116,8 +120,10 @@ class TuningFolder(View):
         for name, text in self.lying.files(number, candidate).items():
             data = text.encode("utf-8", "surrogateescape")
             path = self.folder / name
+            if path.parent == self.folder / "candidates" and path.is_symlink():
+                path.unlink()  # ours, to a file beside the agent that has this name
             if not path.exists() or path.read_bytes() != data:
-                write_whole(path, data)
+                self._write(name, data)
 
     def _point(self, candidate: str) -> None:
         """Have the links lead to what is the best now."""
@@ -135,7 +141,10 @@ class TuningFolder(View):
         return row_of(trial, self._tuned.weights, self._tuned.objective)
 
     def _write_table(self) -> None:
-        write_whole(self.folder / "trajectory.csv", csv_of(self._trials.rows).encode())
+        self._write("trajectory.csv", csv_of(self._trials.rows).encode())
+
+    def _write(self, name: str, data: bytes) -> None:
+        write_whole(self.folder / name, data, self._tuned.place)
 
     def _header(self) -> dict[str, Any]:
         started = self._records.started
@@ -155,6 +164,8 @@ def prune(folder: Path) -> list[str]:
     kept = {(folder / name).resolve() for name in (BEST, BEST_TEXT) if (folder / name).exists()}
     gone: list[str] = []
     for place in ("candidates", "instructions"):
+        if (folder / place).is_symlink():
+            continue
         for path in sorted((folder / place).glob("*iter-*")):
             if path.resolve() not in kept and not path.is_symlink():
                 path.unlink()

@@ -6,7 +6,7 @@ beside it, or by a path that leads to them from there.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kept.core.artifact import Candidate
@@ -91,12 +91,15 @@ def _mentions(agent: str, text: str) -> Iterator[str]:
         number += 1
 
 
-def link_beside(source: Path, place: Path) -> None:
-    """Have all that lies beside an agent be found from another folder as well."""
-    for entry in sorted(source.iterdir()):
-        hidden = entry.name.startswith(".") and not entry.name.startswith(".env")
-        if hidden or entry.name in NOT_LINKED or entry.resolve() in (place, *place.parents):
-            continue
-        link = place / entry.name
-        if not link.is_symlink() and not link.exists():
-            link.symlink_to(os.path.relpath(entry, place))
+def link_beside(source: Path, place: Path, names: Iterable[str]) -> None:
+    """Have the files that an agent names be found from another folder as well.
+
+    Links stand for files and folders right beside the agent; paths that lead out are rewritten.
+    """
+    for top in dict.fromkeys(Path(os.path.normpath(name)).parts[:1] for name in names):
+        for entry in sorted(source.glob(*top)) if top and top[0] not in ("..", ".", "/") else ():
+            link = place / entry.name
+            if entry.resolve() in (place, *place.parents) or entry.name in NOT_LINKED:
+                continue
+            if not link.is_symlink() and not link.exists():
+                link.symlink_to(os.path.relpath(entry, place))

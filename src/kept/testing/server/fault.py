@@ -14,6 +14,7 @@ FaultKind = Literal[
     "wrong_type",  # a page for people
     "empty",  # a reply in good order that holds nothing
     "huge",  # `size` bytes
+    "body",  # the bytes of `body`, with the status of a reply
 ]
 
 
@@ -30,6 +31,9 @@ class Fault:
     """Seconds that a client is told to wait."""
     seconds: float = 0.0
     size: int = 1 << 20
+    body: bytes = b""
+    content_type: str = ""
+    """Of `body`; by default the one that the protocol has."""
 
     @property
     def answers(self) -> bool:

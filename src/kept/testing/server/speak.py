@@ -46,6 +46,9 @@ class Speaker:
             return self._error(fault)
         if fault.kind == "wrong_type":
             return web.Response(text=PAGE, content_type="text/html")
+        if fault.kind == "body":
+            usual = "text/event-stream" if self.seen.streamed else "application/json"
+            return web.Response(body=fault.body, content_type=fault.content_type or usual)
         if fault.kind == "huge":
             return await self._send([b" " * fault.size], json_too=True)
         if fault.kind == "slow":

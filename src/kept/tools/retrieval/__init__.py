@@ -6,10 +6,18 @@ lacks, and what of it is not done, is said before a run by `problems`, `unsuppor
 """
 
 from kept.tools.retrieval.check import needs_embedder, problems, unsupported, without_embedder
-from kept.tools.retrieval.config import Database, HierarchicalDocument, IndexConfig, VectorStore
+from kept.tools.retrieval.config import (
+    STORES,
+    Database,
+    HierarchicalDocument,
+    IndexConfig,
+    VectorStore,
+)
+from kept.tools.retrieval.qdrant import unanswered
 from kept.tools.retrieval.tool import Indexes, RetrievalTool
 
 __all__ = [
+    "STORES",
     "Database",
     "HierarchicalDocument",
     "IndexConfig",
@@ -18,6 +26,7 @@ __all__ = [
     "VectorStore",
     "needs_embedder",
     "problems",
+    "unanswered",
     "unsupported",
     "without_embedder",
 ]

@@ -2,8 +2,10 @@
 
 from importlib.util import find_spec
 
+from kept.settings import install_command
 from kept.tools.retrieval.config import (
     IN_MEMORY,
+    QDRANT,
     Database,
     HierarchicalDocument,
     IndexConfig,
@@ -61,7 +63,7 @@ def unsupported(config: IndexConfig) -> list[str]:
 def problems(config: IndexConfig) -> list[str]:
     """Why an index cannot be run, all reasons at once; whether its source is there is not asked."""
     how = ingestion_of(config)
-    found = _database("database", config.database, ("qdrant",))
+    found = _database("database", config.database, (QDRANT,))
     size = "max_chunk_tokens" if isinstance(config, HierarchicalDocument) else "chunk_size"
     if how.size < 1:
         found.append(f"`{size}` is {how.size}, and must be 1 at least")
@@ -80,7 +82,7 @@ def problems(config: IndexConfig) -> list[str]:
         found.append(f"`delimiter` is one character, not {config.delimiter!r}")
     by_words = not isinstance(config, HierarchicalDocument) or config.search_mode != "semantic"
     if by_words and find_spec("bm25s") is None:
-        found.append("a search by words needs bm25s: pip install 'kept[retrieval]'")
+        found.append(f"a search by words needs bm25s: {install_command('retrieval')}")
     return found
 
 
@@ -106,5 +108,5 @@ def _database(name: str, database: Database | None, known: tuple[str, ...]) -> l
         there = ", ".join(("connection_string", *OPTIONS))
         return [f"`{name}.{strange[0]}` is not known of {provider}; there is {there}"]
     if find_spec("qdrant_client") is None:
-        return [f"`{name}.provider: {provider}` needs it: pip install 'kept[retrieval]'"]
+        return [f"`{name}.provider: {provider}` needs it: {install_command('retrieval')}"]
     return []

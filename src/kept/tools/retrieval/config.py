@@ -14,6 +14,10 @@ Mode = Literal["semantic", "keyword", "exact", "hybrid"]
 Strategy = Literal["structure", "token"]
 
 IN_MEMORY = "in-memory"
+QDRANT = "qdrant"
+
+STORES = (IN_MEMORY, QDRANT)
+"""Where an index can be kept."""
 
 SIZE = 512
 """Tokens of a passage of a vectorstore, where nobody says."""

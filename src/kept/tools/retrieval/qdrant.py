@@ -14,6 +14,7 @@ from typing import Any
 from kept.core.rollout import Failure
 from kept.errors import SetupError
 from kept.models.trouble import hidden
+from kept.settings import install_command
 from kept.threads import call_apart
 from kept.tools.retrieval.config import Database
 from kept.tools.retrieval.ranking import DIGITS, Scores
@@ -25,6 +26,9 @@ MOST_AT_ONCE = 256
 """Points that are sent together."""
 
 MEMORY = ":memory:"
+
+PROBE_SECONDS = 3
+"""How long a server may take to answer before a run."""
 
 _PASSWORD = re.compile(r"://[^/@]*@")
 
@@ -123,16 +127,42 @@ class Qdrant:
         try:
             if "://" not in self.where:
                 return make(path=self.where, force_disable_check_same_thread=True)
-            with warnings.catch_warnings():
-                # that a key goes over plain http: whoever wrote the address knows
-                warnings.simplefilter("ignore")
-                return make(
-                    url=self.where,
-                    api_key=None if self._key is None else str(self._key),
-                    check_compatibility=False,
-                )
+            return _remote(make, self.where, self._key)
         except Exception as error:
             raise self._away(error) from error
+
+
+def unanswered(database: Database) -> str | None:
+    """Ask a Qdrant server whether it can be used; None where it can, or is a folder."""
+    where = where_of(database, Path())
+    if "://" not in where:
+        return None
+    try:
+        _probe(where, database.options.get("api_key"))
+    except Away as away:
+        return str(away)
+    return None
+
+
+def _probe(where: str, key: object) -> None:
+    make = _library().QdrantClient
+    try:
+        client = _remote(make, where, key, timeout=PROBE_SECONDS)
+        try:
+            client.collection_exists("kept")
+        finally:
+            client.close()
+    except Exception as error:
+        raise Away(where, str(key or ""), error) from error
+
+
+def _remote(make: Any, where: str, key: object, **more: object) -> Any:  # noqa: ANN401 # of a library that is not always there
+    with warnings.catch_warnings():
+        # that a key goes over plain http: whoever wrote the address knows
+        warnings.simplefilter("ignore")
+        return make(
+            url=where, api_key=None if key is None else str(key), check_compatibility=False, **more
+        )
 
 
 def _library() -> Any:  # noqa: ANN401 # the same
@@ -141,7 +171,7 @@ def _library() -> Any:  # noqa: ANN401 # the same
     except ImportError as error:
         raise SetupError(
             "`database.provider: qdrant` needs qdrant-client",
-            hint="pip install 'kept[retrieval]'",
+            hint=install_command("retrieval"),
         ) from error
 
 

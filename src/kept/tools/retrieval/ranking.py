@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import SetupError
+from kept.settings import install_command
 from kept.tools.retrieval.config import Looking
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Words:
             bm25s = import_module("bm25s")
         except ImportError as error:
             raise SetupError(
-                "a search by words needs bm25s", hint="pip install 'kept[retrieval]'"
+                "a search by words needs bm25s", hint=install_command("retrieval")
             ) from error
         made = bm25s.BM25()
         # a passage of signs alone has no word, and there must be one in all

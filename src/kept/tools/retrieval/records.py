@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kept.documents import Unreadable
+from kept.parsing import parse_json
 from kept.tools.retrieval.config import Records
 
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv")
@@ -83,8 +84,8 @@ def _csv_rows(path: Path, text: str, how: Records) -> Iterator[dict[str, str]]:
 
 def _parsed(where: str, text: str) -> object:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text)
+    except ValueError as error:
         raise Unreadable(f"`{where}` is no JSON: {error}") from error
 
 

@@ -1,0 +1,73 @@
+"""A free look at an endpoint before a run begins: can it be reached, does it answer at all.
+
+It asks for the list of models, which no provider charges for. Any answer will do but that of a
+gateway with nobody behind it: a key may lack the right to list, and small servers have no list.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+
+from kept.errors import SetupError
+from kept.models.config import ModelConfig
+from kept.models.line import Line
+from kept.models.providers import PROVIDERS, address, located
+from kept.models.trouble import Trouble, bare
+
+AWAY = (502, 503, 504)
+"""Statuses of a gateway whose server does not answer."""
+
+TRIES = 4
+"""Before an endpoint counts as dead: one that answers now and then is alive."""
+
+PAUSE = 0.5
+"""Seconds between two tries."""
+
+PATIENCE = 5.0
+"""Seconds for one try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Implements `kept.core.ports.Probe` for one endpoint."""
+
+    config: ModelConfig
+    proposes: bool = False
+    """True where only proposers ask it: a run that measures does without."""
+
+    async def unreachable(self) -> str | None:
+        """Why the endpoint cannot be used; None where it answers."""
+        try:
+            line = Line(located(self.config), "models")
+        except SetupError as error:
+            return error.message
+        last = ""
+        for n in range(TRIES):
+            await asyncio.sleep(PAUSE if n else 0)
+            try:
+                status = await line.probe(PATIENCE)
+            except SetupError:
+                return None  # no token: what is wrong with that is told by the first call
+            except Trouble as trouble:
+                if not trouble.again:
+                    return trouble.failure.message
+                last = trouble.failure.message
+                continue
+            if status not in AWAY:
+                return None
+            last = f"`{self.config.name}` answered {status}"
+        return f"{last} ({TRIES} tries at {bare(line.endpoint.url)})"
+
+
+def probes_of(
+    asked: Iterable[ModelConfig | None], proposing: Iterable[ModelConfig | None] = ()
+) -> tuple[Probe, ...]:
+    """One probe for each endpoint; none where no call may be needed, as its replies are cached."""
+    found: dict[str, Probe] = {}
+    rows = ((config, False) for config in asked), ((config, True) for config in proposing)
+    for config, proposes in chain(*rows):
+        if config is None or PROVIDERS[config.provider].speech == "none" or config.cache:
+            continue
+        found.setdefault(address(config) or "", Probe(config, proposes))
+    return tuple(found.values())

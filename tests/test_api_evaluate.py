@@ -1,0 +1,107 @@
+"""Evaluators in Python: the text they are given, and bugs of theirs that end a run at once."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kept
+
+CASES = [{"q": n} for n in range(30)]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def longer(brief: kept.Brief) -> str:
+    return brief.incumbent.text + "!"
+
+
+def code(brief: kept.Brief) -> str:
+    return "x = 1"
+
+
+def optimize(evaluate: Any, artifact: Any = "be brief", **given: Any) -> kept.Result:
+    given = {"proposers": [longer], "budget": 1, **given}
+    return kept.optimize(artifact, evaluate, CASES, **given)
+
+
+def test_a_candidate_with_one_text_prints_as_that_text():
+    candidate = kept.Candidate({"text": "be brief"})
+    assert f"{candidate}\n\n{candidate:>10}" == "be brief\n\n  be brief"
+    assert str(candidate) == "be brief"
+
+
+def test_a_candidate_with_several_texts_does_not_print_and_names_them():
+    candidate = kept.Candidate({"a": "x", "b": "y"})
+    for printed in (str, format):
+        with pytest.raises(ValueError, match=re.escape("2 texts (a, b): name one")):
+            printed(candidate)
+
+
+def test_a_function_that_takes_a_str_is_given_the_text():
+    seen: set[type] = set()
+
+    def evaluate(prompt: str, case: object) -> float:
+        seen.add(type(prompt))
+        return float(len(prompt))
+
+    def quoted(prompt: "str", case: object) -> float:
+        seen.add(type(prompt))
+        return 1.0
+
+    optimize(evaluate)
+    optimize(quoted)
+    assert seen == {str}
+
+
+def test_a_function_that_takes_a_str_is_refused_where_there_are_several_texts():
+    def evaluate(prompt: str, case: object) -> float:
+        return 1.0
+
+    with pytest.raises(kept.SetupError, match="takes a `str`, and the artifact has several texts"):
+        optimize(evaluate, {"a": "x", "b": "y"}, proposers=[longer])
+
+
+def test_a_function_that_raises_on_every_case_of_the_seed_ends_the_run_at_once():
+    calls: list[object] = []
+
+    def evaluate(candidate: kept.Candidate, case: object) -> float:
+        calls.append(case)
+        return candidate + 1  # pyright: ignore # the bug
+
+    with pytest.raises(kept.RunError) as caught:
+        optimize(evaluate, budget=20)
+    message = str(caught.value)
+    assert "`evaluate` raised in every rollout" in message
+    assert "on the case `0" in message
+    assert "TypeError: unsupported operand" in message
+    assert "test_api_evaluate.py:" in message
+    assert len(calls) <= 2 * len(CASES)
+
+
+def test_a_function_that_raises_on_some_cases_ends_no_run():
+    def evaluate(candidate: kept.Candidate, case: dict[str, int]) -> float:
+        if case["q"] % 2:
+            raise KeyError("odd")
+        return 1.0
+
+    assert optimize(evaluate, bounds=(0, 1)).best_value is not None
+
+
+@pytest.mark.parametrize("fails", ["exec", "returned"])
+def test_a_seed_that_is_at_fault_itself_may_still_be_repaired(fails: str):
+    def evaluate(candidate: kept.Candidate, case: object) -> float | kept.Failure:
+        if fails == "exec":
+            exec(candidate.text, {})  # the artifact is code
+        elif candidate.text == "broken":
+            return kept.Failure("crash", "candidate", "broken")
+        return 1.0
+
+    seed = "1 / 0" if fails == "exec" else "broken"
+    result = optimize(evaluate, seed, proposers=[code], budget=2)
+    assert result.best.text == "x = 1"
