@@ -1,6 +1,6 @@
 """Calls that an earlier sitting paid for, and that this one will hear again instead of making."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from kept.core.rollout import FREE, Job, Usage
@@ -17,18 +17,22 @@ class Past(NamedTuple):
 
 def past_of(paid: Mapping[str, Usage], counted: Collection[Job], silent: Collection[str]) -> Past:
     """Calls at hand, with the rollouts that are counted and proposers that have not replied."""
-    left = dict(paid)
-    billed = {
-        job: sum((left.pop(scope) for scope in mine), FREE)
-        for job in counted
-        if (mine := [scope for scope in left if below(scope, job.scope)])
-    }
-    under_way = {
-        scope: used
-        for scope, used in left.items()
-        if in_rollout(scope) or any(below(scope, root) for root in silent)
-    }
+    roots = {job.scope: job for job in counted}
+    billed, under_way = dict[Job, Usage](), dict[str, Usage]()
+    for scope, used in paid.items():
+        job = next((roots[root] for root in _roots(scope) if root in roots), None)
+        if job is not None:
+            billed[job] = billed.get(job, FREE) + used
+        elif in_rollout(scope) or any(below(scope, root) for root in silent):
+            under_way[scope] = used
     return Past(billed, under_way)
+
+
+def _roots(scope: str) -> Iterator[str]:
+    """A scope and those that it is a branch of, longest first."""
+    while scope:
+        yield scope
+        scope = scope.rpartition("/")[0]
 
 
 def in_rollout(scope: str) -> bool:

@@ -5,7 +5,7 @@ It says of seed, incumbent, best and spend what the fold of the spine says; a te
 Takes no lock and writes nothing. `refresh` reads only what was written since.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +15,14 @@ from kept.core.budget import NOTHING, Spend, StopReason
 from kept.core.event import RunResumed, RunStarted, RunStopped
 from kept.core.objective import Direction, Objective
 from kept.core.proposal import Reply, Turn
+from kept.core.rollout import Job
 from kept.engine.purse import Meter
 from kept.errors import JournalError
 from kept.store import wire
 from kept.store.damage import damaged_at, misplaced, naming, never_began
 from kept.store.lines import check_whole, event_of, lines_from, stored_lines
 from kept.store.lock import holder
+from kept.store.spent import unfinished_spend
 from kept.store.steps import ENDS, SPENT, Opened, StepLog, StepRow, Told, spend_of
 
 _ORDER = ("test", "promote", "decide", "screen", "measure")
@@ -88,7 +90,7 @@ class Glance:
         self._log.refresh()
         self._find_sittings()
         self._fold.take(self._log.rows, self.started.seed if self.started else "")
-        self._tail.refresh(self._log.maker.opened)
+        self._tail.refresh(self._log.maker.opened, self._log.maker.answered)
         return self
 
     def still(self) -> "Glance":
@@ -349,9 +351,15 @@ class _Tail:
         self._least = 0 if whole else None
         self.at: int | None = None
         self._meters: dict[int, Meter] = {}
+        self._calls: list[tuple[int, wire.CallLine]] = []
+        """With their offsets, as `_counted`."""
+        self._counted: list[tuple[int, Job]] = []
+        self._unfinished = NOTHING
+        """Cost of calls of rollouts and proposals that have not finished."""
 
     def still(self) -> "_Tail":
         other = copy(self)
+        other._calls, other._counted = list(self._calls), list(self._counted)
         other._meters = {step: copy(meter) for step, meter in self._meters.items()}
         return other
 
@@ -361,11 +369,12 @@ class _Tail:
 
     def spend(self, opened: Mapping[int, Opened]) -> Spend:
         mine = (meter.spend() for step, meter in self._meters.items() if step in opened)
-        return sum(mine, NOTHING)
+        return sum(mine, self._unfinished)
 
-    def refresh(self, opened: Mapping[int, Opened]) -> None:
+    def refresh(self, opened: Mapping[int, Opened], answered: Collection[int]) -> None:
         if not opened:
             self.at, self._meters = None, {}
+            self._calls, self._counted, self._unfinished = [], [], NOTHING
             return
         first = min(opened)
         self._meters = {step: meter for step, meter in self._meters.items() if step >= first}
@@ -373,15 +382,32 @@ class _Tail:
         for one in stored_lines(self._path, at, least=self._least):
             if one.problem:
                 raise damaged_at(self._path, one.at, one.problem)
-            at = max(at, wire.unseal(one.line) + len(one.line))
+            written = wire.unseal(one.line)
+            at = max(at, written + len(one.line))
             with naming(self._path, one.at):
                 row = wire.decode_line(one.line)
             # one that is not open yet was opened since the spine was read
-            if not isinstance(row, wire.RolloutLine | wire.CancelledLine) or row.step < first:
-                continue
-            meter = self._meters.setdefault(row.step, Meter())
-            if isinstance(row, wire.RolloutLine):
-                meter.add((row.entry()[1],))
-            else:
-                meter.cancel(row.usage)
+            match row:
+                case wire.RolloutLine():
+                    job, outcome = row.entry()
+                    self._counted.append((written, job))
+                    if row.step >= first:
+                        self._meters.setdefault(row.step, Meter()).add((outcome,))
+                case wire.CancelledLine():
+                    self._counted.append((written, row.job))
+                    if row.step >= first:
+                        self._meters.setdefault(row.step, Meter()).cancel(row.usage)
+                case wire.CallLine():
+                    self._calls.append((written, row))
+                case _:
+                    pass
         self.at = at
+        begin = opened[first].event.rollouts_at
+        self._calls = [call for call in self._calls if call[0] >= begin]
+        self._counted = [entry for entry in self._counted if entry[0] >= begin]
+        self._unfinished = unfinished_spend(
+            self._path.parent,
+            [row for _, row in self._calls],
+            {job for _, job in self._counted},
+            [step for step in opened if step not in answered],
+        )

@@ -1,8 +1,9 @@
 """What a run has used so far, by steps with a verdict and by those without."""
 
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from kept.core.budget import Spend
+from kept.core.budget import NOTHING, Spend
 from kept.core.proposal import proposal_scope
 from kept.core.rollout import FREE, Job, Usage
 from kept.core.state import State
@@ -20,8 +21,7 @@ def spend_of(folder: Path, state: State) -> Spend:
     if not open_steps:
         return state.spend
     path = folder / "rollouts.jsonl"
-    meter, paid, counted = Meter(), dict[str, Usage](), set[Job]()
-    pack = Pack(folder, writable=False)
+    meter, calls, counted = Meter(), list[wire.CallLine](), set[Job]()
     for row in rollout_lines(path, state.open[0].rollouts_at):
         if isinstance(row, wire.RolloutLine):
             job, outcome = row.entry()
@@ -33,16 +33,35 @@ def spend_of(folder: Path, state: State) -> Spend:
             if row.step in open_steps:
                 meter.cancel(row.usage)
         elif isinstance(row, wire.CallLine):
-            paid[row.scope] = paid.get(row.scope, FREE) + usage_in(pack, row, path)
-    silent = [proposal_scope(step.step) for step in state.open if step.reply is None]
-    # replies that arrived, of rollouts and proposals that did not come to their end
-    under_way = past_of(paid, counted, silent).under_way
-    for scope, used in under_way.items():
-        if in_rollout(scope):
-            meter.use(used)
-    proposing = (used for scope, used in under_way.items() if not in_rollout(scope))
-    spend = state.spend + meter.spend() + spend_on(sum(proposing, FREE))
+            calls.append(row)
+    silent = [step.step for step in state.open if step.reply is None]
+    spend = state.spend + meter.spend() + unfinished_spend(folder, calls, counted, silent)
     return sum((step.spend for step in state.open), spend)
+
+
+def unfinished_spend(
+    folder: Path, calls: Sequence[wire.CallLine], counted: Collection[Job], silent: Iterable[int]
+) -> Spend:
+    """Cost of replies that arrived for rollouts and proposals that did not finish.
+
+    `counted` are the rollouts whose calls are paid for, `silent` the open steps whose proposer has
+    not replied. Only replies that matter are read from the pack.
+    """
+    scopes = dict.fromkeys((row.scope for row in calls), FREE)
+    unfinished = past_of(scopes, counted, [proposal_scope(step) for step in silent]).under_way
+    if not unfinished:
+        return NOTHING
+    meter, proposing = Meter(), FREE
+    pack = Pack(folder, writable=False)
+    for row in calls:
+        if row.scope not in unfinished:
+            continue
+        used = usage_in(pack, row, folder / "rollouts.jsonl")
+        if in_rollout(row.scope):
+            meter.use(used)
+        else:
+            proposing += used
+    return meter.spend() + spend_on(proposing)
 
 
 def usage_in(pack: Pack, row: wire.CallLine, path: Path) -> Usage:
