@@ -27,7 +27,11 @@ class Booking:
     """A call whose reply is journalled and paid for, whatever becomes of it."""
 
     late = False
-    """Set by who waits for the reply to a call that was cancelled: the scope cancels it then."""
+    """Set while the reply to a cancelled call is awaited: the scope cancels it then."""
+
+    def __init__(self, tries: int = 1) -> None:
+        self.tries = tries
+        """Number of this try, from 1; more after replies that could not be used."""
 
 
 BOOKED: ContextVar[Booking | None] = ContextVar("booked", default=None)
@@ -106,7 +110,7 @@ class JournalScope:
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
         for tries in range(1, PAID_TRIES + 1):
-            booking = Booking()
+            booking = Booking(tries)
             answer = await self._do(do, worst_usd, booking)
             # an outage is no reply: the next sitting asks again
             if _is_lost(answer) or not isinstance(answer, Failure) or answer.blame == "candidate":

@@ -102,9 +102,11 @@ class Line:
                 if trouble.failure.kind == "harness" and question.learn(trouble.failure.message):
                     tries -= 1
                     continue
-                if trouble.failure.arrived and BOOKED.get() is not None:
+                if trouble.failure.arrived and (booking := BOOKED.get()) is not None:
                     # it is paid for: the scope books it, and pays for another try
-                    return trouble.failure if trouble.again else trouble.final(tries)
+                    if trouble.again and booking.tries < self._config.tries:
+                        return trouble.failure
+                    return trouble.final(booking.tries)
                 wait = _wait(tries, trouble.after)
                 if not trouble.again or tries >= self._config.tries or wait > MOST_PATIENCE:
                     return trouble.final(tries, self.endpoint.url)
