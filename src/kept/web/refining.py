@@ -32,7 +32,7 @@ WAIT = 60.0
 """Seconds within which a refinement has its session, or has said why it has none."""
 LOOK = 0.1
 OWN = (
-    *("HOME", "XDG_CACHE_HOME", "KEPT_CACHE", "KEPT_MODEL", "KEPT_ARTIFACTS"),
+    *("HOME", "XDG_CACHE_HOME", "KEPT_CACHE", "KEPT_MODEL", "KEPT_ARTIFACTS", "KEPT_READABLE"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     *("AZURE_OPENAI_API_VERSION", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET"),
