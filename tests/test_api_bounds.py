@@ -32,7 +32,7 @@ def test_a_case_that_raises_ends_the_run_with_the_way_to_mend_it(wrong: int, tmp
 
 
 def test_a_test_case_that_raises_leaves_what_was_proven_in_the_headline(tmp_path: Path):
-    assert "0 → 1 in" in str(run(2, tmp_path))
+    assert "0 → 1 on 10 holdout cases in" in str(run(2, tmp_path))
 
 
 def test_a_failure_without_bounds_is_not_said_to_count_as_the_worst(tmp_path: Path):

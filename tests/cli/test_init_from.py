@@ -137,7 +137,7 @@ def test_cases_become_a_task_that_checks_and_runs(
             "case of f.py cannot be JSON",
         ),
         ("c.jsonl", '{"q": 1, "w": 2}\n', "c.jsonl does not say what a right answer is"),
-        ("c.json", "[" * 200_000, "c.json:1 not JSON: nested too deeply"),
+        ("c.json", "[" * 200_000, "c.json:1 not JSON: it is nested more than 100 levels deep"),
         ("SKILL.md", " \n", "SKILL.md is empty"),
         (
             "f.py",

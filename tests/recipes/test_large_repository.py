@@ -63,7 +63,9 @@ NAMED = {"task.yaml", "prompt.md", "run.sh", "score.sh", "alternatives", "."}
 
 
 def is_named(path: str) -> bool:
-    return path in NAMED or path.startswith("alternatives/")
+    """Folders down to the second level are listed once, to hide their `.env` files."""
+    searched = path.split("/")[0] in ("src", "data") and path.count("/") <= 1
+    return path in NAMED or path.startswith("alternatives/") or searched
 
 
 def test_check_touches_only_what_the_globs_name(repository: Path):

@@ -181,7 +181,7 @@ def test_a_resume_writes_no_worse_skill_over_the_best_for_a_moment(
     """It began with the seed, and came to the best step by step: a kill there left another."""
     written: list[str] = []
 
-    def put(path: Path, data: bytes) -> None:
+    def put(path: Path, data: bytes, within: Path) -> None:
         written.append(path.name)
 
     monkeypatch.setattr(views, "write_whole", put)
