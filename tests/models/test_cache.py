@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_a_reply_that_was_changed_in_the_file_is_asked_for_again(
 ):
     scripted = ScriptedModel(["the truth", "asked again"])
     assert draw(CachedModel(scripted, cache)).text == "the truth"
-    with sqlite3.connect(cache.path) as database:
+    with closing(sqlite3.connect(cache.path)) as database, database:
         ((raw,),) = database.execute("SELECT reply FROM replies")
         changed = raw.replace(b"the truth", b"the trutj")
         assert changed != raw

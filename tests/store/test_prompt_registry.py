@@ -2,6 +2,7 @@
 
 import multiprocessing
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_the_tables_are_those_of_the_source(tmp_path: Path):
     it.register(Suite(id="s", name="suite", tasks=[{"name": "may"}], baseline={"one": 0}))
     it.register(Suite(id="s", name="suite", tasks=[], baseline={}))
     it.record(epoch(1, "better\n"))
-    with sqlite3.connect(it.path) as database:
+    with closing(sqlite3.connect(it.path)) as database:
         columns = {
             table: [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
             for table in ("artifact_versions", "task_suites", "epochs", "epoch_runs")

@@ -8,6 +8,7 @@ of a run unless somebody asks for it.
 import json
 import logging
 import sqlite3
+import weakref
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -45,6 +46,8 @@ class CallCache:
             self._db = sqlite3.connect(
                 path, timeout=WAIT, isolation_level=None, check_same_thread=False
             )
+            # also when a cache is dropped: Python 3.13 warns of connections left open
+            self.close = weakref.finalize(self, self._db.close)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             if self._db.execute("PRAGMA user_version").fetchone()[0] < VERSION:
@@ -81,10 +84,6 @@ class CallCache:
             self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", values)
         except sqlite3.Error as error:
             log.warning("a reply cannot be kept in %s: %s", self.path, error)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._db.close()
 
 
 def _digest(key: str, reply: bytes) -> bytes:

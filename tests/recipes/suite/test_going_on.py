@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def dump(path: Path) -> list[tuple[object, ...]]:
         "epochs": "id, suite_id, epoch_num, mean_loss, parent_artifacts_json, child_artifacts_json",
         "epoch_runs": "*",
     }
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database:
         return [
             row
             for table, columns in tables.items()
