@@ -28,7 +28,6 @@ from kept.testing import (
     small_plan,
 )
 
-RUNS = settings(deadline=None, derandomize=True, max_examples=40)
 GATES: tuple[Gate, ...] = (Strict(), Selection(), Follow(), Sigma(repeats=2))
 
 
@@ -57,7 +56,11 @@ worlds = st.builds(
 )
 
 
-def run(world: World) -> tuple[MemoryJournal, RecordingSink, State, int]:
+Ran = tuple[MemoryJournal, RecordingSink, State, int]
+"""The journal of a run, what a sink saw of it, its end, and how often the evaluator was called."""
+
+
+def run(world: World) -> Ran:
     """The run, and how many tries it took."""
     pool = Pool()
 
@@ -110,24 +113,20 @@ def check_valid(state: State, width: int) -> None:
     assert all(isinstance(note, Note) for note in state.memory)
 
 
-@RUNS
-@given(worlds)
-def test_any_prefix_of_a_journal_folds_to_a_valid_state(world: World):
-    journal, sink, end, _ = run(world)
+def check_every_prefix_folds(ran: Ran, width: int) -> None:
+    journal, sink, end, _ = ran
     state = State()
     for number, event in enumerate(journal.events, 1):
         state = advance(state, event)
-        check_valid(state, world.width)
+        check_valid(state, width)
         assert state == sink.states[number - 1], "the live state is not the fold of the journal"
         assert set(fold_run(journal.events[:number]).opened) == {s.step for s in state.open}
     assert state == end
     assert fold(journal.events) == end
 
 
-@RUNS
-@given(worlds)
-def test_steps_open_and_close_in_order_and_what_closes_was_proposed(world: World):
-    journal, _, end, _ = run(world)
+def check_order(ran: Ran) -> None:
+    journal, _, end, _ = ran
     events = journal.events
     assert isinstance(events[0], RunStarted)
     opened = [event.step for event in events if isinstance(event, StepOpened)]
@@ -142,10 +141,8 @@ def test_steps_open_and_close_in_order_and_what_closes_was_proposed(world: World
             assert step.candidate is not None
 
 
-@RUNS
-@given(worlds)
-def test_every_event_of_a_run_comes_back_from_its_line(world: World):
-    journal, *_ = run(world)
+def check_lines(ran: Ran) -> None:
+    journal, *_ = ran
     for event in journal.events:
         assert wire.decode_event(wire.encode(event)) == event
     for step, job, outcome in journal.rollouts:
@@ -154,12 +151,20 @@ def test_every_event_of_a_run_comes_back_from_its_line(world: World):
         assert (line.step, *line.entry()) == (step, job, outcome)
 
 
-@RUNS
-@given(worlds)
-def test_what_was_spent_is_what_was_run(world: World):
-    journal, _, end, tries = run(world)
+def check_spend(ran: Ran) -> None:
+    journal, _, end, tries = ran
     if not end.open:
         assert end.spend.rollouts == len(journal.rollouts)
         assert tries >= end.spend.rollouts + end.spend.retries
     jobs = [job for _, job, outcome in journal.rollouts if outcome.failure is None]
     assert len(jobs) == len(set(jobs)), "a pair that had its answer was rolled out again"
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(worlds)
+def test_every_run_folds_closes_in_order_comes_back_from_its_lines_and_adds_up(world: World):
+    ran = run(world)  # once for all checks: it takes a second
+    check_every_prefix_folds(ran, world.width)
+    check_order(ran)
+    check_lines(ran)
+    check_spend(ran)
