@@ -240,6 +240,10 @@ class Journal(Protocol):
         """Step, job and outcome of every rollout behind an offset; calls are at hand again."""
         ...
 
+    def recorded(self, start: int, end: int) -> Iterable[tuple[int, Job, Outcome]]:
+        """Step, job and outcome of every rollout between two offsets, oldest first."""
+        ...
+
     def record_cancelled(self, rows: Sequence[tuple[int, Job, Usage]]) -> None:
         """Write what rollouts used that were stopped in flight, each with the step that pays."""
         ...

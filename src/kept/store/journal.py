@@ -39,6 +39,7 @@ from kept.store.lines import (
     read_events,
     read_line,
     read_reply,
+    rollout_lines,
     stored_lines,
 )
 from kept.store.lock import Lock
@@ -60,6 +61,9 @@ INLINE = 2048
 
 _OPEN = (RunStarted, RunResumed, Proposed)
 """Events with parts that whoever made a plan, or a proposal, filled as they liked."""
+
+_ROLLOUT = b'"kind":"rollout"'
+"""The part of a line of the rollout file that says it is one."""
 
 _NULL = b":null"
 """What a number becomes that JSON has no word for; and a field that is None."""
@@ -189,6 +193,12 @@ class RunJournal:
             if isinstance(row, wire.RolloutLine) and row.candidate in wanted:
                 found.append(row.entry())
         return found
+
+    def recorded(self, start: int, end: int) -> Iterator[tuple[int, Job, Outcome]]:
+        """Step, job and outcome of every rollout between two offsets, oldest first."""
+        for row in rollout_lines(self._rollouts.path, start, end, needles=(_ROLLOUT,)):
+            if isinstance(row, wire.RolloutLine):
+                yield (row.step, *row.entry())
 
     def record_call(self, scope: str, key: str, reply: C, *, unpriced: bool = False) -> C:
         """Write one reply that arrived; the reply as it was written."""

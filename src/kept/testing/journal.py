@@ -98,6 +98,10 @@ class MemoryJournal:
         self._calls.extend(line for line in lines if isinstance(line, CallRecord))
         return [line for line in lines if isinstance(line, RolloutRecord)]
 
+    def recorded(self, start: int, end: int) -> Sequence[tuple[int, Job, Outcome]]:
+        """Step, job and outcome of every rollout between two offsets, oldest first."""
+        return [line for line in self._lines[start:end] if isinstance(line, RolloutRecord)]
+
     def record_cancelled(self, rows: Sequence[tuple[int, Job, Usage]]) -> None:
         """Write what rollouts used that were stopped in flight."""
         for row in rows:

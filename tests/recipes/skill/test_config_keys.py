@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kept.core.plan import Plan
 from kept.envs.searchqa import SearchQa
 from kept.errors import SetupError
 from kept.models.config import ModelConfig
@@ -17,6 +18,7 @@ from kept.recipes.skill.students import student_config, student_of
 from kept.spec.seed_models import KEYS as MODEL_KEYS
 from kept.spec.skill.config import SECTIONS
 from kept.spec.skill.read import SkillSpec
+from kept.store.skill.folder import Trained
 from kept.testing import ScriptedModel
 from tests.recipes.skill import world
 from tests.spec.skill_configs import sound_skill
@@ -90,6 +92,7 @@ CHANGED: dict[str, str] = {
     "env.name": "gsm8k",
     "env.skill_init": "mine.md",
     "env.out_root": "there",
+    "env.exports": "full",
     "env.split_mode": "split_dir",
     "env.split_ratio": "1:1:1",
     "env.split_seed": "1",
@@ -151,11 +154,21 @@ def seen(folder: Path, *overrides: str) -> Any:
         plan.scorer,
         plan.facts["results"],
         plan.facts.get("source"),
+        written_in_full(plan),
         len(plan.cases.test),
     )
     proposers = re.sub(r" at 0x\w+", "", repr(plan.proposers))
     env = re.sub(r" at 0x\w+|where=.*", "", repr(settings_of(spec)))
     return repr((what, more, proposers, env, student(spec)))
+
+
+def written_in_full(plan: Plan) -> bool:
+    """True where there is a file for each minibatch and each rollout."""
+    (view,) = plan.views
+    assert isinstance(view, partial)
+    (trained,) = view.args
+    assert isinstance(trained, Trained)
+    return trained.full
 
 
 def student(spec: SkillSpec) -> Any:

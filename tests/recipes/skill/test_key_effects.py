@@ -417,6 +417,13 @@ EFFECTS: dict[str, tuple[tuple[str, ...], str, Check]] = {
         "elsewhere",
         lambda a, b: a.out.exists() and not b.out.exists() and Path("elsewhere").exists(),
     ),
+    "env.exports": (
+        (),
+        "full",
+        lambda a, b: (
+            not [*a.out.rglob("conversation.json")] and bool([*b.out.rglob("conversation.json")])
+        ),
+    ),
     "budget.max_rollouts": (
         (),
         "12",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kept.core.artifact import Candidate
+from kept.core.ports import Gate
 from kept.report.case import case_rollouts, some_cases
 from kept.spec.skill.config import SECTIONS
 from kept.store.journal import RunJournal
@@ -191,3 +192,46 @@ def test_a_resume_writes_no_worse_skill_over_the_best_for_a_moment(
         view = views.SkillFolder(trained, journal)
         view.on_event(next(iter(journal.events)), done.state)
     assert done.state.keeps and written == ["config.json"], "which is another's here"
+
+
+MEASURED = {"selection_eval", "selection_eval_baseline", "test_eval_baseline"}
+
+
+@pytest.mark.parametrize(
+    ("gate", "folders"),
+    [(None, {"rollout", *MEASURED}), (AcceptAll(), {"rollout", "rollout_prev"})],
+    ids=["selection", "accepted"],
+)
+def test_every_rollout_of_a_training_has_its_own_folder_in_full(
+    tmp_path: Path, gate: Gate | None, folders: set[str]
+):
+    """Of steps, probes, comparisons of epochs, what decides, and the test."""
+    full = ("env.exports=full", "gradient.use_deep_reflect=true")
+    done = ran(tmp_path, *ALL, *full, gate=gate)
+    (folder,) = tmp_path.glob("home/runs/*")
+    with Run(folder) as run:
+        jobs = [job for _, job, _ in run.rollouts()]
+    assert len([*done.out.rglob("predictions/**/conversation.json")]) == len(jobs)
+    kinds = {path.parent.name for path in done.out.rglob("predictions")}
+    assert {"deep_reflect", *folders} <= kinds
+    parts = [read(path) for path in done.out.glob("steps/*/patches/minibatch_*_*.json")]
+    wholes = done.out.glob("steps/*/patches/minibatch_????.json")
+    assert len(parts) == sum(len(read(path)) for path in wholes) > 4
+
+
+def test_a_damaged_rollout_costs_its_step_the_predictions_and_the_run_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    done = ran(tmp_path, "train.num_epochs=1")
+    (place,) = tmp_path.glob("home/runs/*")
+    lines = (place / "rollouts.jsonl").read_bytes().split(b"\n")
+    at = next(n for n, line in enumerate(lines) if b'"purpose":"feedback"' in line)
+    lines[at] = lines[at].replace(b'"feedback"', b'"feedbacK"')
+    (place / "rollouts.jsonl").write_bytes(b"\n".join(lines))
+    trained = views.Trained(place=done.out, named=True, config={}, metric="hard", full=True)
+    with closing(RunJournal(place)) as journal:
+        view = views.SkillFolder(trained, journal)
+        view.on_event(next(iter(journal.events)), done.state)
+    assert "step 0 has not all of its predictions" in caplog.text
+    assert [*done.out.glob("steps/step_0002/rollout/predictions/*/conversation.json")]
+    assert len(done.file("history.json")) == 2

@@ -50,6 +50,9 @@ PATIENCE = 1.2
 CLAIM_DRAWS = 300
 """Of each side, that a claim is by at least: the test split is the largest there is."""
 
+_NOT_DECIDING = ("out_root", "exports", "workers")
+"""Keys of `env` that change no result: a run goes on with other values of them."""
+
 OUTPUTS = Path("outputs")
 """Where the files of runs go, unless a config says otherwise."""
 
@@ -147,6 +150,8 @@ def plan_of(
         named=bool(spec.env.out_root),
         config=_told(spec, gate),
         metric=spec.evaluation.gate_metric,
+        full=spec.env.exports == "full",
+        agent=_agent_prefix(spec),
         materialise=opened.materialise,
     )
     plan = replace(plan, views=(partial(SkillFolder, trained),))
@@ -255,7 +260,7 @@ def _deciding(spec: SkillSpec) -> dict[str, object]:
     """What makes a run another run; how long it may go on and where it writes are no part of it."""
     told = spec.told()
     del told["budget"]
-    told["env"] = {k: v for k, v in told["env"].items() if k not in ("out_root", "workers")}
+    told["env"] = {k: v for k, v in told["env"].items() if k not in _NOT_DECIDING}
     return told
 
 
@@ -268,6 +273,16 @@ def _told(spec: SkillSpec, gate: Gate) -> dict[str, object]:
 
 def _place(spec: SkillSpec, opened: Opened) -> Path:
     return spec.folder / (spec.env.out_root or OUTPUTS / opened.name)
+
+
+def _agent_prefix(spec: SkillSpec) -> str:
+    """What the names of the files of an agent CLI begin with; empty for a chat model."""
+    if spec.agent is None:
+        return ""
+    # at use: most students are chat models, and the harness takes long to import
+    from kept.harness import CLIS
+
+    return CLIS[spec.agent].short
 
 
 def _facts(spec: SkillSpec, opened: Opened, overrides: Sequence[str]) -> dict[str, object]:

@@ -112,7 +112,8 @@ def _about(spec: SkillSpec, opened: Opened) -> dict[str, object]:
 def _deciding(spec: SkillSpec) -> dict[str, object]:
     """What scores depend on: who works, and where."""
     told = spec.told()
-    env = {k: v for k, v in told["env"].items() if k not in ("out_root", "workers", "skill_init")}
+    other = ("out_root", "exports", "workers", "skill_init")
+    env = {k: v for k, v in told["env"].items() if k not in other}
     return {"model": told["model"], "env": env}
 
 

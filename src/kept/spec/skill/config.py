@@ -125,6 +125,8 @@ class EnvSection(Model):
     name: Text | None = None
     skill_init: str = ""
     out_root: str = ""
+    exports: Literal["brief", "full"] = "brief"
+    """Files below `out_root`: `full` adds one for each minibatch and a folder for each rollout."""
     split_mode: Literal["ratio", "split_dir"] = "ratio"
     split_ratio: Ratio = "2:1:7"
     split_seed: int = 42

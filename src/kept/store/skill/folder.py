@@ -7,10 +7,13 @@ best_skill.md           the best so far; best_skill/ has all files of one that i
 skills/skill_vNNNN.md   the skill after each step, and after what changed it besides
 steps/step_NNNN/        what was proposed, chosen and applied, and how it was decided
 slow_update/, meta_skill/, meta_reflect/, appendix/   what epochs ended with
+
+With `exports: full` also a file for each minibatch, and a folder for each rollout.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,20 +23,26 @@ import msgspec
 from kept.core.artifact import Candidate
 from kept.core.ports import Journal
 from kept.core.proposal import Note
+from kept.core.rollout import TraceItem
 from kept.core.stage import StepRecords
+from kept.errors import JournalError
 from kept.store.files import write_whole
+from kept.store.skill.predictions import PredictionFolders, prediction_files
 from kept.store.skill.records import (
     Standing,
+    about_of,
     flattened,
     history_row,
     is_step,
     place_of,
     state_of,
 )
-from kept.store.skill.steps import epoch_files, step_files
+from kept.store.skill.steps import epoch_files, minibatch_files, step_files
 from kept.store.views import View
 
 SKILL = "SKILL.md"
+
+log = logging.getLogger("kept")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +54,10 @@ class Trained:
     named: bool = False
     config: Mapping[str, Any]
     metric: str
+    full: bool = False
+    """True for `exports: full`: files for each minibatch and each rollout as well."""
+    agent: str = ""
+    """Short name of the agent CLI that is the student, as `codex`; empty for a chat model."""
     materialise: Callable[[Path], object] | None = None
     """Writes a split that was made for the run below its folder."""
 
@@ -61,6 +74,7 @@ class SkillFolder(View):
         self._trained = trained
         self._standing = Standing()
         self._history: list[dict[str, Any]] = []
+        self._folders = PredictionFolders("")
 
     @property
     def folder(self) -> Path:
@@ -73,6 +87,7 @@ class SkillFolder(View):
         assert started is not None, "the first event is `run_started`"
         self._standing = Standing(current=started.seed, best=started.seed)
         self._history = []
+        self._folders = PredictionFolders(started.seed)
         config = {"run_id": started.run_id, "kept_version": started.version}
         if self._trained.materialise is not None:
             self._trained.materialise(self.folder)
@@ -100,8 +115,15 @@ class SkillFolder(View):
             name = standing.current_path if kept else number
             self._write_skill(name, self.journal.load(standing.current))
         place = place_of(step, standing.steps)
-        if place is None:
-            return
+        if place is not None:
+            self._write_step(step, place, before, standing)
+        if self._trained.full:
+            self._write_full(step, place)
+
+    def _write_step(
+        self, step: StepRecords, place: str, before: Standing, standing: Standing
+    ) -> None:
+        """Write the files of a step, or of the end of an epoch."""
         if is_step(step):
             metric = self._trained.metric
             self._history.append(history_row(step, standing, metric))
@@ -115,6 +137,27 @@ class SkillFolder(View):
         reply = step.proposed.reply if step.proposed else None
         if isinstance(reply, Note):
             self._write_text(f"{place}/{step.opened.turn.proposer}.md", reply.text)
+
+    def _write_full(self, step: StepRecords, place: str | None) -> None:
+        """Write what `exports: full` adds: each minibatch, and each rollout that the step paid."""
+        if place is not None:
+            for name, data in minibatch_files(about_of(step)).items():
+                self._write(f"{place}/patches/{name}", data)
+        self._folders.add(step.closed.candidate, place)
+        try:
+            for number, job, outcome in self.journal.recorded(*step.closed.rollouts):
+                if number == step.closed.step and outcome.trace:
+                    folder = self._folders.folder_of(job, step, place)
+                    self._write_prediction(folder, self.journal.trace(outcome.trace))
+        except JournalError as error:
+            log.warning("step %d has not all of its predictions: %s", step.closed.step, error)
+
+    def _write_prediction(self, folder: str, trace: Sequence[TraceItem]) -> None:
+        for name, data in prediction_files(trace, self._trained.agent).items():
+            if isinstance(data, str):
+                self._write_text(f"{folder}/{name}", data)
+            else:
+                self._write(f"{folder}/{name}", data)
 
     def _write_candidate(self, place: str, before: Candidate, made: Candidate) -> None:
         """What was judged; of a folder, SKILL.md and what else was changed."""

@@ -1,4 +1,4 @@
-"""The files of one step and of one epoch's end, by name; few of them, and none a rollout. Pure."""
+"""The files of one step and of one epoch's end, by name. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,6 +32,11 @@ def step_files(step: StepRecords, before: Standing, metric: str) -> dict[str, An
         if evaluation.candidate == step.closed.candidate and evaluation.purpose == "decide":
             files["selection_eval/summary.json"] = _selection(evaluation, metric)
     return files
+
+
+def minibatch_files(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What each analyst said in a file of its own, as `minibatch_fail_000.json`."""
+    return {f"{patch['name']}.json": patch for patch in about.get("patches", ())}
 
 
 def epoch_files(step: StepRecords) -> dict[str, Any]:

@@ -89,6 +89,23 @@ class JournalSuite:
         assert journal.tail(journal.rollouts_size) == []
         self.release(journal)
 
+    def test_the_rollouts_between_two_offsets_come_back(self) -> None:
+        """While the journal is written as after it, and calls and stopped rollouts are left out."""
+        journal = self.make_journal()
+        journal.record([(0, job("a"), OUTCOMES[0])])
+        start = journal.rollouts_size
+        journal.record_cancelled([(1, job("a", 1), Usage())])
+        journal.record_call("rollout/b", "k", Failure("crash", "candidate", '"kind":"rollout"'))
+        journal.record([(n, job("b", n), outcome) for n, outcome in enumerate(OUTCOMES)])
+        end = journal.rollouts_size
+        journal.record([(2, job("c"), OUTCOMES[0])])
+        wanted = [(n, job("b", n), outcome) for n, outcome in enumerate(OUTCOMES)]
+        assert [tuple(row) for row in journal.recorded(start, end)] == wanted
+        journal = self.reopen(journal)
+        assert [tuple(row) for row in journal.recorded(start, end)] == wanted
+        assert list(journal.recorded(start, start)) == []
+        self.release(journal)
+
     def test_what_was_stopped_in_flight_comes_back_with_its_cost_and_is_no_rollout(self) -> None:
         """Behind an offset, as the rollouts do."""
         journal = self.make_journal()
