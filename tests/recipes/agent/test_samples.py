@@ -21,8 +21,7 @@ def variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.setenv(name, "dummy")
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://dummy.openai.azure.com")
-    # `auth_provider: oauth_token` of the samples is no way in for Kept
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "dummy")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
 
 
 def test_there_are_fifteen():
@@ -44,6 +43,20 @@ def test_an_agent_of_a_published_structure_passes_check(
         (line,) = told
         assert "`chromadb` (" in line
         assert ("`opensearch` (`act_search`)" in line) == name.startswith("legal-assistant")
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name.endswith("/claude")])
+def test_an_agent_with_another_way_in_passes_check_and_runs_with_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    """`auth_provider: oauth_token` of two samples: Kept asks with a key, which a run must have."""
+    write_sample(tmp_path / "it", name)
+    monkeypatch.chdir(tmp_path / "it")
+    called = kept("check", "agent.yaml")
+    assert "ANTHROPIC_API_KEY, which is not set: set it before a run" in called.stderr
+    refused = kept("test", "run", "agent.yaml")
+    assert refused.code == 2 and "ANTHROPIC_API_KEY is not set" in refused.stderr
+    assert not (tmp_path / "it/.kept").exists()
 
 
 def look_up(seen: Seen) -> ModelReply | str:

@@ -322,13 +322,19 @@ def test_a_judge_that_judges_itself_is_warned_of(tmp_path: Path):
     )
 
 
-def test_a_way_in_that_kept_has_not_is_warned_of(tmp_path: Path):
-    text = "name: x\nmodel: {provider: anthropic, name: y, auth_provider: bedrock}\ninstructions: {inline: z}\nclaude: {max_turns: 3}\n"
-    read = read_agent(write(tmp_path, {"agent.yaml": text}))
+def test_a_way_in_that_kept_has_not_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    model = "{provider: anthropic, name: y, auth_provider: bedrock}"
+    text = f"name: x\nmodel: {model}\ninstructions: {{inline: z}}\nclaude: {{max_turns: 3}}\n"
+    path = write(tmp_path, {"agent.yaml": text})
+    told = "`model.auth_provider: bedrock` is not used: Kept asks Anthropic with"
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    read = read_agent(path)
     assert read.agent.spec.max_turns == 3
-    assert read.warnings == (
-        "`model.auth_provider: bedrock` is not used: Kept asks Anthropic with an API key",
-    )
+    assert read.warnings == (f"{told} ANTHROPIC_API_KEY, which is not set: set it before a run",)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "dummy")
+    assert read_agent(path).warnings == (f"{told} ANTHROPIC_API_KEY",)
+    path.write_text(text.replace("bedrock", "bedrock, api_key: '${ANTHROPIC_API_KEY}'"))
+    assert read_agent(path).warnings == (f"{told} `model.api_key`",)
 
 
 @pytest.mark.parametrize(

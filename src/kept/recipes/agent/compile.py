@@ -36,7 +36,7 @@ from kept.scorers.metrics.config import keyed, read_metrics
 from kept.scorers.metrics.dialogue import DialogueScorer
 from kept.scorers.metrics.grader import grader_warnings, problem_with_grader
 from kept.scorers.metrics.measuring import Means
-from kept.spec.agent.llm import LlmSpec
+from kept.spec.agent.llm import NEVER_ASKED, LlmSpec
 from kept.spec.agent.metrics import CodeMetricSpec, is_judged
 from kept.spec.agent.read import ParsedAgent, ReadAgent, parse_agent, read_agent
 from kept.spec.agent.variables import hidden_settings, shown_settings
@@ -63,10 +63,11 @@ def compile_agent(
 ) -> Compiled:
     """The plan of an agent; raises `SpecError` with everything that is wrong with it.
 
-    Unless it is strict, a row of a case file that is no case is a case that cannot be run.
+    Unless it is strict, a row of a case file that is no case is a case that cannot be run. Where it
+    is, nothing is run, and a key that the file has no use for may be missing.
     """
     read = read_agent(path, overrides, lenient=not strict)
-    check_agent(read)
+    check_agent(read, runs=not strict)
     plan = plan_of(read, wanted, overrides, force=force)
     spec = read.agent.spec
     at_once = workers or spec.execution.parallel_test_cases or WORKERS
@@ -194,10 +195,11 @@ def _scorer(read: ReadAgent, needed: Collection[str] | None) -> DialogueScorer:
     return DialogueScorer(metrics, means, needed)
 
 
-def check_agent(read: ReadAgent, *, cases: bool = True) -> None:
+def check_agent(read: ReadAgent, *, cases: bool = True, runs: bool = True) -> None:
     """Report what only looking further tells: models, tools, graders, files of cases.
 
-    Without `cases` it is known already that they are not in order.
+    Without `cases` it is known already that they are not in order. Without `runs` an agent whose
+    `auth_provider` uses no key is in order without one, which its warning says.
     """
     source, spec, folder = read.source, read.agent.spec, read.place.folder
     if cases and not read.cases:
@@ -206,6 +208,8 @@ def check_agent(read: ReadAgent, *, cases: bool = True) -> None:
     for number, problem, hint in tool_problems(spec, folder):
         source.report(("tools", number), problem, hint)
     for loc, llm in models_of(read):
+        if not runs and llm.auth_provider in NEVER_ASKED and llm.api_key is None:
+            continue
         try:
             connect(llm.config(folder))
         except SetupError as error:

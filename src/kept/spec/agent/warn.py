@@ -5,10 +5,11 @@ from urllib.parse import urlsplit
 
 from kept.core.words import count
 from kept.models.config import REFERENCE
-from kept.settings import names_secret
+from kept.models.providers import PROVIDERS
+from kept.settings import names_secret, variable
 from kept.spec.agent.agent import AgentSpec
 from kept.spec.agent.cases import ExpectedToolSpec, TestCaseSpec
-from kept.spec.agent.llm import NEVER_ASKED
+from kept.spec.agent.llm import NEVER_ASKED, LlmSpec
 from kept.spec.agent.metrics import is_judged
 from kept.spec.agent.tools import AnyToolSpec, DatabaseSpec, McpToolSpec
 
@@ -16,10 +17,7 @@ from kept.spec.agent.tools import AnyToolSpec, DatabaseSpec, McpToolSpec
 def warnings_of(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]:
     """What to tell about an agent and its cases."""
     if spec.model.auth_provider in NEVER_ASKED:
-        yield (
-            f"`model.auth_provider: {spec.model.auth_provider}` is not used: "
-            "Kept asks Anthropic with an API key"
-        )
+        yield _other_key(spec.model)
     own = [
         m.key for m in spec.metrics if m.enabled and is_judged(m) and spec.judge_of(m) is spec.model
     ]
@@ -28,6 +26,16 @@ def warnings_of(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]
         yield f"the agent's own model judges {names}: name another in `evaluations.model`"
     yield from _open_secrets(spec)
     yield from _never_used(spec, cases)
+
+
+def _other_key(model: LlmSpec) -> str:
+    """That Kept needs a key where the file has another way to be let in."""
+    said = f"`model.auth_provider: {model.auth_provider}` is not used: Kept asks Anthropic with"
+    if model.api_key is not None:
+        return f"{said} `model.api_key`"
+    name = PROVIDERS[model.provider].key_variable or ""
+    lacks = ", which is not set: set it before a run" if variable(name) is None else ""
+    return f"{said} {name}{lacks}"
 
 
 def _open_secrets(spec: AgentSpec) -> Iterator[str]:
