@@ -126,7 +126,10 @@ def test_json_progress_keeps_to_its_grammar_and_is_all_of_stdout(here: Path, ser
 
 
 def test_the_events_of_a_race_agree_on_the_best_loss(here: Path, server: ModelServer):
-    """The leading candidate is drawn again in every trial, and may not be proven at the end."""
+    """The leading candidate is drawn again in every trial, and may not be proven at the end.
+
+    `best.yaml` had the loss of the draws that it was accepted by, in the page as well.
+    """
     called = optimize(here, server, "--progress", "json", more="gate: race", cases=32)
     assert called.code == 0, called.stderr
     events = [json.loads(line) for line in called.stdout.splitlines()]
@@ -136,7 +139,14 @@ def test_the_events_of_a_race_agree_on_the_best_loss(here: Path, server: ModelSe
             latest = event["best_loss"]
         elif "best_loss" in event:
             assert event["best_loss"] == latest, event
-    assert events[-1]["event"] == "run_completed" and "best_yaml_loss" in events[-1]
+    last = events[-1]
+    assert last["event"] == "run_completed" and last["accepted"]
+    page = (results(here) / "report.md").read_text()
+    leads = "is not `best.yaml`" not in page
+    assert not leads or last["best_yaml_loss"] == last["best_loss"], "it is the same candidate"
+    shown = f"{last['best_yaml_loss']:.4g}"
+    assert re.search(rf"^\* train loss \S+ → {re.escape(shown)} ", page, re.MULTILINE)
+    assert re.search(rf"^\| train \| loss \| \S+ \| {re.escape(shown)} \|$", page, re.MULTILINE)
 
 
 def test_an_error_is_an_event_too(here: Path, server: ModelServer):

@@ -55,3 +55,10 @@ def test_what_follows_is_written_into_the_file_and_is_no_part_of_the_point():
     assert made.candidate.texts[FILE] == "semantic: 0.4 # meaning\nexact: 0.24\nkeyword: 0.36\n"
     assert read_value(FILE, made.candidate.texts[FILE], "keyword") == 0.36
     assert space.meant(Proposal(space.edits((0.4,)))) == (0.4,)
+
+
+def test_a_change_is_told_in_three_digits_unless_they_look_alike():
+    axes = [Axis(FILE, "a", Numbers(0, 1)), Axis(FILE, "b", Numbers(0, 9, whole=True))]
+    space = Space(tuple(axes))
+    assert space.words((0.980284, 5), (0.9, 4)) == "a 0.9 → 0.98, b 4 → 5"
+    assert space.words((0.90004, 4), (0.9, 4)) == "a 0.9 → 0.90004"

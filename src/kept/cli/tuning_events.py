@@ -5,7 +5,7 @@ cycle_completed)* run_completed, or error at any point, as the last. Every sitti
 of its own: one that goes on tells the baseline again, and opens the cycle and phase that it goes on
 in. Cycles count from 0, as in the stream that this follows; a trial is the row that stands in
 trials.jsonl. `best_loss` is in every event the train loss of the candidate that leads, by all draws
-so far; `best_yaml_loss` is that of best.yaml, which a race moves only to what is proven.
+so far; `best_yaml_loss` is the same of best.yaml, which a race moves only to what is proven.
 """
 
 import json
@@ -131,7 +131,7 @@ def tell_completed(events: Events, run: Run, folder: Path) -> None:
         baseline_loss=trials[0].after.train if trials else None,
         baseline_loss_of_all_draws=known.baseline.train,
         best_loss=trials[-1].after.train if trials else None,
-        best_yaml_loss=best.after.train if best else None,
+        best_yaml_loss=known.known_of(best).train if best else None,
         accepted=len(accepted),
         cycles=max((t.cycle for t in trials), default=0),
         exit_reason=exit_reason(run),

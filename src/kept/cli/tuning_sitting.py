@@ -124,7 +124,7 @@ def answer_text(run: Run, folder: Path) -> str:
     accepted = [t for t in known.rows[1:] if t.accepted]
     best = made_by(known, run.state.best)
     rows: list[tuple[str, str]] = []
-    last = best.after if best and best.number else known.baseline
+    last = known.known_of(best) if best and best.number else known.baseline
     splits: tuple[tuple[Split, float | None, float | None], ...] = (
         ("train", known.baseline.train, last.train),
         ("holdout", known.baseline.holdout, last.holdout),

@@ -219,9 +219,16 @@ class Space:
         )
 
     def words(self, point: Point, before: Point) -> str:
-        """What a point changes, for a person."""
+        """What a point changes, in words; numbers in three digits unless they look alike."""
         rows = zip(self.axes, before, point, strict=True)
-        return ", ".join(f"{axis.path} {was} → {now}" for axis, was, now in rows if was != now)
+        return ", ".join(
+            f"{axis.path} {_change(was, now)}" for axis, was, now in rows if was != now
+        )
+
+
+def _change(was: Value, now: Value) -> str:
+    short = [f"{one:.3g}" if isinstance(one, float) else str(one) for one in (was, now)]
+    return " → ".join(short) if short[0] != short[1] else f"{was} → {now}"
 
 
 def _members(domain: Numbers | Choices) -> list[Value]:

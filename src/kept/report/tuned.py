@@ -53,7 +53,7 @@ def _section(title: str, lines: Iterable[str]) -> str:
 
 def _summary(run: Run, told: Summary, known: Trials, best: Trial | None) -> Iterator[str]:
     first = known.baseline
-    last = best.after if best is not None and best.number else first
+    last = known.known_of(best) if best is not None and best.number else first
     for code, name in (("promoted", "proven"), ("claim", "sealed test")):
         steps = [step for step in run.state.closed if step.verdict.code == code]
         if steps:
@@ -155,11 +155,12 @@ def _attribution(trials: Sequence[Trial]) -> Iterator[str]:
 
 
 def _metrics(known: Trials, best: Trial | None) -> Iterator[str]:
-    """Of the baseline by all that was drawn of it, as in the summary."""
+    """Of both by all that was drawn of them, as in the summary."""
     if not known.rows or best is None:
         return
     train, holdout = known.seed.get("screen"), known.seed.get("decide")
-    after = (best.train, best.holdout) if best.number else (train, holdout)
+    after = (known.swept(best, "screen"), known.swept(best, "decide"))
+    after = after if best.number else (train, holdout)
     yield "| split | metric | baseline | best |"
     yield "|---|---|---|---|"
     for name, old, new in (

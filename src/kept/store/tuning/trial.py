@@ -104,6 +104,10 @@ class Trials:
     rows: list[Trial] = field(default_factory=list[Trial])
     seed: dict[Purpose, Swept] = field(default_factory=dict[Purpose, Swept])
     """What the seed came to by the most that was drawn of it, which trial 0 only began."""
+    _latest: dict[tuple[str, Purpose], Swept] = field(
+        default_factory=dict[tuple[str, Purpose], Swept]
+    )
+    """Of each candidate, by the most that was drawn of it."""
     _made: dict[str, int] = field(default_factory=dict[str, int])
     """The trial that made each incumbent."""
     _best: Best = field(default_factory=Best)
@@ -113,6 +117,19 @@ class Trials:
         """What the seed is known by, from the most that was drawn of it."""
         train, holdout = self.seed.get("screen"), self.seed.get("decide")
         return Best(train and train.loss, holdout and holdout.loss)
+
+    def known_of(self, trial: Trial) -> Best:
+        """Losses of the candidate of an accepted trial, by all draws while it led."""
+        known = trial.after
+        for row in self.rows[trial.number + 1 :]:
+            known = row.before
+            if row.accepted:
+                break
+        return known
+
+    def swept(self, trial: Trial, purpose: Purpose) -> Swept | None:
+        """The most that was drawn of the candidate of a trial; None where nothing was."""
+        return self._latest.get((trial.candidate or "", purpose))
 
     def hear(self, step: StepRecords) -> Trial | None:
         """The trial that a step is; None for what is none."""
@@ -160,13 +177,17 @@ class Trials:
         return trial
 
     def _learn(self, step: StepRecords) -> None:
-        """Have the baseline known as well as it can be: its first sweep is but one of many."""
+        """Remember the most that was drawn of each candidate: its first sweep is one of many."""
         for shown in step.closed.evaluations:
-            if shown.candidate != step.started.seed or shown.loss is None:
+            swept = _swept([shown], shown.purpose)
+            if swept is None or swept.loss is None:
                 continue
-            swept, known = _swept([shown], shown.purpose), self.seed.get(shown.purpose)
-            if swept is not None and (known is None or swept.asked > known.asked):
-                self.seed[shown.purpose] = swept
+            key = (shown.candidate, shown.purpose)
+            known = self._latest.get(key)
+            if known is None or swept.asked > known.asked:
+                self._latest[key] = swept
+                if shown.candidate == step.started.seed:
+                    self.seed[shown.purpose] = swept
 
     def _before(self, step: StepRecords) -> Best:
         """What is known of the incumbent: by this step's own look at it, else by an earlier one."""
