@@ -430,6 +430,11 @@ def test_a_target_that_is_a_word_once_is_found_beside_longer_words():
     assert applied.candidate["a"] == "Answering: . Answers.\n"
 
 
+def test_a_combining_accent_is_a_part_of_its_word():
+    applied = apply("cafe\u0301 noir\n", Delete("a", "cafe"))
+    assert applied.candidate["a"] == "cafe\u0301 noir\n"
+
+
 def test_targets_in_scripts_without_spaces_are_found():
     applied = apply("简洁地回答问题。\n", Replace("a", "回答", "解释"))
     assert applied.candidate["a"] == "简洁地解释问题。\n"

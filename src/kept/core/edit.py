@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
+from unicodedata import combining
 
 from kept.core.artifact import Candidate, Rules
 from kept.core.differ import changes
@@ -329,19 +330,25 @@ def _at_unique(edit: Edit, text: str, target: str, new: str) -> Splice | EditRep
     at = text.find(target)
     if at < 0:
         return EditReport(edit, "target missing", f"not in `{edit.path}`")
-    found, inside = -1, ""
-    while at >= 0:
-        if word := cut_word(text, at, at + len(target)):
-            inside = inside or word
-        elif found >= 0:
-            return EditReport(edit, "ambiguous", f"stands more than once in `{edit.path}`")
-        else:
-            found = at
+    places = target_places(text, target)
+    if len(places) > 1:
+        return EditReport(edit, "ambiguous", f"stands more than once in `{edit.path}`")
+    if not places:
+        inside = cut_word(text, at, at + len(target))
+        return EditReport(edit, "target missing", f"stands only inside of the word `{inside}`")
+    return Splice(edit.path, places[0], target, new)
+
+
+def target_places(text: str, target: str, most: int = 2) -> list[int]:
+    """Where a target stands without cutting a word, the first so many places."""
+    found: list[int] = []
+    at = text.find(target) if target else -1
+    while at >= 0 and len(found) < most:
+        if not cut_word(text, at, at + len(target)):
+            found.append(at)
         # overlapping hits count, too: "a a" stands twice in "a a a"
         at = text.find(target, at + 1)
-    if found < 0:
-        return EditReport(edit, "target missing", f"stands only inside of the word `{inside}`")
-    return Splice(edit.path, found, target, new)
+    return found
 
 
 def cut_word(text: str, start: int, end: int) -> str:
@@ -362,7 +369,7 @@ def cut_word(text: str, start: int, end: int) -> str:
 
 def _in_word(char: str) -> bool:
     # from U+0E00 on (Thai, Chinese, Japanese, …) words stand without spaces between them
-    return (char.isalnum() or char == "_") and char < "\u0e00"
+    return (char.isalnum() or char == "_" or bool(combining(char))) and char < "\u0e00"
 
 
 def _refused(edit: Edit, splice: Splice, texts: dict[str, str], rules: Rules) -> EditReport | None:

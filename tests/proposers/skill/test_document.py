@@ -136,3 +136,17 @@ def test_whoever_writes_the_skill_anew_keeps_its_head():
     other = "---\nname: dates\ndescription: x\n---\nNew.\n"
     assert rewritten(f"{head}\nOld.\n", other) == other, "one that was written is looked at"
     assert rewritten("Old.\n", "New.\n") == "New.\n"
+
+
+@pytest.mark.parametrize("op", ["replace", "delete", "insert_after"])
+def test_a_target_inside_of_a_word_is_refused_by_every_operation(op: str):
+    """Deleting `Answer` left `# ing trivia questions`; inserting took the heading for the line."""
+    heading = "# Answering trivia questions\n\nBe brief.\n"
+    assert made(heading, item(op, "Answer", "- A rule.")) == (heading, ["target missing"])
+
+
+def test_what_is_inserted_goes_behind_the_line_of_the_whole_word():
+    """Where the target is a part of another word, too, it was put into the line."""
+    text = "# Answering questions\n- Answer at once.\n"
+    said = made(text, item("insert_after", "Answer", "- Then stop."))
+    assert said == (f"{text}- Then stop.\n", ["applied"])

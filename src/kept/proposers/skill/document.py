@@ -18,6 +18,7 @@ from kept.core.edit import (
     InsertAfter,
     Replace,
     apply_edits,
+    target_places,
 )
 from kept.core.protect import Region
 
@@ -124,9 +125,10 @@ def edit_of(item: Item, text: str) -> Edit:
 
 def _inserted(path: str, target: str, content: str, text: str) -> Edit:
     """Behind the line that holds the target: a rule is put between lines, not into one."""
-    at = text.find(target)
-    ending = _ending_at(text, max(0, at))
-    if not target or text.count(target) != 1:
+    places = target_places(text, target)
+    at = places[0] if places else 0
+    ending = _ending_at(text, at)
+    if len(places) != 1:
         return InsertAfter(path, target, ending + content)  # which is reported, and changes nothing
     end = text.find(ending, at + len(target.rstrip("\r\n")))
     return InsertAfter(path, text[at : len(text) if end < 0 else end], ending + content)
