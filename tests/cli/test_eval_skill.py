@@ -85,7 +85,8 @@ def test_its_cases_can_be_looked_at(here: Path, server: ModelServer):
     many = kept("show", "last", "q")
     assert many.code == 2 and "has 4 cases that begin with `q`" in many.stderr
     # names of games are long: how one begins is enough, where no other begins so
-    assert kept(*words(here, server, "--limit", "1")).code == 0
+    called = kept(*words(here, server, "--limit", "1"))
+    assert called.code == 0 and called.stderr.splitlines()[0].endswith(", 1 rollout")
     assert "What is number" in kept("show", "last", "q").stdout
 
 

@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from types import TracebackType
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from kept.cli.output import cut_middle
 from kept.core.event import Event, RunResumed, RunStarted, StepClosed
@@ -19,7 +19,7 @@ from kept.core.proposal import ClosedStep
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
-from kept.core.words import one_line
+from kept.core.words import count, one_line
 from kept.settings import dumb_terminal
 
 WHY_WIDTH = 60
@@ -172,8 +172,9 @@ def opening_line(event: RunStarted | RunResumed, state: State) -> str:
     assert started is not None, "the first event is `run_started`"
     verb = "resumed" if isinstance(event, RunResumed) else "started"
     if state.fact(EVAL):
-        swept = cast("dict[str, object]", started.facts[EVAL])
-        return f"run {started.run_id} {verb}: {swept['name']}, {swept['asked']} rollouts"
+        swept = cast("dict[str, Any]", started.facts[EVAL])
+        rollouts = count(swept["asked"], "rollout")
+        return f"run {started.run_id} {verb}: {swept['name']}, {rollouts}"
     if started.recipe == AGENT_RUN:
         return f"run {started.run_id} {verb}: {one_line(state.fact('description'), REASON_WIDTH)}"
     aim = f"{state.fact('direction')} {state.fact('metric')}"
