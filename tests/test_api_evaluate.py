@@ -1,8 +1,12 @@
 """Evaluators in Python: the text they are given, and bugs of theirs that end a run at once."""
 
 import re
+import subprocess
+import sys
+from email.message import Message
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -67,19 +71,54 @@ def test_a_function_that_takes_a_str_is_refused_where_there_are_several_texts():
         optimize(evaluate, {"a": "x", "b": "y"}, proposers=[longer])
 
 
-def test_a_function_that_raises_on_every_case_of_the_seed_ends_the_run_at_once():
+def adds_a_number(candidate: Any, case: object) -> float:
+    return candidate + 1
+
+
+def reads_no_number(candidate: Any, case: object) -> float:
+    return float("n/a")
+
+
+def prints_two_texts(candidate: Any, case: object) -> float:
+    return float(len(f"{candidate}"))
+
+
+def asks_for_nothing(candidate: Any, case: object) -> float:
+    raise HTTPError("http://127.0.0.1:1/v1/nothing", 404, "Not Found", Message(), None)
+
+
+def leaves(candidate: Any, case: object) -> float:
+    raise SystemExit("usage: evaluate FILE")
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (adds_a_number, "TypeError: unsupported operand"),
+        (reads_no_number, "ValueError: could not convert string to float: 'n/a'"),
+        (prints_two_texts, "ValueError: the candidate has 2 texts (a, b): name one"),
+        (asks_for_nothing, "HTTPError: HTTP Error 404: Not Found"),
+        (leaves, "SystemExit: usage: evaluate FILE"),
+    ],
+)
+def test_a_function_that_raises_on_every_case_of_the_seed_ends_the_run_at_once(
+    function: Any, told: str
+):
     calls: list[object] = []
 
     def evaluate(candidate: kept.Candidate, case: object) -> float:
         calls.append(case)
-        return candidate + 1  # pyright: ignore # the bug
+        return function(candidate, case)
+
+    def longer_by_one(brief: kept.Brief) -> dict[str, str]:
+        return {"a": brief.incumbent.texts["a"] + "!"}
 
     with pytest.raises(kept.RunError) as caught:
-        optimize(evaluate, budget=20)
+        optimize(evaluate, {"a": "x", "b": "y"}, proposers=[longer_by_one], budget=20)
     message = str(caught.value)
-    assert "`evaluate` raised in every rollout" in message
+    assert "`evaluate` raised in every rollout of the seed (" in message
     assert "on the case `0" in message
-    assert "TypeError: unsupported operand" in message
+    assert told in message
     assert "test_api_evaluate.py:" in message
     assert len(calls) <= 2 * len(CASES)
 
@@ -93,15 +132,19 @@ def test_a_function_that_raises_on_some_cases_ends_no_run():
     assert optimize(evaluate, bounds=(0, 1)).best_value is not None
 
 
-@pytest.mark.parametrize("fails", ["exec", "returned"])
+@pytest.mark.parametrize("fails", ["exec", "program", "check", "returned"])
 def test_a_seed_that_is_at_fault_itself_may_still_be_repaired(fails: str):
     def evaluate(candidate: kept.Candidate, case: object) -> float | kept.Failure:
         if fails == "exec":
             exec(candidate.text, {})  # the artifact is code
+        elif fails == "program":
+            subprocess.run([sys.executable, "-c", candidate.text], check=True, capture_output=True)
+        elif fails == "check":
+            assert candidate.text != "broken"
         elif candidate.text == "broken":
             return kept.Failure("crash", "candidate", "broken")
         return 1.0
 
-    seed = "1 / 0" if fails == "exec" else "broken"
+    seed = "1 / 0" if fails in ("exec", "program") else "broken"
     result = optimize(evaluate, seed, proposers=[code], budget=2)
     assert result.best.text == "x = 1"

@@ -114,8 +114,10 @@ class Answered(Exception):
 @pytest.mark.parametrize(
     ("error", "kind", "blame"),
     [
-        (ValueError("no"), "crash", "candidate"),
-        (Answered(400), "crash", "candidate"),
+        (AssertionError("no"), "crash", "candidate"),
+        (subprocess.CalledProcessError(1, "run"), "crash", "candidate"),
+        (ValueError("no"), "exception", "candidate"),
+        (Answered(400), "exception", "candidate"),
         (Answered(401), "exception", "candidate"),
         (KeyError("no"), "exception", "candidate"),
         (Answered(429), "rate_limit", "infrastructure"),

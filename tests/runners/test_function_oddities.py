@@ -59,7 +59,7 @@ def test_whatever_a_function_raises_is_a_failure_of_the_candidate(
 ):
     failure = rolled(function, timeout)
     assert isinstance(failure, Failure)
-    assert (failure.kind, failure.blame) == ("crash", "candidate")
+    assert (failure.kind, failure.blame) == ("exception", "candidate")
 
 
 @pytest.mark.parametrize("answer", [10**400, {"score": 10**400}, "0.5", None, {"score": None}])

@@ -7,6 +7,7 @@ mapping of metrics, or either with further information behind it.
 import asyncio
 import inspect
 import json
+import subprocess
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -26,10 +27,8 @@ Evaluate = Callable[..., Any]
 _PASSING = (408, 409, 425, 429)
 """HTTP answers, besides 5xx, that say `later`."""
 
-_NOT_ALLOWED = (401, 403)
-
-_BUGS = (TypeError, NameError, AttributeError, ImportError, LookupError, NotImplementedError)
-"""Exceptions that a function does not raise on purpose."""
+_OF_THE_TEXT = (AssertionError, SyntaxError, subprocess.SubprocessError)
+"""Exceptions that tell of the text: a check of it failed, or it is code that did not run."""
 
 
 class FunctionRunner:
@@ -150,20 +149,18 @@ def failure_of(error: Exception) -> Failure:
         return Failure(kind, "infrastructure", message, detail)
     if isinstance(error, (ConnectionError, TimeoutError)):
         return Failure("network", "infrastructure", message, detail)
-    kind = "exception" if _is_bug(error, status) else "crash"
+    kind = "crash" if _is_of_the_text(error) else "exception"
     return Failure(kind, "candidate", f"{message} ({place})" if place else message, detail)
 
 
-def _is_bug(error: BaseException, status: object) -> bool:
-    """True for an exception that tells of a bug in the function, or of a login that is refused.
+def _is_of_the_text(error: BaseException) -> bool:
+    """True if an exception says that the text itself fails, which another text may repair.
 
-    Raised on every case of the seed, it ends the run (decision 0150).
+    Any other one ends the run if it is raised on every case of the seed (decision 0150).
     """
-    if status in _NOT_ALLOWED:
-        return True
     frames = traceback.extract_tb(error.__traceback__)
     # `exec` and `eval` of a text have no file: such a candidate is code, and fails by itself
-    return isinstance(error, _BUGS) and not any(f.filename.startswith("<") for f in frames)
+    return isinstance(error, _OF_THE_TEXT) or any(f.filename.startswith("<") for f in frames)
 
 
 def _tamed(error: BaseException) -> Tamed:
