@@ -610,6 +610,27 @@ def test_a_prompt_of_the_user_that_cannot_be_filled_is_refused(here: Path, text:
     assert not (here / "made").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rows.jsonl", "promptfooconfig.yaml"])
+def test_rollouts_of_a_model_behind_an_api_run_8_at_a_time(
+    here: Path, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    rows = [{"text": f"mail {n}", "label": "spam" if n % 2 else "ham"} for n in range(40)]
+    (here / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    checked = "assert: [{type: contains, value: a}]"
+    tests = "".join(f"  - {{vars: {{x: {row['text']}}}, {checked}}}\n" for row in rows)
+    (here / "promptfooconfig.yaml").write_text(
+        f"prompts: ['{{{{x}}}}']\nproviders: [openai:gpt-5-mini]\ntests:\n{tests}"
+    )
+    with ModelServer(lambda _: "ham", latency=0.3) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.v1)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        model = () if name.startswith("prompt") else ("--model", "openai/gpt-5-mini")
+        assert kept("init", "--from", name, "mine", *model).code == 0
+        assert kept("eval", "mine", "-q").code == 0
+        assert server.most_at_once == 8
+
+
 def test_a_skill_with_labelled_cases_is_scored_by_the_labels(here: Path):
     (here / "SKILL.md").write_text("# Sorting\n\nSort mails.\n")
     rows = [{"task": f"mail {n}", "label": "spam" if n % 2 else "ham"} for n in range(12)]

@@ -40,9 +40,6 @@ from kept.nunjucks import names_of
 from kept.spec.load import said
 from kept.spec.source import read_source
 
-WORKERS = 4
-"""Calls in flight, unless a config says: what promptfoo does."""
-
 FEW = 5
 """Tests that are too few to be shared out."""
 
@@ -221,6 +218,7 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
         budget, about_money = budget_of(*models.values(), steps=steps)
         notes += about_money
     about = {"description": config.description} if config.description else {}
+    at_once = config.evaluateOptions.maxConcurrency
     return {
         **about,
         "artifacts": {"include": [parts.prompt]},
@@ -231,7 +229,7 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
         "proposers": proposers,
         "cases": {"file": "cases.jsonl", "split": "3:5:2" if len(parts.cases) >= FEW else "0:1:0"},
         "budget": budget,
-        "workers": config.evaluateOptions.maxConcurrency or WORKERS,
+        **({"workers": at_once} if at_once else {}),
     }, notes
 
 
