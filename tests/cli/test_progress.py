@@ -178,7 +178,7 @@ def test_what_fits_is_not_cut():
     assert step_words(step) == f"{step.verdict.reason}  (variant b.txt)"
 
 
-@pytest.mark.parametrize(("most", "told"), [(10, "0 of 10 steps"), (None, "0 proposals")])
+@pytest.mark.parametrize(("most", "told"), [(10, "0 of 10 iterations"), (None, "0 proposals")])
 def test_the_status_says_how_many_steps_there_are_to_come(most: int | None, told: str):
     progress = LiveProgress(console())
     facts: dict[str, object] = {"budget": {"max_iterations": most}}

@@ -5,11 +5,17 @@ from pathlib import Path
 
 import pytest
 
+import kept
+from kept.cli.texts import run_text
+from kept.core.schedule import OF_THE_RUN
 from kept.report.document import headline
 from kept.report.outlook import conclusion
 from kept.report.page import markdown
 from kept.report.summary import Summary, summary
-from kept.report.words import headline_words
+from kept.report.words import headline_words, verdict_counts
+from kept.store.glance import Glance
+from kept.store.reader import Run
+from kept.web.run_page import outcome_of, verdicts
 from tests.report.runs import make_run
 
 
@@ -26,7 +32,7 @@ def told(tmp_path: Path) -> Summary:
     ("gain", "low", "high", "words"),
     [
         (0.25, 0.1, 0.4, ", and by 0.1 to 0.4 on 12 test cases that nothing was tuned on."),
-        (0.1, -0.1, 0.3, "; 12 test cases are too few to say by how much: add about 40."),
+        (0.1, -0.1, 0.3, "; 12 test cases are too few to say by how much: add about 90."),
         (0.1, None, None, "; 12 test cases are too few to say by how much: add about 12."),
         (0.0, -0.2, 0.2, "; 12 test cases show no gain: add more before you rely on it."),
         (-0.3, -0.5, -0.1, ", but worse on 12 test cases: compare both on more cases before you adopt it."),  # noqa: E501
@@ -65,8 +71,60 @@ def test_a_headline_names_the_cases_that_its_figures_are_from(tmp_path: Path):
     assert headline(found)["measured_on"] == "5 holdout cases"
     assert conclusion(found) in page
     assert headline(found)["conclusion"] == conclusion(found)
-    # the figures of the table are told apart from those of the headline
-    assert "| `score` on the cases that decide |" in page
+    assert "| `score` on the 5 holdout cases |" in page
+
+
+def raced(tmp_path: Path) -> Path:
+    """A run in which a merge is kept, one turn proposes nothing, and the claim is made."""
+
+    def score(text: str, case: int) -> float:
+        return ("good" in text) / 2 + (case % 7) / 20 + ("kind" in text) / 4
+
+    texts = iter(["good", "kind"])
+    result = kept.optimize(
+        "seed",
+        score,
+        range(60),
+        proposers=[lambda brief: next(texts, None), "bad"],
+        bounds=(0, 2),
+        budget=6,
+        home=tmp_path,
+    )
+    assert result.improved
+    return result.folder
+
+
+def test_counts_of_proposals_and_turns_add_up(tmp_path: Path):
+    folder = raced(tmp_path)
+    with Run(folder) as run:
+        told, page, steps = summary(run), markdown(run), run.state.closed
+    by_proposers = [step for step in steps if step.turn.proposer not in OF_THE_RUN]
+    assert sum(row.turns for row in told.turns) == len(by_proposers)
+    assert told.proposals + told.empty_turns == len(by_proposers)
+    assert told.merges == 1, "the claim and the test are neither proposals nor empty turns"
+    shown = run_text(told)
+    assert f"proposals  {told.proposals} and 1 merge: 1 kept" in shown
+    assert f"{told.proposals} proposals and 1 merge: 1 kept" in page
+    assert headline(told)["proposals"] == told.proposals
+
+
+def test_the_page_of_a_run_says_what_the_terminal_says(tmp_path: Path):
+    folder = raced(tmp_path)
+    with Run(folder) as run:
+        told = summary(run)
+    glance = Glance(folder).refresh()
+    assert glance.values == (told.seed_value, told.best_value)
+    assert glance.measured_on == told.measured
+    assert "test cases" in told.measured
+    assert conclusion(outcome_of(glance)) == conclusion(told)
+    assert verdicts(glance) == verdict_counts(told)
+
+
+def test_figures_that_chose_a_candidate_are_told_apart_from_those_of_the_title(tmp_path: Path):
+    with Run(raced(tmp_path)) as run:
+        page = markdown(run)
+    assert "These figures decided which candidates were kept, so they are optimistic. " in page
+    assert "Those of the title chose nothing: they are from 12 test cases, drawn anew." in page
 
 
 def test_a_proposer_is_told_with_its_part_in_what_was_kept_and_not_with_verdicts():

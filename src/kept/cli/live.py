@@ -148,8 +148,9 @@ class LiveProgress(Progress):
         state = self.state
         done, most = len(state.closed), self._most_steps()
         so_far = count(self.proposals, "proposal")
-        if most and done <= most:
-            so_far = f"{done} of {count(most, 'step')}"
+        if most:
+            # merges and the test at the end come after the last iteration
+            so_far = f"{min(done, most)} of {count(most, 'iteration')}"
         parts = [so_far, f"{state.keeps} kept"]
         if self.sweeping:
             parts = []

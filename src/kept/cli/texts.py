@@ -21,6 +21,7 @@ from kept.report.words import (
     duration,
     headline_words,
     lost_words,
+    merges_words,
     number,
     spend_words,
     verdict_counts,
@@ -45,7 +46,7 @@ def facts(told: Summary, *, reason: bool = True) -> list[tuple[str, str]]:
     """What a run is and what it used, with or without the reason why it stopped."""
     why = f": {told.stopped.message}" if told.stopped and reason else ""
     counts = verdict_counts(told)
-    tried = [("proposals", f"{told.proposals}: {counts}" if counts else "none")]
+    tried = [("proposals", f"{told.proposals}{merges_words(told)}: {counts}" if counts else "none")]
     return [
         ("run", f"{told.run}, {told.status}{why}"),
         *standing(told),

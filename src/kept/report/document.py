@@ -41,6 +41,7 @@ def headline(told: Summary) -> dict[str, Any]:
         "comparison": told.comparison.document() if told.comparison else None,
         "steps": len(told.steps),
         "proposals": told.proposals,
+        "merges": told.merges,
         "keeps": told.keeps,
         "verdicts": dict(told.outcomes),
         "turns": [asdict(row) for row in told.turns],

@@ -1,6 +1,7 @@
 """What a race could not tell, what would settle it, and the command that goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import NamedTuple
 
@@ -19,6 +20,30 @@ LIMITS = {
 """Reasons to stop that are a limit of the budget, and which."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Facts of a run that its conclusion rests on; a `Summary` has them too."""
+
+    recipe: str
+    gate: str
+    status: str
+    cases: Mapping[str, int]
+    seed_value: float | None
+    improved: bool
+    steps: tuple[StepLine, ...]
+    claim_gain: float | None
+    claim_low: float | None
+    claim_high: float | None
+    comparison: None = None
+
+
+POWER = 2.04
+"""Cases for an interval above 0 in four runs of five, over those for one run of two.
+
+It is ((1.96 + 0.84) / 1.96)², by the quantiles of the normal distribution.
+"""
+
+
 class Doubt(NamedTuple):
     """What came nearest to a proof, and had none."""
 
@@ -34,7 +59,7 @@ class Doubt(NamedTuple):
     """What a proof on so many would take."""
 
 
-def doubt_of(told: Summary) -> Doubt | None:
+def doubt_of(told: Summary | Outcome) -> Doubt | None:
     """The nearest miss of a race that ended without a proof; None where nothing came near one."""
     proven = max((row.step for row in told.steps if row.best), default=-1)
     tried = [row for row in told.steps if row.step > proven and "alpha_promote" in row.numbers]
@@ -75,7 +100,7 @@ def cannot_tell(told: Summary) -> Iterator[str]:
     yield f"{words}: if that is its gain, {more} ({cost} for the proof)"
 
 
-def conclusion(told: Summary) -> str:
+def conclusion(told: Summary | Outcome) -> str:
     """What may be concluded from a run, in a sentence; empty where its answer says it already."""
     judged = told.seed_value is not None and any(row.value is not None for row in told.steps)
     if told.comparison is not None or told.recipe not in ("artifact", "function") or not judged:
@@ -103,7 +128,7 @@ def conclusion(told: Summary) -> str:
     return f"{few}: add about {_more_cases(test, gain, low, high)}."
 
 
-def _nothing_better(told: Summary, holdout: int) -> str:
+def _nothing_better(told: Summary | Outcome, holdout: int) -> str:
     if told.status != "finished":
         return ""
     doubt = doubt_of(told)
@@ -116,11 +141,11 @@ def _nothing_better(told: Summary, holdout: int) -> str:
 
 
 def _more_cases(cases: int, gain: float, low: float | None, high: float | None) -> int:
-    """Cases to add so that the interval of such a gain would end above 0."""
+    """Cases to add so that the interval of such a gain ends above 0 in four runs of five."""
     if low is None or high is None:
         return max(8, cases)
     half = max(gain - low, (high - low) / 2)
-    return _rounded_up(max(1, ceil(cases * (half / gain) ** 2) - cases))
+    return _rounded_up(max(1, ceil(POWER * cases * (half / gain) ** 2) - cases))
 
 
 def _rounded_up(number: int) -> int:

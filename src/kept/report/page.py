@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from kept.core.event import StepClosed
+from kept.core.final import ENTERED
 from kept.core.plan import AGENT_RUN
 from kept.core.words import count, one_line
 from kept.report.caveats import caveats
@@ -24,6 +25,7 @@ from kept.report.words import (
     clock,
     duration,
     headline_words,
+    merges_words,
     number,
     spend_words,
     verdict_counts,
@@ -95,7 +97,8 @@ def _cell(text: str) -> str:
 def _opening(told: Summary) -> str:
     why = f": {told.stopped.message}" if told.stopped else ""
     verdicts = f": {verdict_counts(told)}" if told.steps or told.open else ""
-    tried = f" {count(told.proposals, 'proposal')}{verdicts}." if told.comparison is None else ""
+    proposals = f"{count(told.proposals, 'proposal')}{merges_words(told)}"
+    tried = f" {proposals}{verdicts}." if told.comparison is None else ""
     opening = f"Run `{told.run}`, {told.status}{why}.{tried}"
     claim = f"**Claim**, {told.claim}.\n\n" if told.claim else ""
     leading = "" if told.leading is None else f" Leading, not yet proven: step {told.leading}."
@@ -155,13 +158,18 @@ def _said(run: Run) -> Iterator[tuple[str, str]]:
 
 def _deciding(told: Summary) -> str:
     """Title of a column with what was measured to decide; the headline may be from other cases."""
-    return f"`{told.metric}` on the cases that decide" if told.cases else f"`{told.metric}`"
+    cases = told.cases.get("holdout", 0)
+    words = count(cases, "holdout case")
+    if any(ENTERED in row.numbers for row in told.steps):
+        cases += told.cases.get("train", 0)
+        words = count(cases, "train and holdout case")
+    return f"`{told.metric}` on the {words}" if cases else f"`{told.metric}`"
 
 
 def _trajectory(told: Summary) -> Iterator[str]:
     """The value of each judged step beside the best so far."""
     races = told.gate == "race"
-    best = told.decided_seed if races else told.seed_value
+    best = told.decided_seed
     leading = leads(told.steps, best)
     rows: list[tuple[str, str, str, str]] = []
     for row in told.steps:
@@ -252,7 +260,7 @@ def _compared(comparison: Comparison, told: Summary) -> Iterator[str]:
 
 def _outcome(told: Summary) -> Iterator[str]:
     races = told.gate == "race"
-    first = told.decided_seed if races else told.seed_value
+    first = told.decided_seed
     rows = [("seed", "", number(first), f"`{told.seed}`")]
     rows += [
         (
@@ -265,12 +273,12 @@ def _outcome(told: Summary) -> Iterator[str]:
         if row.kept
     ]
     yield from _table(("", "proposer", _deciding(told), "candidate"), rows)
+    decided = {row.value for row in told.steps if row.kept}
+    apart = "" if told.best_value in decided else f"they are from {told.measured}, drawn anew"
     if races and told.keeps:
         yield ""
-        yield (
-            "These are means of the draws by which candidates were kept, so they are optimistic; "
-            "the claim is not."
-        )
+        words = "These figures decided which candidates were kept, so they are optimistic."
+        yield words + (f" Those of the title chose nothing: {apart}." if apart else "")
     if told.improved:
         yield ""
         yield "The files of the best candidate are in `best/` beside this report."
@@ -313,14 +321,13 @@ def _fenced(text: str) -> Iterator[str]:
 
 def _refused(told: Summary) -> Iterator[str]:
     refused = [row for row in told.steps if row.refused]
-    idle = sum(not row.kept and not row.refused for row in told.steps)
     if not refused:
         yield "Nothing."
     grouped = Counter((row.outcome, _kind(row)) for row in refused)
     for (outcome, kind), times in grouped.most_common():
         yield f"* {times} × {outcome}: {kind}"
-    if idle:
-        yield f"* {count(idle, 'further turn')} proposed nothing"
+    if told.empty_turns:
+        yield f"* {count(told.empty_turns, 'further turn')} proposed nothing"
     if refused:
         yield ""
         yield from _refused_table(told, refused)

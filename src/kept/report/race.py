@@ -74,7 +74,7 @@ def questions(told: Summary) -> Iterator[tuple[str, str, str]]:
     if found.screened:
         dropped = found.screened - found.near
         near = count(found.near, "near miss", "near misses")
-        heard = f"{count(found.screened, 'proposal')}: {dropped} dropped, {near}"
+        heard = f"{found.screened} measured: {dropped} dropped, {near}"
         yield "worth paying for?", f"{cases.get('train', 0)} train", heard
     proof_cases = f"{cases.get('holdout', 0)} holdout, new draws"
     if found.entered:

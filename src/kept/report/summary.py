@@ -9,7 +9,9 @@ from typing import cast
 from kept.core.budget import Spend, StopReason
 from kept.core.event import RunStarted
 from kept.core.objective import Constraint, Objective, Operator
+from kept.core.pool import MERGE
 from kept.core.proposal import ClosedStep, Proposal, Reply
+from kept.core.schedule import OF_THE_RUN
 from kept.core.state import State
 from kept.core.verdict import IDLE, UNMEASURED, VerdictCode, VerdictKind, word_for
 from kept.report.comparison import Comparison, comparison_of
@@ -52,6 +54,11 @@ class StepLine:
     def kept(self) -> bool:
         """Whether its candidate became the incumbent."""
         return self.outcome == "keep"
+
+    @property
+    def proposed(self) -> bool:
+        """True if there was something to keep."""
+        return self.kept or self.refused
 
     @property
     def refused(self) -> bool:
@@ -138,8 +145,18 @@ class Summary:
 
     @property
     def proposals(self) -> int:
-        """Steps with something to judge; the turns of a dry proposer are not among them."""
-        return sum(step.kept or step.refused for step in self.steps)
+        """Steps in which a proposer proposed something; merges are counted apart."""
+        return sum(step.proposed and step.proposer not in OF_THE_RUN for step in self.steps)
+
+    @property
+    def merges(self) -> int:
+        """Candidates that the run put together from proposals by itself."""
+        return sum(step.proposed and step.proposer == MERGE for step in self.steps)
+
+    @property
+    def empty_turns(self) -> int:
+        """Turns in which a proposer proposed nothing."""
+        return sum(not s.proposed and s.proposer not in OF_THE_RUN for s in self.steps)
 
     @property
     def never_judged(self) -> str:

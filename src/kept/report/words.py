@@ -10,7 +10,7 @@ from kept.report.compared import title
 from kept.report.summary import Summary
 
 LIMITS = {
-    "max_iterations": "step",
+    "max_iterations": "iteration",
     "max_failures": "crashed step",
     "max_minutes": "minute",
     "max_rollouts": "rollout",
@@ -56,12 +56,17 @@ def on_cases(summary: Summary) -> str:
 
 def verdict_counts(summary: Summary) -> str:
     """`2 kept, 3 discarded`, and behind a semicolon what is no verdict on a proposal."""
-    judged = Counter(VERDICTS[row.outcome] for row in summary.steps if row.kept or row.refused)
+    judged = Counter(VERDICTS[row.outcome] for row in summary.steps if row.proposed)
     verdicts = ", ".join(f"{judged[word]} {word}" for word in VERDICTS.values() if judged[word])
-    idle = len(summary.steps) - summary.proposals
-    rest = [f"{count(idle, 'turn')} proposed nothing"] if idle else []
+    empty = summary.empty_turns
+    rest = [f"{count(empty, 'turn')} proposed nothing"] if empty else []
     rest += [f"{count(len(summary.open), 'step')} open"] if summary.open else []
     return "; ".join(part for part in (verdicts, *rest) if part)
+
+
+def merges_words(summary: Summary) -> str:
+    """` and 2 merges`: what is tried besides proposals; empty without merges."""
+    return f" and {count(summary.merges, 'merge')}" if summary.merges else ""
 
 
 def lost_words(turns: int) -> str:

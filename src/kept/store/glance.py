@@ -9,13 +9,16 @@ from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from kept.core.budget import NOTHING, Spend, StopReason
 from kept.core.event import RunResumed, RunStarted, RunStopped
+from kept.core.final import ENTERED
 from kept.core.objective import Direction, Objective
+from kept.core.plan import SUITE
 from kept.core.proposal import Reply, Turn
 from kept.core.rollout import Job
+from kept.core.words import count
 from kept.engine.purse import Meter
 from kept.errors import JournalError
 from kept.store import wire
@@ -222,7 +225,25 @@ class Glance:
 
     @property
     def values(self) -> tuple[float | None, float | None]:
-        """The metric of seed and best on the deciding cases, by draws of one purpose for both."""
+        """The metric of seed and best, by draws of one purpose for both."""
+        return self._measured()[:2]
+
+    @property
+    def measured_on(self) -> str:
+        """Cases that `values` are from, as in `12 test cases`; empty for a run without cases."""
+        purpose = self._measured()[2]
+        given = self.begun.facts.get("cases")
+        if purpose is None or not isinstance(given, Mapping) or self.begun.recipe == SUITE:
+            return ""
+        sizes = cast("Mapping[str, int]", given)
+        splits = {"test": ("test",), "screen": ("train",)}.get(purpose, ("holdout",))
+        if splits == ("holdout",) and any(ENTERED in row.numbers for row in self.rows):
+            splits = ("train", "holdout")  # a final of variants, from which nobody learnt
+        cases = sum(sizes.get(split, 0) for split in splits)
+        return count(cases, f"{' and '.join(splits)} case") if cases else ""
+
+    def _measured(self) -> tuple[float | None, float | None, str | None]:
+        """The values of seed and best, and the purpose of the draws that they are from."""
         seed, best = (
             {told.purpose: told.loss for told in self._fold.of(id_) if told.failed < told.asked}
             for id_ in (self.seed, self.best)
@@ -234,7 +255,7 @@ class Glance:
         first, last = (
             next((known[p] for p in common if p in known), None) for known in (seed, best)
         )
-        return self.value(first), self.value(last)
+        return self.value(first), self.value(last), next((p for p in common if p in best), None)
 
     @property
     def gain(self) -> Gain | None:

@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 from weakref import WeakKeyDictionary
 
+from kept.core.schedule import OF_THE_RUN
 from kept.core.verdict import gain_in
 from kept.core.words import count, no_better, one_line
+from kept.report.outlook import Outcome, conclusion
+from kept.report.summary import line_of, objective_from
 from kept.report.words import duration
 from kept.store.glance import Glance
 from kept.store.index import nearest_limit
@@ -103,8 +106,9 @@ def overview(told: Glance, links: Links) -> dict[str, object]:
         "improved": told.best != told.seed,
         "gain": gain,
         "gain_words": gained(gain.mean, gain.low, gain.high) if gain else "",
+        "measured": told.measured_on,
         "leading": _leading(told),
-        "claim": _claim(told),
+        "claim": claim.reason if (claim := _claim_row(told)) else "",
         **pictures(told, links),
         "limits": limits(told),
         "alpha": alpha_left(told.rows),
@@ -125,9 +129,29 @@ def pictures(told: Glance, links: Links) -> dict[str, object]:
             "trajectory": trajectory(told, lambda step: links.step(told.id, step)),
             "spend_chart": spend_chart(told),
             "counts": verdicts(told),
+            "conclusion": conclusion(outcome_of(told)),
         }
         known = _drawn[told] = (mark, charts)
     return known[1]
+
+
+def outcome_of(told: Glance) -> Outcome:
+    """What the conclusion rests on, from the index of a run's steps."""
+    cases = told.begun.facts.get("cases")
+    claim = _claim_row(told)
+    numbers = claim.numbers if claim else {}
+    return Outcome(
+        recipe=told.begun.recipe,
+        gate=told.fact("gate"),
+        status=told.status,
+        cases=cast("Mapping[str, int]", cases) if isinstance(cases, Mapping) else {},
+        seed_value=told.values[0],
+        improved=told.best != told.seed,
+        steps=tuple(line_of(row, objective_from(told.started), None) for row in told.rows),
+        claim_gain=numbers.get("gain"),
+        claim_low=numbers.get("low"),
+        claim_high=numbers.get("high"),
+    )
 
 
 def _leading(told: Glance) -> int | None:
@@ -151,10 +175,10 @@ def made_by(told: Glance) -> list[int]:
     return steps[::-1]
 
 
-def _claim(told: Glance) -> str:
-    claims = (row for row in reversed(told.rows) if row.code == "claim")
-    last = next(claims, None)
-    return last.reason if last is not None and last.candidate == told.best else ""
+def _claim_row(told: Glance) -> StepRow | None:
+    """The last test on the sealed cases, if it is about what is the best now."""
+    last = next((row for row in reversed(told.rows) if row.code == "claim"), None)
+    return last if last is not None and last.candidate == told.best else None
 
 
 def alpha_left(rows: Sequence[StepRow]) -> float | None:
@@ -169,7 +193,7 @@ def limits(told: Glance) -> list[Mapping[str, object]]:
     budget = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
     spend = told.spend
     used: dict[str, tuple[float, str, Callable[[float], str]]] = {
-        "max_iterations": (len(told.rows), "steps", thousands),
+        "max_iterations": (_iterations(told, budget), "iterations", thousands),
         "max_minutes": (told.elapsed / 60, "minutes", _minutes),
         "max_usd": (spend.usd, "", money),
         "max_rollouts": (spend.rollouts, "rollouts", thousands),
@@ -181,6 +205,12 @@ def limits(told: Glance) -> list[Mapping[str, object]]:
             text = f"{words(value)} of {words(limit)} {unit}".strip()
             found.append({"words": text, "bar": meter(value / limit, f"{text} used")})
     return found
+
+
+def _iterations(told: Glance, budget: Mapping[str, Any]) -> float:
+    """Steps that count against the limit; merges and the test at the end may come after it."""
+    most = budget.get("max_iterations")
+    return min(len(told.rows), most) if isinstance(most, int) else len(told.rows)
 
 
 def _minutes(value: float) -> str:
@@ -225,12 +255,14 @@ def _cases(given: object) -> str:
 def verdicts(told: Glance) -> str:
     """`2 kept, 3 discarded; 4 turns proposed nothing`."""
     judged: dict[str, int] = {}
+    idle = 0
     for row in told.rows:
         if row.judged:
             judged[WORDS[row.outcome]] = judged.get(WORDS[row.outcome], 0) + 1
+        elif row.proposer not in OF_THE_RUN:
+            idle += 1
     words = ", ".join(f"{judged[word]} {word}" for word in WORDS.values() if word in judged)
-    idle = len(told.rows) - sum(judged.values())
-    rest = [f"{count(idle, 'turn')} without a proposal"] if idle else []
+    rest = [f"{count(idle, 'turn')} proposed nothing"] if idle else []
     rest += [f"{count(len(told.open), 'step')} open"] if told.open else []
     return "; ".join(part for part in (words, *rest) if part)
 
