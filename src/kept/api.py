@@ -153,8 +153,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
             which is tried again and never counts as a score. Where its first parameter is annotated
             `str`, it is given the text. Or a `Runner`, whose metrics are the
             score unless it is a `Scorer` too.
-        cases: what to evaluate on; any values, or `Cases` that are split already. Models that write
-            see the field `expected`, `answer` or `label` of train cases, where there is one.
+        cases: what to evaluate on; any values, or `Cases` that are split already.
         proposers: functions of the brief that return a new text, texts to try, models that write
             (`kept.edit(model="provider/model")`, `reflect`, `rewrite`, `simplify`), or `Proposer`s.
         schedule: who is next among several proposers: `bandit`, who brings more for its cost, or
@@ -187,7 +186,6 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     from kept.core.artifact import Artifact, Candidate, Rules
     from kept.core.budget import Budget
     from kept.core.forecast import enough_steps
-    from kept.core.labels import labels_of
     from kept.core.objective import Objective
     from kept.core.plan import Plan
     from kept.errors import SetupError
@@ -224,7 +222,6 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         workers=workers,
         worst_usd=usd_per_rollout or 0.0,
         random_seed=random_seed,
-        labels=labels_of(case_set),
         inputs={
             "evaluate": recipe.source_of(evaluate),
             "metric, direction or bounds": f"{metric} {direction} {bounds}",

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import kept as kept_api
 from kept.core.case import Case
 from kept.core.labels import Labels, assertion_texts, labels_of
 from kept.recipes.artifact import compile_task
-from kept.recipes.function import make_cases
 from kept.testing.server import ModelServer, Seen
 from tests.cli.tasks import kept
 
@@ -99,26 +97,6 @@ def test_assertions_of_promptfoo_show_the_word_that_is_missing(
     called = kept("optimize", "mine", "-q", "--set", "budget={max_iterations: 6}")
     assert called.code == 0, called.stderr
     check_shown(watching, spec, "icontains: City{}x")
-
-
-@pytest.mark.slow
-def test_a_call_from_python_shows_what_was_expected(tmp_path: Path, watching: Watching):
-    def evaluate(text: str, case: dict[str, str]) -> tuple[float, str]:
-        return 0.0, "got: Nowhere"
-
-    kept_api.optimize(
-        "Say it.",
-        evaluate,
-        ROWS,
-        proposers=[kept_api.edit(model="openai/gpt-5-mini")],
-        budget=3,
-        bounds=(0, 1),
-        home=tmp_path,
-    )
-    told = "\n".join(watching.optimizer)
-    cases = make_cases(ROWS, "3:5:2", 0)
-    assert all(f"expected: {case.data['answer']}" in told for case in cases.train)
-    assert not any(case.data["answer"] in told for case in (*cases.holdout, *cases.test))
 
 
 @pytest.mark.slow

@@ -64,6 +64,22 @@ def test_nothing_better_is_told_too(told: Summary):
     assert conclusion(replace(found, recipe="suite")) == ""
 
 
+def test_a_run_whose_proposals_met_train_cases_alone_says_so(tmp_path: Path):
+    result = kept.optimize(
+        "seed",
+        lambda text, case: float(text == "seed"),
+        range(40),
+        proposers=["longer than it", "longer still than it"],
+        bounds=(0, 1),
+        gate="race",
+        home=tmp_path,
+    )
+    assert not result.improved
+    assert result.conclusion == (
+        "No proposal did well enough on the 12 train cases to be tried on the 20 holdout cases."
+    )
+
+
 def test_a_headline_names_the_cases_that_its_figures_are_from(tmp_path: Path):
     with make_run(tmp_path) as run:
         found, page = summary(run), markdown(run)

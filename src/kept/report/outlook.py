@@ -102,7 +102,9 @@ def cannot_tell(told: Summary) -> Iterator[str]:
 
 def conclusion(told: Summary | Outcome) -> str:
     """What may be concluded from a run, in a sentence; empty where its answer says it already."""
-    judged = told.seed_value is not None and any(row.value is not None for row in told.steps)
+    screened = any("screen_gain" in row.numbers for row in told.steps)
+    measured = screened or any(row.value is not None for row in told.steps)
+    judged = told.seed_value is not None and measured
     if told.comparison is not None or told.recipe not in ("artifact", "function") or not judged:
         return ""
     holdout, test = (told.cases.get(split, 0) for split in ("holdout", "test"))
@@ -136,6 +138,10 @@ def _nothing_better(told: Summary | Outcome, holdout: int) -> str:
         more = _rounded_up(doubt.wanted - doubt.cases)
         few = f"{count(doubt.cases, 'case')} are too few to tell: add about {more}"
         return f"Step {doubt.step} may be better; {few}."
+    if holdout and all(row.value is None for row in told.steps):
+        train = count(told.cases.get("train", 0), "train case")
+        tried = f"to be tried on the {count(holdout, 'holdout case')}"
+        return f"No proposal did well enough on the {train} {tried}."
     where = f" on the {count(holdout, 'holdout case')}" if holdout else ""
     return f"No proposal was shown to be better than the seed{where}."
 
