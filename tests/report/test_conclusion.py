@@ -64,12 +64,25 @@ def test_nothing_better_is_told_too(told: Summary):
     assert conclusion(replace(found, recipe="suite")) == ""
 
 
+def is_seed(text: str, case: int) -> float:
+    return float(text == "seed")
+
+
+def alike(text: str) -> float:
+    return 0.5
+
+
+def longer(brief: kept.Brief) -> str:
+    return f"longer {brief.seed}"
+
+
 def test_a_run_whose_proposals_met_train_cases_alone_says_so(tmp_path: Path):
     result = kept.optimize(
         "seed",
-        lambda text, case: float(text == "seed"),
+        is_seed,
         range(40),
-        proposers=["longer than it", "longer still than it"],
+        proposers=[longer],
+        budget=4,
         bounds=(0, 1),
         gate="race",
         home=tmp_path,
@@ -77,6 +90,22 @@ def test_a_run_whose_proposals_met_train_cases_alone_says_so(tmp_path: Path):
     assert not result.improved
     assert result.conclusion == (
         "No proposal did well enough on the 12 train cases to be tried on the 20 holdout cases."
+    )
+
+
+def test_the_cases_of_a_final_are_the_same_in_headline_and_conclusion(tmp_path: Path):
+    result = kept.optimize(
+        "seed",
+        alike,
+        range(40),
+        proposers=["one text", "another text"],
+        bounds=(0, 1),
+        gate="race",
+        home=tmp_path,
+    )
+    assert "(0.5 on 32 train and holdout cases)" in str(result)
+    assert result.conclusion == (
+        "No proposal was shown to be better than the seed on the 32 train and holdout cases."
     )
 
 
@@ -97,11 +126,15 @@ def raced(tmp_path: Path) -> Path:
         return ("good" in text) / 2 + (case % 7) / 20 + ("kind" in text) / 4
 
     texts = iter(["good", "kind"])
+
+    def one_of_two(brief: kept.Brief) -> str | None:
+        return next(texts, None)
+
     result = kept.optimize(
         "seed",
         score,
         range(60),
-        proposers=[lambda brief: next(texts, None), "bad"],
+        proposers=[one_of_two, "bad"],
         bounds=(0, 2),
         budget=6,
         home=tmp_path,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import NamedTuple
 
+from kept.core.final import ENTERED
 from kept.core.plan import COMPARE
 from kept.core.words import count
 from kept.gates.case_level import student
@@ -113,7 +114,7 @@ def conclusion(told: Summary | Outcome) -> str:
     if not told.cases:
         return "Better in the runs made here; without cases nothing says how it does on others."
     once = "" if told.gate == "race" else " in one evaluation"
-    better = f"Better{once} on the {count(holdout, 'holdout case')}"
+    better = f"Better{once} on the {deciding_cases(told)}"
     tests = count(test, "test case")
     gain, low, high = told.claim_gain, told.claim_low, told.claim_high
     if not test:
@@ -130,6 +131,13 @@ def conclusion(told: Summary | Outcome) -> str:
     return f"{few}: add about {_more_cases(test, gain, low, high)}."
 
 
+def deciding_cases(told: Summary | Outcome) -> str:
+    """`30 holdout cases`, or `48 train and holdout cases` where alternatives met in a final."""
+    splits = ("train", "holdout") if any(ENTERED in s.numbers for s in told.steps) else ("holdout",)
+    cases = sum(told.cases.get(split, 0) for split in splits)
+    return count(cases, f"{' and '.join(splits)} case")
+
+
 def _nothing_better(told: Summary | Outcome, holdout: int) -> str:
     if told.status != "finished":
         return ""
@@ -142,7 +150,7 @@ def _nothing_better(told: Summary | Outcome, holdout: int) -> str:
         train = count(told.cases.get("train", 0), "train case")
         tried = f"to be tried on the {count(holdout, 'holdout case')}"
         return f"No proposal did well enough on the {train} {tried}."
-    where = f" on the {count(holdout, 'holdout case')}" if holdout else ""
+    where = f" on the {deciding_cases(told)}" if holdout else ""
     return f"No proposal was shown to be better than the seed{where}."
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from kept.core.event import StepClosed
-from kept.core.final import ENTERED
 from kept.core.plan import AGENT_RUN
 from kept.core.words import count, one_line
 from kept.report.caveats import caveats
@@ -13,7 +12,7 @@ from kept.report.changes import best_diff, step_diff
 from kept.report.compared import found_alike, interval, sentences, short
 from kept.report.comparison import Comparison, comparison_of
 from kept.report.failures import failures, may_pass, measure_is_broken
-from kept.report.outlook import cannot_tell, conclusion, go_on
+from kept.report.outlook import cannot_tell, conclusion, deciding_cases, go_on
 from kept.report.race import leads, questions
 from kept.report.scoring import scorer_words
 from kept.report.summary import StepLine, Summary, objective_of, summary
@@ -158,12 +157,7 @@ def _said(run: Run) -> Iterator[tuple[str, str]]:
 
 def _deciding(told: Summary) -> str:
     """Title of a column with what was measured to decide; the headline may be from other cases."""
-    cases = told.cases.get("holdout", 0)
-    words = count(cases, "holdout case")
-    if any(ENTERED in row.numbers for row in told.steps):
-        cases += told.cases.get("train", 0)
-        words = count(cases, "train and holdout case")
-    return f"`{told.metric}` on the {words}" if cases else f"`{told.metric}`"
+    return f"`{told.metric}` on the {deciding_cases(told)}" if told.cases else f"`{told.metric}`"
 
 
 def _trajectory(told: Summary) -> Iterator[str]:
