@@ -31,7 +31,7 @@ def told(tmp_path: Path) -> Summary:
 @pytest.mark.parametrize(
     ("gain", "low", "high", "words"),
     [
-        (0.25, 0.1, 0.4, ", and by 0.1 to 0.4 on 12 test cases that nothing was tuned on."),
+        (0.25, 0.1, 0.4, ", and by 0.100 to 0.400 on 12 test cases that nothing was tuned on."),
         (0.1, -0.1, 0.3, "; 12 test cases are too few to say by how much: add about 90."),
         (0.1, None, None, "; 12 test cases are too few to say by how much: add about 12."),
         (0.0, -0.2, 0.2, "; 12 test cases show no gain: add more before you rely on it."),

@@ -124,7 +124,7 @@ def conclusion(told: Summary | Outcome) -> str:
     if high is not None and high < 0:
         return f"{better}, but worse on {tests}: compare both on more cases before you adopt it."
     if low is not None and high is not None and low > 0:
-        return f"{better}, and by {low:.3g} to {high:.3g} on {tests} that nothing was tuned on."
+        return f"{better}, and by {low:.3f} to {high:.3f} on {tests} that nothing was tuned on."
     if gain <= 0:
         return f"{better}; {tests} show no gain: add more before you rely on it."
     few = f"{better}; {tests} are too few to say by how much"

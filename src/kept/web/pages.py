@@ -18,8 +18,11 @@ class Pages:
     def __init__(self) -> None:
         missing = [name for name in NEEDED if find_spec(name) is None]
         if missing:
-            names = " and ".join(f"`{name}`" for name in missing)
-            raise SetupError(f"the pages need {names}, not here", hint=install_command("web"))
+            names = ", ".join(f"`{name}`" for name in missing)
+            raise SetupError(
+                f"packages that the pages need are not installed: {names}",
+                hint=install_command("web"),
+            )
 
     def serve(self, home: Home, path: str, port: int, opened: Callable[[str], None]) -> None:
         """Serve the runs of a home until interrupted; `opened` is given the link with the token."""
