@@ -207,6 +207,7 @@ proposers: [{kind: edit}]
 budget: {max_iterations: 2}
 logging: {results_file: work/results.jsonl}
 """
+TOOLS = "tools: [{name: library, type: vectorstore, description: Looks up, source: library}]"
 SCORE = """printf '{"score": 0.%d17}' "$(wc -w < "$KEPT_OUTPUT/prompt.md")"\n"""
 
 
@@ -336,6 +337,12 @@ def item_10(user: User) -> None:
     user.run("kept check task.yaml --set 'proposers[0].kind=reflect' | grep -A1 ^proposers")
     user.run("kept check task.yaml --set 'proposers[kind=edit].kind=rewrite' | grep -A1 ^proposers")
     user.run("kept check task.yaml --set 'proposers[kind=nothing].kind=rewrite'")
+    user.run("kept init agent my-agent")
+    user.write("my-agent/library/page.md", "Reviews with thanks are positive.\n")
+    user.run(f"echo '{TOOLS}' >> my-agent/agent.yaml")
+    check = "kept check my-agent --set 'model={provider: openai, name: gpt-5-mini}'"
+    user.run(f"{check} --set 'tools[name=library].database={{provider: in-memory}}'")
+    user.run(f"{check} --set 'tools[name=library].database=postgres'")
 
 
 ITEMS: Sequence[Callable[[User], None]] = (

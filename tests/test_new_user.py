@@ -57,6 +57,8 @@ SEEN = {
         r"proposers  reflect",
         r"proposers  rewrite",
         r"no item whose `kind` is `nothing`; there are `edit`",
+        r"database=\{provider: in-memory\}'\n(?:(?!error)[^$])*\(exit code 0\)",
+        r"tools\[0\]\.database: there is no vectorstore `postgres`",
     ),
 }  # fmt: skip
 UNSEEN = r"Traceback|Candidate\(texts|kept\[|passed|brief\.seed|outside scope"
