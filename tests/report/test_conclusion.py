@@ -15,7 +15,12 @@ from kept.report.summary import Summary, summary
 from kept.report.words import headline_words, verdict_counts
 from kept.store.glance import Glance
 from kept.store.reader import Run
+from kept.web.app import run_view
+from kept.web.kind import Asked
+from kept.web.kinds import kind_of
+from kept.web.links import Links
 from kept.web.run_page import outcome_of, verdicts
+from kept.web.templating import environment, render
 from tests.report.runs import make_run
 
 
@@ -167,6 +172,15 @@ def test_the_page_of_a_run_says_what_the_terminal_says(tmp_path: Path):
     assert "test cases" in told.measured
     assert conclusion(outcome_of(glance)) == conclusion(told)
     assert verdicts(glance) == verdict_counts(told)
+    kind, links = kind_of(glance.begun.recipe), Links()
+    with Run(folder) as run:
+        page = render(
+            environment(), kind.template, links, **run_view(run, glance, kind, links, Asked())
+        )
+    assert f"on {told.measured}" in page
+    assert conclusion(told) in page
+    assert "line and filled marks: on the 30 holdout cases" in page
+    assert "6 of 6 iterations" in page, "the merges and the test come after the last iteration"
 
 
 def test_figures_that_chose_a_candidate_are_told_apart_from_those_of_the_title(tmp_path: Path):

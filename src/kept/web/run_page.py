@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 from kept.core.schedule import OF_THE_RUN
 from kept.core.verdict import gain_in
 from kept.core.words import count, no_better, one_line
-from kept.report.outlook import Outcome, conclusion
+from kept.report.outlook import Outcome, conclusion, deciding_cases
 from kept.report.summary import line_of, objective_from
 from kept.report.words import duration
 from kept.store.glance import Glance
@@ -125,11 +125,13 @@ def pictures(told: Glance, links: Links) -> dict[str, object]:
     mark = (told.size, len(told.open), links.live)
     known = _drawn.get(told)
     if known is None or known[0] != mark:
+        outcome = outcome_of(told)
         charts: dict[str, object] = {
             "trajectory": trajectory(told, lambda step: links.step(told.id, step)),
             "spend_chart": spend_chart(told),
             "counts": verdicts(told),
-            "conclusion": conclusion(outcome_of(told)),
+            "conclusion": conclusion(outcome),
+            "deciding": deciding_cases(outcome) if outcome.cases.get("holdout") else "",
         }
         known = _drawn[told] = (mark, charts)
     return known[1]
