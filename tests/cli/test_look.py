@@ -133,7 +133,7 @@ def test_show_step_saves_what_commands_left(here: Path):
 @pytest.mark.usefixtures("run")
 def test_show_step_names_the_failures():
     text = kept("show", "--step", "2").stdout
-    assert "crash, candidate's: RuntimeError: it fell over" in text
+    assert "exception, candidate's: RuntimeError: it fell over" in text
 
 
 @pytest.mark.usefixtures("run")
