@@ -245,9 +245,9 @@ def test_without_train_cases_every_race_uses_up_its_level(tmp_path: Path):
 
 
 def test_a_seed_that_always_fails_is_replaced_by_what_runs(tmp_path: Path):
-    def evaluate(candidate: kept.Candidate, case: int) -> float:
+    def evaluate(candidate: kept.Candidate, case: int) -> float | kept.Failure:
         if candidate.text == "seed":
-            raise ValueError("it falls over")
+            return kept.Failure("crash", "candidate", "it falls over")
         return 1.0
 
     result = kept.optimize(
