@@ -150,9 +150,10 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         evaluate: `evaluate(candidate)` or `evaluate(candidate, case)`, plain or async. Returns a
             number, or metrics by name, or either with information for the proposers behind it. An
             exception is the candidate's crash, unless it is an outage (connection, 429, 5xx),
-            which is tried again and never counts as a score. Where its first parameter is annotated
-            `str`, it is given the text. Or a `Runner`, whose metrics are the
-            score unless it is a `Scorer` too.
+            which is tried again and never counts as a score; raised on every case of the seed, it
+            ends the run (to say that a text is at fault, return `kept.Failure`). Where its first
+            parameter is annotated `str`, it is given the text. Or a `Runner`, whose metrics are
+            the score unless it is a `Scorer` too.
         cases: what to evaluate on; any values, or `Cases` that are split already.
         proposers: functions of the brief that return a new text, texts to try, models that write
             (`kept.edit(model="provider/model")`, `reflect`, `rewrite`, `simplify`), or `Proposer`s.
