@@ -75,6 +75,15 @@ def test_no_command_reads_env_files_but_those_that_are_named(tmp_path: Path):
     assert set(view.hidden) == {tmp_path / ".kept", tmp_path / ".env"}
 
 
+def test_env_files_deep_in_a_project_and_above_it_are_hidden(tmp_path: Path):
+    deep = (".github/.env.ci", "apps/web/server/config/.env", "node_modules/a/.env", ".env")
+    write(tmp_path, ".env", "beside/.env", *(f"project/{name}" for name in deep))
+    hidden = set(confined(tmp_path / "project").inside.hidden)
+    shown = {tmp_path / "beside/.env", tmp_path / "project/node_modules/a/.env"}
+    found = {path for path in tmp_path.rglob(".env*") if path.is_file()}
+    assert found - hidden == shown
+
+
 @pytest.mark.sandbox
 @pytest.mark.skipif(not abilities().walls, reason="no walls here")
 def test_a_failure_names_the_hidden_file_that_a_command_could_not_read(tmp_path: Path):

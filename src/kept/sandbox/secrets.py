@@ -6,6 +6,7 @@ never be whole; `hidden` of a task's sandbox adds to it, and `readable` takes fr
 
 import os
 import pwd
+from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,9 +28,14 @@ _SYSTEM = ("shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "
 
 HOMES = Path("/home")
 
-_NOT_SEARCHED = ("node_modules", "__pycache__", "site-packages")
-_DEPTH = 2
-"""Folders below a project that are searched for `.env` files: a repository may hold several."""
+_NOT_SEARCHED = frozenset(
+    """
+    node_modules __pycache__ site-packages .git .hg .svn .kept .venv .tox .nox .mypy_cache
+    .ruff_cache .pytest_cache
+    """.split()
+)
+MOST_FOLDERS = 20_000
+"""Folders of a project that are searched for `.env` files, those nearest to its root first."""
 
 
 def secrets(needed: Collection[Path]) -> Iterator[Path]:
@@ -44,24 +50,39 @@ def secrets(needed: Collection[Path]) -> Iterator[Path]:
             yield home
 
 
-def env_files(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:
-    """Files such as `.env` and `.env.local` of a project; a virtual environment is none."""
+def env_files(folder: Path) -> Iterator[Path]:
+    """Files such as `.env` and `.env.local` of a project and of each folder above it."""
+    for above in folder.parents:
+        yield from _env_files_in(above)[0]
+    folders = deque([folder])
+    for _ in range(MOST_FOLDERS):
+        if not folders:
+            return
+        found, inner = _env_files_in(folders.popleft())
+        yield from found
+        folders += inner
+
+
+def _env_files_in(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The `.env` files of one folder, and the folders in it; a virtual environment is neither."""
+    found, inner = list[Path](), list[Path]()
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if entry.name.startswith(".env"):
+                    if not (is_folder and Path(entry.path, "pyvenv.cfg").exists()):
+                        found.append(Path(entry.path))
+                elif is_folder and entry.name not in _NOT_SEARCHED:
+                    inner.append(Path(entry.path))
     except OSError:
-        return
-    for entry in entries:
-        is_folder = entry.is_dir(follow_symlinks=False)
-        if entry.name.startswith(".env"):
-            if not (is_folder and Path(entry.path, "pyvenv.cfg").exists()):
-                yield Path(entry.path)
-        elif is_folder and depth and not entry.name.startswith((".", *_NOT_SEARCHED)):
-            yield from env_files(Path(entry.path), depth - 1)
+        pass  # what we cannot list, a command cannot either
+    return found, inner
 
 
 def _in_home(home: Path) -> Iterator[Path]:
     yield from (path for place in _PLACES.split() if (path := home / place).exists())
-    yield from env_files(home, 0)
+    yield from _env_files_in(home)[0]
 
 
 def _own_homes() -> tuple[Path, ...]:

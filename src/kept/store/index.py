@@ -121,7 +121,12 @@ class RunIndex:
                 continue
             mine = sorted(known.get(row.id, ()), key=lambda one: one.iteration)
             if not mine or any(one.size != row.size for one in mine):
-                mine = iterations_of(self._home.runs / row.id, row)
+                try:
+                    mine = iterations_of(self._home.runs / row.id, row)
+                except JournalError as error:
+                    # its own row needs less of the journal than its iterations do
+                    found[-1] = _unreadable(row.id, UNREADABLE, str(error.message), row.size)
+                    continue
                 fresh += mine
             found += mine
         if fresh:
@@ -218,12 +223,12 @@ def _parent(facts: Mapping[str, object]) -> str:
 
 
 def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
-    """The runs of the iterations of a refinement that have ended, oldest first."""
-    try:
-        path = folder / "journal.jsonl"
-        state = fold_run(read_events(path), path).state
-    except JournalError:
-        return []  # its own row says so
+    """The runs of the iterations of a refinement that have ended, oldest first.
+
+    Raises `JournalError` if a record of the journal is damaged.
+    """
+    path = folder / "journal.jsonl"
+    state = fold_run(read_events(path), path).state
     root = state.fact(ITERATIONS)
     return [
         replace(
