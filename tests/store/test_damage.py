@@ -22,6 +22,7 @@ from kept.report import as_json, markdown, summary
 from kept.report.changes import best_diff
 from kept.report.step import step_detail, step_json
 from kept.runs import resume, start
+from kept.sandbox import abilities
 from kept.store.damage import never_began
 from kept.store.facts import check_facts
 from kept.store.home import Home
@@ -35,6 +36,7 @@ from kept.web.links import Links
 from kept.web.source import Runs
 from tests.cli.tasks import kept
 from tests.engine.worlds import make_plan
+from tests.recipes.refine.world import scores, world
 from tests.store.damaging import GONE, Damage, damaged, every_damage, lines_of, resealed
 from tests.web.test_source import asked
 
@@ -286,6 +288,25 @@ def test_a_journal_that_was_cut_after_its_end_is_refused_and_goes_on(
         assert re.search(place, told_by(folder, reader)), reader
     assert resumed(folder).settled() == end
     assert "bytes are missing at its end; what they held is done again" in caplog.text
+
+
+@pytest.mark.sandbox
+@pytest.mark.skipif(not abilities().walls, reason="no walls here")
+def test_a_refinement_whose_iterations_cannot_be_read_is_listed_as_unreadable(tmp_path: Path):
+    folder = world(tmp_path, *scores(0.7, 0.9), iterations=2).start().folder
+    index = RunIndex(Home.around(folder))
+    assert [row.iteration for row in index.with_iterations()] == [0, 1, 2]
+    spine = folder / "journal.jsonl"
+    lines = lines_of(spine)
+    # a record that the row of the run itself is made without
+    at = next(n for n, line in enumerate(lines) if line.endswith(b'"kind":"proposed"}\n'))
+    lines[at] = lines[at].replace(b'"step":', b'"stop":')
+    spine.write_bytes(b"".join(lines))
+    for path in folder.parents[1].glob("index.db*"):
+        path.unlink()
+    for _ in range(2):
+        (row,) = index.with_iterations()
+        assert row.status == "unreadable" and f"journal.jsonl:{at + 1}: " in row.reason
 
 
 def test_what_could_not_be_read_back_is_not_written(tmp_path: Path):
