@@ -1,8 +1,11 @@
-"""What an exception of a user's function says, and where in their code it came from."""
+"""Words and place of an exception of a user's code; the first exception of a task group."""
 
 import os
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 LONGEST = 1000
 """Characters of an exception that are written down."""
@@ -45,3 +48,20 @@ def place_of(error: BaseException) -> str:
 def _is_theirs(path: Path) -> bool:
     installed = _INSTALLED.intersection(path.parts) or path.name.startswith("<")
     return not installed and not any(path.is_relative_to(folder) for folder in _NOT_THEIRS)
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The first exception that task groups have bundled up."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+@contextmanager
+def ungrouped() -> Generator[None]:
+    """Raise the first exception of a task group by itself, so that its type is still seen."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        first = first_of(group)
+        raise first from first.__cause__

@@ -3,11 +3,16 @@
 import json
 import re
 
+import pytest
+
 from kept.agents.course import Assignment
 from kept.agents.texts import ARTIFACTS
 from kept.core.model import ModelReply, ToolCall
 from kept.core.rollout import Failure
+from kept.errors import JournalError
 from kept.models.scripted import ScriptedModel
+from kept.testing import MemoryJournal
+from kept.testing.journal import C
 from kept.testing.server import Fault
 from tests.agents.play import (
     GOOD,
@@ -408,3 +413,19 @@ def test_a_worker_that_changed_nothing_and_failed_leaves_the_critique_of_its_sub
     record = finished(run_agent(kit_of(play))).record
     assert record.status == "complete"
     assert record.critique is not None and record.critique.score == 0.9
+
+
+class FullDisk(MemoryJournal):
+    """A journal whose disk is full when the second worker says something."""
+
+    def record_call(self, scope: str, key: str, reply: C, *, unpriced: bool = False) -> C:
+        if "/b/" in f"{scope}/":
+            raise JournalError("cannot write rollouts.jsonl")
+        return super().record_call(scope, key, reply, unpriced=unpriced)
+
+
+def test_what_a_worker_beside_another_raises_ends_the_run_as_it_is() -> None:
+    workers = {"a": [write(), done("a")], "b": [done("b")]}
+    play = Play([plan("report.md"), delegate("a", "b"), complete()], workers)
+    with pytest.raises(JournalError, match=r"^cannot write rollouts.jsonl$"):
+        run_agent(kit_of(play), journal=FullDisk())

@@ -22,16 +22,19 @@ from kept.core.artifact import Candidate
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
-from kept.errors import JournalError, LockedError
+from kept.errors import JournalError, LockedError, SetupError
+from kept.models.cache import CallCache
 from kept.runs import resume, start
 from kept.store.best import swap_best
 from kept.store.home import Home
 from kept.store.journal import RunJournal
 from kept.store.lock import Lock, holder
 from kept.store.pack import Pack
+from kept.store.prompt_registry import PromptRegistry
 from kept.store.reader import Run
 from tests.engine.worlds import make_plan
 from tests.store.damaging import resealed
+from tests.store.test_private import an_epoch
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -370,6 +373,31 @@ def test_a_full_disk_stops_the_run_and_the_rest_of_it_resumes(
             assert (folder / name).read_bytes() == before[name]
         subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
         assert resumed(folder).settled() == whole.settled()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("which", ["calls", "prompts"])
+def test_a_database_on_a_full_disk_is_told_as_one(which: str, tmp_path: Path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip("a small disk cannot be mounted here (needs root)")
+    path = disk / "a.db"
+    try:
+        path.touch()
+        fill(disk / "filler")
+        with pytest.raises(SetupError, match=os.strerror(errno.ENOSPC)) as caught:
+            if which == "calls":
+                CallCache(path)
+            else:
+                PromptRegistry(path, {"critic": "a text"}).record(an_epoch())
+        assert "free some space" in str(caught.value)
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 

@@ -1,10 +1,18 @@
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
+from kept.core.model import Message, ModelReply, ModelRequest, ToolCall
 from kept.core.rollout import Failure
 from kept.core.tool import ToolAnswer
 from kept.engine.scope import JournalScope
+from kept.errors import JournalError
+from kept.models.conversation import Agent
+from kept.models.scripted import ScriptedModel
 from kept.store.journal import RunJournal
+from kept.testing.tool import ScriptedTool
 from kept.tools.using import MOST_TEXT, cut, journalled
 
 
@@ -43,3 +51,18 @@ def test_an_outage_is_no_answer_and_is_asked_again(tmp_path: Path):
 def test_a_long_text_is_cut_with_how_much_is_missing():
     assert cut("x" * MOST_TEXT) == "x" * MOST_TEXT
     assert cut("x" * (MOST_TEXT + 1234)).endswith("x\n[1,234 more characters were left out]")
+
+
+def test_what_a_tool_raises_beside_another_is_raised_as_it_is(tmp_path: Path):
+    async def full(arguments: Mapping[str, object]) -> ToolAnswer:
+        raise JournalError("cannot write rollouts.jsonl")
+
+    tools = (ScriptedTool("good", "yes"), ScriptedTool("full", full))
+    calls = (ToolCall("1", "good", "{}"), ToolCall("2", "full", "{}"))
+    model = ScriptedModel([ModelReply("", tool_calls=calls)])
+    agent = Agent(model, ModelRequest(()), tools)
+    journal = RunJournal(tmp_path / "run")
+    scope = JournalScope(journal, "rollout/a/decide/b/0")
+    with pytest.raises(JournalError, match=r"^cannot write rollouts.jsonl$"):
+        asyncio.run(agent.say((Message("user", "do"),), scope, 0))
+    journal.close()

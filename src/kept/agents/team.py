@@ -13,6 +13,7 @@ from kept.agents.record import Delegation
 from kept.agents.telling import worker_lines
 from kept.core.ports import Scope
 from kept.core.rollout import FREE, Failure, Usage
+from kept.raised import ungrouped
 from kept.shared_files import SharedFiles
 
 Manages = Callable[[Errand, Scope, Account], Awaitable[Worked | Failure]]
@@ -61,15 +62,13 @@ class Team:
         accounts = self.ledger.open(len(wanted))
         side_by_side = self.kit.limits.parallel_workers
         turn, scope = turn_of(scope, len(wanted), side_by_side)
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(
-                    self._in_turn(
-                        turn, errand, scope.branch(errand.delegation.worker_id), account, managed
-                    )
-                )
-                for errand, account in zip(errands, accounts, strict=True)
-            ]
+        started = (
+            self._in_turn(turn, errand, scope.branch(errand.delegation.worker_id), account, managed)
+            for errand, account in zip(errands, accounts, strict=True)
+        )
+        with ungrouped():
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one) for one in started]
         found = [task.result() for task in tasks]
         failed = [one for one in found if isinstance(one, Failure)]
         if failed:

@@ -21,6 +21,7 @@ from kept.core.ports import Model
 from kept.core.rollout import FREE, Failure
 from kept.errors import SetupError
 from kept.models.pricing import usual_usd, worst_usd
+from kept.store.files import SPACE, database_trouble
 
 VERSION = 1
 """Of the file; Kept drops the replies of an earlier one."""
@@ -39,28 +40,34 @@ class CallCache:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)  # prompts and replies are nobody else's business
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)  # prompts and replies are private
+        except OSError as error:
+            raise SetupError(f"cannot write to {path}: {error.strerror}", hint=SPACE) from error
         try:
             # statements from any thread, one at a time: sqlite3 itself sees to that
             self._db = sqlite3.connect(
                 path, timeout=WAIT, isolation_level=None, check_same_thread=False
             )
-            # also when a cache is dropped: Python 3.13 warns of connections left open
-            self.close = weakref.finalize(self, self._db.close)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            if self._db.execute("PRAGMA user_version").fetchone()[0] < VERSION:
-                # earlier ones hold replies that could not be used, and would be served for ever
-                self._db.execute("DROP TABLE IF EXISTS replies")
-                self._db.execute(f"PRAGMA user_version = {VERSION}")
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply BLOB)"
-            )
         except sqlite3.Error as error:
-            raise SetupError(
-                f"cannot use the cache of calls in {path}: {error}", hint="delete the file"
-            ) from error
+            raise _useless(path, error) from error
+        # also when a cache is dropped: Python 3.13 warns of connections left open
+        self.close = weakref.finalize(self, self._db.close)
+        try:
+            self._prepare()
+        except sqlite3.Error as error:
+            self.close()
+            raise _useless(path, error) from error
+
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        if self._db.execute("PRAGMA user_version").fetchone()[0] < VERSION:
+            # earlier ones hold replies that could not be used, and would be served for ever
+            self._db.execute("DROP TABLE IF EXISTS replies")
+            self._db.execute(f"PRAGMA user_version = {VERSION}")
+        self._db.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply BLOB)")
 
     def get(self, key: str) -> ModelReply | None:
         """The reply that is kept under a key."""
@@ -84,6 +91,11 @@ class CallCache:
             self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", values)
         except sqlite3.Error as error:
             log.warning("a reply cannot be kept in %s: %s", self.path, error)
+
+
+def _useless(path: Path, error: sqlite3.Error) -> SetupError:
+    why, hint = database_trouble(path, error, "delete the file")
+    return SetupError(f"cannot use the cache of calls in {path}: {why}", hint=hint)
 
 
 def _digest(key: str, reply: bytes) -> bytes:

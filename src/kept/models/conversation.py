@@ -18,6 +18,7 @@ from kept.core.tool import ToolAnswer
 from kept.models.asking import ask
 from kept.models.structured import ANY, ReplyRules
 from kept.parsing import parse_json
+from kept.raised import ungrouped
 
 MAX_REPLIES = 20
 """Replies of a model to one thing said, after which it is taken to go round in circles."""
@@ -99,11 +100,12 @@ class Agent:
         self, calls: Sequence[ToolCall], scope: Scope
     ) -> Sequence[tuple[Mapping[str, object], ToolAnswer]] | Failure:
         """All that it wants used, side by side, each in a branch of its own."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(self._once(call, scope.branch(f"{n}-{call.name}")))
-                for n, call in enumerate(calls)
-            ]
+        with ungrouped():
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._once(call, scope.branch(f"{n}-{call.name}")))
+                    for n, call in enumerate(calls)
+                ]
         results = [task.result() for task in tasks]
         done = [one for one in results if not isinstance(one, Failure)]
         failed = [one for one in results if isinstance(one, Failure)]

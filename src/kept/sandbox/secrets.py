@@ -29,10 +29,10 @@ _SYSTEM = ("shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "
 HOMES = Path("/home")
 
 _NOT_SEARCHED = frozenset(
-    """
-    node_modules __pycache__ site-packages .git .hg .svn .kept .venv .tox .nox .mypy_cache
-    .ruff_cache .pytest_cache
-    """.split()
+    (
+        *("node_modules", "__pycache__", "site-packages", ".git", ".hg", ".svn", ".kept"),
+        *(".venv", ".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache"),
+    )
 )
 MOST_FOLDERS = 20_000
 """Folders of a project that are searched for `.env` files, those nearest to its root first."""

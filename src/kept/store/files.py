@@ -9,13 +9,20 @@ import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kept.core.artifact import Candidate, is_safe_path
 from kept.errors import JournalError, RunError
 from kept.settings import kept_home
 
+if TYPE_CHECKING:
+    import sqlite3
+
 SPACE = "free some space or fix the permissions, then resume: what was written is intact"
 """What to do where nothing can be written."""
+
+SMALLEST_DATABASE = 64 << 10
+"""Bytes that SQLite needs to open a file with its journal beside it."""
 
 
 def write_files(
@@ -165,6 +172,17 @@ def unwritable(path: Path, error: OSError) -> JournalError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     hint = SPACE if full else "make the folder writable, or point KEPT_HOME at one that is"
     return JournalError(f"cannot write to {path}: {error.strerror}", hint=hint)
+
+
+def database_trouble(path: Path, error: "sqlite3.Error", otherwise: str) -> tuple[str, str]:
+    """Words and hint for an error of SQLite, which says `disk I/O error` where a disk is full."""
+    name = getattr(error, "sqlite_errorname", "")
+    full = name == "SQLITE_FULL"
+    if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):
+        with suppress(OSError):
+            disk = os.statvfs(path.parent)
+            full = disk.f_bavail * disk.f_frsize < SMALLEST_DATABASE
+    return (os.strerror(errno.ENOSPC), SPACE) if full else (str(error), otherwise)
 
 
 def open_private(path: str | Path, flags: int) -> int:

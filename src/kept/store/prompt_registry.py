@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kept import settings
 from kept.errors import SetupError
-from kept.store.files import is_private, make_folder, make_private
+from kept.store.files import database_trouble, is_private, make_folder, make_private
 from kept.store.home import Home
 
 FILE = "artifacts.db"
@@ -374,7 +374,8 @@ class PromptRegistry:
 
     def _useless(self, error: sqlite3.Error) -> SetupError:
         hint = "KEPT_ARTIFACTS names another file; without one, Kept's own texts are used"
-        return SetupError(f"cannot use the prompt artifacts in {self.path}: {error}", hint=hint)
+        why, hint = database_trouble(self.path, error, hint)
+        return SetupError(f"cannot use the prompt artifacts in {self.path}: {why}", hint=hint)
 
 
 def _digest(content: str) -> str:

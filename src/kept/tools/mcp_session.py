@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from kept._version import __version__
 from kept.core.rollout import Failure, FailureKind
 from kept.core.words import count
+from kept.raised import first_of
 from kept.settings import install_command, variable, without_login
 from kept.threads import call_apart
 from kept.tools.mcp_stdio import MOST_LINE, Program, stdio
@@ -117,7 +118,7 @@ class Session:
             raise
         except BaseException as error:  # noqa: BLE001 # whatever a transport of the SDK may raise, in a group or not
             if not self._ready.done():
-                self._ready.set_result(self._failure(_first(error)))
+                self._ready.set_result(self._failure(first_of(error)))
         finally:
             self._over = True
 
@@ -219,10 +220,3 @@ def _read_env(config: McpConfig) -> dict[str, str]:
             quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
             found[name.strip()] = value[1:-1] if quoted else value
     return found
-
-
-def _first(error: BaseException) -> BaseException:
-    """The first of what task groups have bundled up."""
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return error
