@@ -139,3 +139,25 @@ def test_a_damaged_index_changes_no_answer(name: str, run: Path, here: Path):
         path.write_bytes(right[:at] + bytes([right[at] ^ 4]) + right[at + 1 :])
         assert answers() == before, at
         path.write_bytes(right)
+
+
+@pytest.mark.slow
+def test_a_report_that_was_changed_is_found_and_written_again(run: Path):
+    assert kept("report").code == 0
+    assert "report.md" not in kept("doctor", "last").stdout
+    data = bytearray((run / "report.md").read_bytes())
+    data[len(data) // 2] ^= 1
+    (run / "report.md").write_bytes(data)
+    called = kept("doctor", "last")
+    assert (called.code, called.stdout.count("report.md: warning: is not what")) == (0, 1)
+    assert kept("report").code == 0
+    assert "report.md" not in kept("doctor", "last").stdout
+
+
+@pytest.mark.slow
+def test_an_index_of_the_pack_that_was_cut_between_two_lines_is_found(run: Path):
+    lines = (run / "blobs.idx").read_bytes().splitlines(keepends=True)
+    (run / "blobs.idx").write_bytes(b"".join(lines[:-1]))
+    assert "blobs.idx: warning: does not fit blobs.pack" in kept("doctor", "last").stdout
+    assert kept("doctor", "last", "--repair").code == 0
+    assert "blobs.idx: warning" not in kept("doctor", "last").stdout

@@ -12,6 +12,7 @@ from kept.agents.checks.evaluation import USUAL
 from kept.agents.course import Assignment
 from kept.agents.texts import own_artifacts
 from kept.agents.worker import ChatWorker
+from kept.cli.refine_sitting import seed_folder
 from kept.core.artifact import Candidate
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.plan import AGENT_RUN, Plan
@@ -19,7 +20,7 @@ from kept.core.ports import Runner
 from kept.core.rollout import Failure
 from kept.errors import JournalError, SetupError, SpecError
 from kept.models.scripted import ScriptedModel
-from kept.recipes.agent_reading import agent_run_of, delivered_by
+from kept.recipes.agent_reading import agent_run_of, changed_files, delivered_by
 from kept.recipes.agent_run import Asked, Halting, compile_agent_run, measures
 from kept.runs import check_drift, inputs_of, resume, start
 from kept.sandbox import abilities
@@ -65,6 +66,26 @@ def _plan(folder: Path, play: Play) -> Plan:
 def _play() -> Play:
     workers = {"w1": [write(), done("w1")], "w2": [write("output/b.md"), done("w2")]}
     return Play([plan("report.md", "b.md"), delegate("w1", "w2"), complete()], workers)
+
+
+@needs_walls
+def test_a_file_of_the_run_that_was_changed_is_found_and_never_refined_from(tmp_path: Path) -> None:
+    ended = asyncio.run(start(_plan(tmp_path, _play()), Home(tmp_path / ".kept")))
+    with Run(ended.folder) as run:
+        assert changed_files(run) == []
+    path = ended.folder / "run_completion.json"
+    whole = path.read_bytes()
+    for name in ("run_completion.json", "FINAL/report.md"):
+        data = bytearray((ended.folder / name).read_bytes())
+        data[len(data) // 2] ^= 1
+        (ended.folder / name).write_bytes(data)
+        with Run(ended.folder) as run:
+            assert name in changed_files(run)
+    # the folder, as `kept refine PATH` takes it
+    assert seed_folder(str(ended.folder)) == ended.folder.resolve()
+    assert path.read_bytes() == whole
+    with Run(ended.folder) as run:
+        assert changed_files(run) == []
 
 
 @needs_walls

@@ -1,6 +1,7 @@
 """`kept doctor`."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -65,6 +66,8 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
     folder = Home.find(Path.cwd()).find_run(name)
     done = repair_run(folder) if repair else []
     found = verify_run(folder)
+    if all(one.severity != "problem" for one in found):
+        found += _views(folder)
     if as_json:
         output.document({"run": folder.name, "repaired": done, "files": [*map(_row, found)]})
     else:
@@ -75,6 +78,23 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
             lines += [f"  recover: {one.remedy}"] if one.remedy else []
         output.answer("\n".join(lines).replace("RUN", folder.name))
     return 2 if any(one.severity == "problem" for one in found) else 0
+
+
+def _views(folder: Path) -> Iterator["Damage"]:
+    """Files that a person reads and that Kept makes from the journal."""
+    from kept.errors import KeptError
+    from kept.recipes.agent_reading import changed_files
+    from kept.report.write import is_report_of
+    from kept.store.reader import Run
+    from kept.store.verify import Damage
+
+    what = "is not what the journal says: it was changed, or another version of Kept wrote it"
+    with Run(folder) as run, suppress(KeptError):
+        if not is_report_of(run):
+            yield Damage("report.md", "warning", what, "`kept report RUN` writes it again")
+        for path in changed_files(run):
+            remedy = "`kept refine RUN` and a later session write it again from the journal"
+            yield Damage(path, "warning", what, remedy)
 
 
 def _row(one: "Damage") -> dict[str, str]:

@@ -12,7 +12,6 @@ from kept.agents.experiments.refining import new_task_session
 from kept.agents.experiments.tasks import best_run
 from kept.agents.refine.lock import refining
 from kept.agents.refine.session import SESSIONS, free_name, session_name
-from kept.agents.rundir.places import COMPLETION
 from kept.agents.rundir.write import Layout, write_run
 from kept.agents.stopping import Stop
 from kept.cli import output
@@ -73,8 +72,6 @@ def seed_folder(name: str) -> Path:
     """The folder of the run that a person means; one of ours is laid out as its source has it."""
     folder = Path(name)
     if not (folder.is_dir() and not (folder / "journal.jsonl").exists()):
-        if folder.is_dir() and (folder / COMPLETION).exists():
-            return folder.resolve()
         if not folder.is_dir():
             if (iteration := iteration_named(name)) is not None:
                 return Path(iteration.folder).resolve()

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kept.agents.record import AgentRun
-from kept.agents.rundir.write import Layout, sweep, write_run
+from kept.agents.rundir.write import Layout, run_files, sweep, write_run
 from kept.agents.runner import DELIVERED
 from kept.agents.story import STORY, Moment, record_of
 from kept.core.event import Event, RunStopped
+from kept.core.plan import AGENT_RUN
 from kept.core.ports import Journal
 from kept.core.rollout import Job
 from kept.core.state import State
@@ -49,6 +50,19 @@ def delivered_by(run: Run) -> Mapping[str, bytes]:
 def deliveries_of(run: Run) -> Sequence[Mapping[str, bytes]]:
     """The files that it left each time that it ended: one that was gone on with ended before."""
     return [ran.files for _, ran in run.executions([f"{scope_of(run)}/{DELIVERED}"])]
+
+
+def changed_files(run: Run) -> Sequence[str]:
+    """Files of an agent run, laid out beside its journal, that are not as they were written."""
+    record = agent_run_of(run) if run.recipe == AGENT_RUN else None
+    if record is None or run.status == "running":
+        return ()
+    made = run_files(record, delivered_by(run), Layout())
+    return [
+        path
+        for path, data in made.items()
+        if (run.folder / path).is_file() and (run.folder / path).read_bytes() != data
+    ]
 
 
 class RunFolder:

@@ -7,6 +7,13 @@ from kept.store.files import write_file
 from kept.store.reader import Run
 
 
+def is_report_of(run: Run) -> bool:
+    """True if `report.md` says what the journal says, or if there is none."""
+    path = run.folder / "report.md"
+    text = markdown(run).encode("utf-8", "surrogateescape")
+    return not path.exists() or path.read_bytes() == text
+
+
 def write_report(run: Run) -> str:
     """Write the page beside the journal, whole or not at all; the text of it.
 

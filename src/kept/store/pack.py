@@ -160,13 +160,15 @@ class Pack:
         """Where the first entry begins; 0 where the version line is damaged."""
         return self._check_version() if self._fd >= 0 else 0
 
-    def fits_index(self) -> bool:
-        """True if there is no index, or if all of it is right."""
+    def fits_index(self, *, whole: bool = False) -> bool:
+        """True if there is no index, or if all of it is right; `whole` if it may lack no entry."""
         if not self._index_path.exists():
             return True
         version, *lines = self._index_path.read_bytes().splitlines(keepends=True) or [b""]
         rows = [_index_row(line) for line in lines if line.endswith(b"\n")]
         there = {*self.entries()}
+        if whole and not {key for key, _ in there} <= {row[0] for row in rows if row is not None}:
+            return False
         return version == _INDEX_VERSION and len(rows) == len(lines) and there >= {*rows}
 
     def has_damaged_frame(self, key: str, place: Place) -> bool:

@@ -85,7 +85,7 @@ def repair_run(folder: Path) -> list[str]:
         cut = min(spine.offsets[-1], steps.first_lost_at)
         if 0 < cut < (folder / "journal.jsonl").stat().st_size:
             done.append(_cut(folder / "journal.jsonl", cut))
-        if any(one.severity != "ok" for one in _indexes(folder, spine)) or done:
+        if any(one.severity != "ok" for one in _indexes(folder, spine, locked=True)) or done:
             for name in (INDEX, "blobs.idx"):
                 (folder / name).unlink(missing_ok=True)
         if any(_best(folder, spine)):
@@ -314,16 +314,17 @@ def _candidates(spine: _Spine, steps: _Steps, pack: Pack) -> Iterator[Damage]:
             yield Damage(pack.path.name, "problem", f"candidate {id_}: {what}", remedy)
 
 
-def _indexes(folder: Path, spine: _Spine) -> Iterator[Damage]:
+def _indexes(folder: Path, spine: _Spine, *, locked: bool = False) -> Iterator[Damage]:
+    """Indexes that do not fit; `locked` where this process holds the lock of the run."""
     steps = folder / INDEX
+    stopped = bool(spine.events) and spine.events[-1].kind == "run_stopped"
+    ended = stopped and (locked or holder(folder) is None)
     if not spine.damages and steps.exists() and not is_index_of(steps, folder / "journal.jsonl"):
         yield Damage(INDEX, "warning", "does not fit the journal", REBUILT)
-    elif not spine.damages and steps.exists() and closed_sizes(folder) is None:
-        stopped = spine.events and spine.events[-1].kind == "run_stopped"
-        if stopped and holder(folder) is None:
-            yield Damage(INDEX, "warning", "its end is missing", REBUILT)
+    elif not spine.damages and steps.exists() and closed_sizes(folder) is None and ended:
+        yield Damage(INDEX, "warning", "its end is missing", REBUILT)
     with closing(Pack(folder, writable=False)) as pack:
-        if not pack.fits_index():
+        if not pack.fits_index(whole=ended):
             yield Damage("blobs.idx", "warning", "does not fit blobs.pack", REBUILT)
     index = Home.around(folder).index
     if index is not None and index.exists():
