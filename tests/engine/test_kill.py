@@ -20,12 +20,15 @@ from tests.engine.kill_target import HOLDOUT, STEPS, WORKERS
 pytestmark = pytest.mark.kill
 
 ROOT = Path(__file__).parent.parent.parent
-SAMPLE = (5, 13)
-"""Twentieths of a run in which CI kills it; `nightly` takes all of them."""
+MOMENTS = 40
+SAMPLE = (11, 27)
+"""Parts of a run in which CI kills it; `nightly` takes all of them."""
 
 
 def moments() -> list[object]:
-    return [pytest.param(n, marks=() if n in SAMPLE else pytest.mark.nightly) for n in range(20)]
+    return [
+        pytest.param(n, marks=() if n in SAMPLE else pytest.mark.nightly) for n in range(MOMENTS)
+    ]
 
 
 def spawn(home: Path, port: int, *more: str) -> "subprocess.Popen[str]":
@@ -83,8 +86,8 @@ def test_a_killed_run_asks_again_only_for_what_was_in_flight(
     moment: int, whole: tuple[State, float], tmp_path: Path
 ):
     state, took = whole
-    # every twentieth of a run gets a kill at a random place inside it
-    wait = 0.9 * took * (moment + random.random()) / 20
+    # every part of a run gets a kill at a random place inside it
+    wait = 0.9 * took * (moment + random.random()) / MOMENTS
     with CountingServer() as server:
         process = spawn(tmp_path, server.port)
         wait_for(tmp_path / "runs", process)

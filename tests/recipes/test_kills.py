@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kept.sandbox import abilities
+from kept.testing.server import Seen
 from tests.agents.play import REPORT, Play, complete, delegate, done, plan, use, write
 from tests.agents.rundir.made import synthetic_run
 from tests.cli.test_refine import MODEL, Stage
@@ -20,6 +21,7 @@ from tests.recipes.killing import Killable, Kills
 from tests.recipes.refine import world as refine
 from tests.recipes.skill import world as skill
 from tests.recipes.suite import world as suite
+from tests.recipes.telling import write_cases
 
 SAMPLE, NIGHTLY = 2, 40
 """Kills of a recipe, in CI and at night."""
@@ -81,6 +83,32 @@ def write_eval(folder: Path, url: str) -> Sequence[str]:
     return ("eval", "agent.yaml", "-q", "--workers", "8")
 
 
+COMPARISON = """\
+artifacts: {include: [prompt.md]}
+models:
+  target: {provider: openai_compatible, model: m, base_url: URL, max_tokens: 20, cache: false}
+runner: {model: openai_compatible/m, prompt: prompt.md, input: text}
+scorer: {type: rules, rules: [{kind: matches, pattern: '^[A-Z0-9 ]+$'}]}
+objective: {primary_metric: score, direction: maximize, bounds: [0, 1]}
+workers: 8
+"""
+
+
+def write_comparison(folder: Path, url: str) -> Sequence[str]:
+    folder.mkdir()
+    (folder / "task.yaml").write_text(COMPARISON.replace("URL", f'"{url}"'))
+    (folder / "prompt.md").write_text("Say it.\n")
+    (folder / "louder.md").write_text("SHOUT it.\n")
+    write_cases(folder, ({"id": f"c{n}", "text": f"word {n}"} for n in range(12)))
+    return ("compare", "prompt.md", "louder.md", "--cases", "cases.jsonl", "-q")
+
+
+def shout(seen: Seen) -> str:
+    """Upper case where that is asked for, and else for some of the cases."""
+    loud = "SHOUT" in seen.text or int(seen.body["seed"]) % 3 == 0
+    return "WORD" if loud else "word"
+
+
 COMMANDS = {
     "optimize": Killable(write_task, lambda: edit.draw),
     "train": Killable(write_training, lambda: skill.searchqa_answer),
@@ -96,6 +124,7 @@ COMMANDS = {
         lambda: suite.Cast(proposes=suite.in_order(suite.GOOD[0], suite.HARMFUL[0])).of_server,
     ),
     "eval": Killable(write_eval, lambda: agent.answer),
+    "compare": Killable(write_comparison, lambda: shout),
 }
 WALLED = {"agent run", "refine"}
 
