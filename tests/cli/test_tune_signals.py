@@ -79,7 +79,9 @@ def results(folder: Path) -> Path:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name
+)
 def test_interrupted_it_ends_with_2_and_a_report_and_goes_on_to_the_same_end(
     number: signal.Signals, whole: State, server: ModelServer, here: Path
 ):

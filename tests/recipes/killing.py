@@ -26,6 +26,7 @@ from kept.store.reader import Run
 from kept.testing.server import Fault, ModelServer, Seen
 from tests import warm
 from tests.engine.cutting import calls, rows
+from tests.store.test_private import opened_up
 
 Answer = Callable[[Seen], str | ModelReply | Fault]
 
@@ -258,6 +259,7 @@ class Kills:
         return sum(len(session.sent) for session in self._sessions)
 
     def _end(self, folder: Path, code: int) -> End:
+        assert opened_up(folder / ".kept") == [], "others may read files of a run"
         run = the_run(folder)
         lines = rows(run)
         pairs = Counter(row.entry()[0] for row in lines if isinstance(row, wire.RolloutLine))

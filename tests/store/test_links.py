@@ -1,9 +1,12 @@
 """Nothing is written through a link below the folder that a person or a spec has named."""
 
+import asyncio
 import shutil
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,12 @@ import pytest
 from kept.agents.refine.best import BEST, FRESH, OLD, Winner, recover, write_best
 from kept.agents.refine.session import SESSIONS, Session, write_session
 from kept.agents.rundir.write import Layout, sweep
+from kept.runs import start
+from kept.store.candidates import CandidateFolder
 from kept.store.files import link_in, named_place, write_below, write_file, write_whole
+from kept.store.home import Home
+from kept.store.results import ResultsFile
+from tests.engine.worlds import make_plan
 
 Write = Callable[[Path], object]
 
@@ -125,6 +133,20 @@ def test_best_is_not_replaced_where_it_is_a_link(name: str, root: Path, outside:
         recover(root)
     assert (root / name).is_symlink()
     assert (outside / "file").read_text() == "old"
+
+
+def test_views_of_a_task_are_not_written_through_a_link_that_a_candidate_made(
+    root: Path, outside: Path, caplog: pytest.LogCaptureFixture
+):
+    # after the spec was checked, as a command may do in a folder that it may write to
+    (root / "logs").symlink_to(outside)
+    plan, _, _ = make_plan(1, 2, 3)
+    results = partial(ResultsFile, root / "logs" / "r.jsonl", root, plan.objective, "skip")
+    for view in (results, partial(CandidateFolder, root / "logs" / "c", root)):
+        asyncio.run(start(replace(plan, views=(view,)), Home(root / ".kept")))
+        assert caplog.text.count("logs: it is a link") == 1
+        caplog.clear()
+    assert [path.name for path in outside.iterdir()] == ["file"]
 
 
 def test_a_session_is_not_written_through_a_link(root: Path, outside: Path):

@@ -275,7 +275,7 @@ class TestResultsFile(SinkSuite):
         self.path = tmp_path / "results.jsonl"
 
     def make_sink(self, journal: Journal) -> Sink:
-        return ResultsFile(self.path, Objective(), "skip", journal)
+        return ResultsFile(self.path, self.path.parent, Objective(), "skip", journal)
 
 
 class TestCandidateFolder(SinkSuite):
@@ -284,4 +284,4 @@ class TestCandidateFolder(SinkSuite):
         self.folder = tmp_path
 
     def make_sink(self, journal: Journal) -> Sink:
-        return CandidateFolder(self.folder, journal)
+        return CandidateFolder(self.folder, self.folder.parent, journal)

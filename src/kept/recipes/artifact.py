@@ -241,7 +241,7 @@ def _views(
     made: list[Callable[[Journal], Sink]] = []
     if task.logging.results_file:
         path = folder / task.logging.results_file
-        made.append(partial(ResultsFile, path, objective, task.policy.on_failure))
+        made.append(partial(ResultsFile, path, folder, objective, task.policy.on_failure))
     if task.logging.candidate_dir:
-        made.append(partial(CandidateFolder, folder / task.logging.candidate_dir))
+        made.append(partial(CandidateFolder, folder / task.logging.candidate_dir, folder))
     return tuple(made)

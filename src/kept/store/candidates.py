@@ -13,22 +13,24 @@ from pathlib import Path
 from kept.core.edit import diff
 from kept.core.ports import Journal
 from kept.core.stage import StepRecords
-from kept.store.files import link_error, write_files, write_whole
+from kept.store.files import link_error, link_in, write_files, write_whole
 from kept.store.views import View
 
 
 class CandidateFolder(View):
     """Writes each candidate when its step closes."""
 
-    def __init__(self, path: Path, journal: Journal) -> None:
+    def __init__(self, path: Path, below: Path, journal: Journal) -> None:
+        """No folder between `below`, the folder of the task, and a file may be a link."""
         super().__init__(journal)
         self._where = path
+        self._below = below
 
     def begin(self, steps: Iterable[StepRecords]) -> None:
         """Write what is missing; what stands there was moved into place whole."""
         folder = self._where / self.run
-        if folder.is_symlink():
-            raise link_error(folder)
+        if (link := link_in(folder, self._below)) is not None:
+            raise link_error(link)
         if folder.is_dir():
             for left in folder.glob(".*"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -46,8 +48,8 @@ class CandidateFolder(View):
         sides = self.sides(step)
         if sides is None:
             return
-        write_whole(patch, diff(*sides).encode("utf-8", "surrogateescape"), self._where)
+        write_whole(patch, diff(*sides).encode("utf-8", "surrogateescape"), self._below)
         if outcome == "keep" and not kept.exists():
             fresh = folder / f".{name}.{os.getpid()}"
-            write_files(fresh, sides[1], below=self._where)
+            write_files(fresh, sides[1], below=self._below)
             fresh.rename(kept)

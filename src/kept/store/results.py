@@ -21,20 +21,24 @@ from kept.store.views import View
 class ResultsFile(View):
     """Appends a line for each closed step."""
 
-    def __init__(self, path: Path, objective: Objective, on_failure: str, journal: Journal) -> None:
+    def __init__(
+        self, path: Path, below: Path, objective: Objective, on_failure: str, journal: Journal
+    ) -> None:
+        """No folder between `below`, the folder of the task, and the file may be a link."""
         super().__init__(journal)
         self._path = path
+        self._below = below
         self._objective = objective
         self._on_failure = on_failure
 
     def begin(self, steps: Iterable[StepRecords]) -> None:
         """Write the lines of this run anew, behind those of others."""
         others = [line for line in _lines(self._path) if run_of(line) not in (self.run, None)]
-        write_whole(self._path, b"".join([*others, *map(self._line, steps)]))
+        write_whole(self._path, b"".join([*others, *map(self._line, steps)]), self._below)
 
     def closed(self, step: StepRecords) -> None:
         """Append its line."""
-        write_file(self._path, self._line(step), "ab")
+        write_file(self._path, self._line(step), "ab", self._below)
 
     def _line(self, step: StepRecords) -> bytes:
         row = self._row(step)
