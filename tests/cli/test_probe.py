@@ -1,6 +1,7 @@
 """A dead endpoint is found in seconds, by a look that nobody charges for."""
 
 import asyncio
+import json
 import socket
 import threading
 import time
@@ -79,7 +80,48 @@ def test_what_takes_connections_and_never_answers_is_dead(monkeypatch: pytest.Mo
     monkeypatch.setattr("kept.models.probe.PATIENCE", 0.2)
     with speaking(b"") as url:
         why = unreachable(url)
-    assert why is not None and "did not answer in time" in why
+    assert why is not None and "did not answer in time" in why and "(2 tries at" in why
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("provider", ["openai_compatible", "anthropic"])
+def test_a_run_with_a_silent_endpoint_ends_in_seconds(
+    here: Path, provider: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-none")
+    with speaking(b"") as url:
+        write(here, url)
+        began = time.monotonic()
+        called = kept("optimize", "task.yaml", "-q", "--set", f"runner.model.provider={provider}")
+    assert called.code == 2, called.stderr
+    assert "nothing answers" in called.stderr
+    assert time.monotonic() - began < 15
+
+
+AGENT = """\
+name: reader
+model: {provider: scripted, name: script.jsonl}
+instructions: {inline: Look it up.}
+embedding_provider:
+  {provider: openai, name: text-embedding-3-small, endpoint: "URL", api_key: "${KEY}"}
+tools: [{name: search, type: vectorstore, description: Searches notes., source: notes.md}]
+test_cases: [{name: one, input: What is it?}]
+"""
+
+
+def test_a_dead_endpoint_of_embeddings_is_found_before_a_case_is_run(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KEY", "sk-none")
+    (here / "agent.yaml").write_text(AGENT.replace("URL", closed_port()))
+    (here / "script.jsonl").write_text(json.dumps({"text": "it is that"}) + "\n")
+    (here / "notes.md").write_text("It is that.\n")
+    began = time.monotonic()
+    called = kept("eval", "agent.yaml", "-q")
+    assert called.code == 2, called.stdout + called.stderr
+    assert "`openai/text-embedding-3-small`" in called.stderr
+    assert "nothing answers" in called.stderr
+    assert time.monotonic() - began < 15
 
 
 def test_each_endpoint_is_looked_at_once_and_cached_models_not_at_all():
@@ -123,6 +165,27 @@ def test_a_run_with_a_dead_endpoint_ends_in_seconds_and_leaves_nothing(here: Pat
     assert "hint: " in called.stderr
     assert time.monotonic() - began < 10
     assert not list((here / ".kept" / "runs").glob("*"))
+
+
+def test_a_cached_model_is_probed_when_its_first_reply_is_not_cached(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KEPT_CACHE", str(here / "cache"))
+    with ModelServer(lambda _: "good") as server:
+        write(here, server.v1)
+        cached = "runner.model.cache=true"
+        assert kept("optimize", "task.yaml", "-q", "--set", cached).code == 0
+        asked = len(server.log)
+    # the server is gone, and every reply is cached
+    assert kept("optimize", "task.yaml", "-q", "--set", cached).code == 0
+    (here / "one.md").write_text("Say good, another one.\n")
+    (here / "prompt.md").write_text("Say good, another prompt.\n")
+    began = time.monotonic()
+    called = kept("optimize", "task.yaml", "-q", "--set", cached)
+    assert called.code == 3
+    assert "nothing can be measured: nothing answers" in called.stderr
+    assert time.monotonic() - began < 20
+    assert asked > 0
 
 
 def test_check_asks_nobody_and_a_run_pays_for_no_probe(here: Path):

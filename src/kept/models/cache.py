@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from kept.core.model import ModelReply, ModelRequest
-from kept.core.ports import Model
+from kept.core.ports import Model, Probe
 from kept.core.rollout import FREE, Failure
 from kept.errors import SetupError
 from kept.models.pricing import usual_usd, worst_usd
@@ -110,14 +110,22 @@ class CachedModel:
     """A model whose replies are kept: the same draw of the same request is asked for once."""
 
     def __init__(
-        self, model: Model, cache: CallCache | Callable[[], CallCache], address: str = ""
+        self,
+        model: Model,
+        cache: CallCache | Callable[[], CallCache],
+        address: str = "",
+        probe: Probe | None = None,
     ) -> None:
-        """A cache that is to be opened is opened with the first call: a plan alone writes none."""
+        """A cache that is to be opened is opened with the first call: a plan alone writes none.
+
+        The `probe` is for the first request that has no cached reply.
+        """
         self.name = model.name
         self._model = model
         self._open = cache if callable(cache) else lambda: cache
         self._address = address
         """Where the model is: two servers may call different models by one name."""
+        self._probe = probe
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
         """The first draw."""
@@ -135,6 +143,11 @@ class CachedModel:
         # one that was kept may have met other rules than these
         if kept is not None and is_usable(kept):
             return replace(kept, usage=FREE)
+        if self._probe is not None:
+            why = await self._probe.unreachable()
+            if why is not None:
+                return Failure("harness", "infrastructure", f"nothing answers: {why}", tried=True)
+            self._probe = None
         reply = await self._model.complete(request)
         if isinstance(reply, ModelReply) and is_usable(reply):
             cache.put(key, reply)

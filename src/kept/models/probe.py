@@ -21,6 +21,9 @@ AWAY = (502, 503, 504)
 TRIES = 4
 """Before an endpoint counts as dead: one that answers now and then is alive."""
 
+WAITS = 2
+"""Tries that may end without any answer in time."""
+
 PAUSE = 0.5
 """Seconds between two tries."""
 
@@ -42,9 +45,10 @@ class Probe:
             line = Line(located(self.config), "models")
         except SetupError as error:
             return error.message
-        last = ""
-        for n in range(TRIES):
-            await asyncio.sleep(PAUSE if n else 0)
+        last, tries = "", 0
+        while tries < TRIES:
+            await asyncio.sleep(PAUSE if tries else 0)
+            tries += 1
             try:
                 status = await line.probe(PATIENCE)
             except SetupError:
@@ -53,17 +57,22 @@ class Probe:
                 if not trouble.again:
                     return trouble.failure.message
                 last = trouble.failure.message
+                if trouble.failure.kind == "timeout" and tries >= WAITS:
+                    break
                 continue
             if status not in AWAY:
                 return None
             last = f"`{self.config.name}` answered {status}"
-        return f"{last} ({TRIES} tries at {bare(line.endpoint.url)})"
+        return f"{last} ({tries} tries at {bare(line.endpoint.url)})"
 
 
 def probes_of(
     asked: Iterable[ModelConfig | None], proposing: Iterable[ModelConfig | None] = ()
 ) -> tuple[Probe, ...]:
-    """One probe for each endpoint; none where no call may be needed, as its replies are cached."""
+    """One probe for each endpoint; none where `cache: true` may spare every call.
+
+    Such a model is probed before its first request without a cached reply.
+    """
     found: dict[str, Probe] = {}
     rows = ((config, False) for config in asked), ((config, True) for config in proposing)
     for config, proposes in chain(*rows):

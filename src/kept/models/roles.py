@@ -11,7 +11,8 @@ from kept.core.ports import Model
 from kept.models.cache import CachedModel, CallCache
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
-from kept.models.prices import FREE_OF_CHARGE, rates_of
+from kept.models.prices import FREE_OF_CHARGE, embedding_rates_of, rates_of
+from kept.models.probe import Probe
 from kept.models.providers import PROVIDERS, address
 from kept.settings import cache_home
 
@@ -48,7 +49,10 @@ def connect_role(role: Role, config: ModelConfig) -> Model:
     model = connect(config)
     if not is_kept(role, config):
         return model
-    return CachedModel(model, partial(_opened, cache_home() / "calls.db"), address(config) or "")
+    # a run begins without a look at an endpoint whose replies may all be cached
+    probe = Probe(config) if config.cache and PROVIDERS[config.provider].speech != "none" else None
+    opened = partial(_opened, cache_home() / "calls.db")
+    return CachedModel(model, opened, address(config) or "", probe)
 
 
 @lru_cache(maxsize=4)
@@ -66,7 +70,9 @@ def is_kept(role: Role, config: ModelConfig) -> bool:
 
 def is_priced(config: ModelConfig) -> bool:
     """Whether what a call costs is known; nobody charges for one that is not sent anywhere."""
-    return PROVIDERS[config.provider].speech == "none" or rates_of(config) is not None
+    # a model that embeds has no price for what it says
+    known = rates_of(config) or embedding_rates_of(config)
+    return PROVIDERS[config.provider].speech == "none" or known is not None
 
 
 def is_free(config: ModelConfig) -> bool:
