@@ -142,7 +142,7 @@ FREE = "runner.model={provider: ollama, model: m}"
             (RUNNER,),
             "money without limit",
             (
-                "the runner pays `openai/gpt-4o-mini` by the call: up to $0.0099 with the seed, "
+                "the runner pays `openai/gpt-4o-mini` by the call: up to $0.00986 with the seed, "
                 "for the longest reply it may give; 50 such calls would be $0.49",
                 "`budget.max_usd` sets a limit",
             ),
@@ -151,7 +151,7 @@ FREE = "runner.model={provider: ollama, model: m}"
             (RUNNER, "budget={max_usd: 0.2}"),
             "$0.20",
             (
-                "the runner pays `openai/gpt-4o-mini` by the call: up to $0.0099 with the seed, "
+                "the runner pays `openai/gpt-4o-mini` by the call: up to $0.00986 with the seed, "
                 "for the longest reply it may give; the limit pays for 20 such calls, "
                 "and more short ones",
             ),
@@ -160,7 +160,7 @@ FREE = "runner.model={provider: ollama, model: m}"
             (RUNNER, "budget={max_usd: 3, max_rollouts: 7}"),
             "$3.00",
             (
-                "the runner pays `openai/gpt-4o-mini` by the call: up to $0.0099 with the seed, "
+                "the runner pays `openai/gpt-4o-mini` by the call: up to $0.00986 with the seed, "
                 "for the longest reply it may give; 7 such calls would be $0.07",
             ),
         ),
@@ -168,7 +168,7 @@ FREE = "runner.model={provider: ollama, model: m}"
             (RUNNER, EDIT, "budget={max_usd: 3}"),
             "$3.00",
             (
-                "the runner pays `openai/gpt-4o-mini` by the call: up to $0.0099 with the seed, "
+                "the runner pays `openai/gpt-4o-mini` by the call: up to $0.00986 with the seed, "
                 "for the longest reply it may give; the limit pays for 304 such calls "
                 "if no other is paid from it, and more short ones",
                 f"the proposers pay `openai/gpt-4.1` by the call: {NEVER}",

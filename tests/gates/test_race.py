@@ -17,6 +17,7 @@ from kept.gates.case_level import sign_test, student, student_chance
 from kept.gates.common import forbidden
 from kept.gates.pairing import TENURE, looks
 from kept.gates.race import PRESETS, Race
+from kept.gates.screen import Screen
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Matter, hear
 
 HOLDOUT = tuple(f"h{n}" for n in range(20))
@@ -249,3 +250,9 @@ def test_what_a_constraint_forbids_is_none_of_those_a_proof_chooses_among():
     told = forbidden(shown, bound, {"gain": 1, "chosen": 1})
     assert told is not None
     assert told.numbers == {"gain": 1}
+
+
+def test_the_most_that_is_asked_counts_looks_at_what_is_merged_or_alone():
+    usual = Screen(cases=1, passes=1, steps=((1, -9.0),), alone=((1, -9.0),), together=((1, -9.0),))
+    for longer in (replace(usual, together=((600, -9.0),)), replace(usual, alone=((600, -9.0),))):
+        assert longer.most_asked(8) - usual.most_asked(8) == 599

@@ -256,11 +256,13 @@ def _plain(value: Any) -> str:  # noqa: ANN401 # any setting
 
 def _at_most(told: dict[str, Any]) -> Iterator[str]:
     """The worst case, and what it takes where that is more than what is likely, or a limit."""
+    from kept.core.words import dollars_at_most
+
     most = told["at_most"]
     rollouts, usd = most["rollouts"], most["usd"]
     parts = ["rollouts without limit" if rollouts is None else _rollouts(rollouts)]
     parts.append(_time(told))
-    parts.append("money without limit" if usd is None else f"${usd:.2f}")
+    parts.append("money without limit" if usd is None else dollars_at_most(usd))
     yield ", ".join(parts)
     usual = told["likely"]["kept"]["rollouts"] if told["likely"] else rollouts
     if usual != rollouts != told["budget"].get("max_rollouts"):
@@ -361,10 +363,12 @@ def _pay(who: str) -> str:
 
 def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
     """What is known of the price of a call: of the runner's, how much the seed asks for."""
+    from kept.core.words import dollars_at_most
+
     usd, most = told["seed_call_usd"], told["at_most"]
     if charge["by"] != "runner" or not usd:
         return "how much depends on what it is shown and answers"
-    words = f"up to ${usd:.4f} with the seed, for the longest reply it may give"
+    words = f"up to {dollars_at_most(usd)} with the seed, for the longest reply it may give"
     rollouts, whole = most["rollouts"], most["usd"]
     if rollouts is not None and (whole is None or usd * rollouts <= whole):
         return f"{words}; {rollouts:,} such calls would be ${usd * rollouts:,.2f}"

@@ -72,6 +72,7 @@ def compare(
     from kept.cli import output
     from kept.cli.compiling import told_warnings
     from kept.cli.sitting import How, start_run
+    from kept.core.words import dollars_at_most
     from kept.recipes.compare import Asked, compile_comparison, most_rollouts
     from kept.registry import find_spec
     from kept.store.home import Home
@@ -92,7 +93,8 @@ def compare(
     made = told_warnings(compile_comparison(asked, settings))
     if not quiet:
         most = most_rollouts(made)
-        money = f", ${most * (1 + made.retries) * made.worst_usd:,.2f}" if made.worst_usd else ""
+        usd = most * (1 + made.retries) * made.worst_usd
+        money = f", {dollars_at_most(usd)}" if usd else ""
         output.note(f"{len(made.cases.holdout)} cases, at most {most:,} rollouts{money}")
     return start_run(made, Home.find(asked.task.parent), how)
 

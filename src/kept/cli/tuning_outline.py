@@ -6,6 +6,7 @@ from typing import Any, cast
 from kept.cli.check import about
 from kept.core.case import SPLITS
 from kept.core.plan import GATE_WHY, Plan
+from kept.core.words import dollars_at_most
 from kept.models.pricing import REPLY
 from kept.models.roles import is_free
 from kept.recipes.agent.axes import Axes
@@ -69,4 +70,4 @@ def _cost(cost: Expected, read: ReadAgent) -> Iterator[tuple[str, str]]:
         yield "at most", f"{most}, money without limit"
         yield "", "`budget.global.max_usd` limits it"
     else:
-        yield "at most", f"{most}, ${cost.most_usd:,.2f}"
+        yield "at most", f"{most}, {dollars_at_most(cost.most_usd)}"

@@ -1,5 +1,8 @@
 """How numbers and texts read in a sentence. Pure."""
 
+from decimal import ROUND_CEILING, Decimal
+from math import floor, log10
+
 
 def count(n: float, one: str, many: str | None = None) -> str:
     """`1 step`, `2 steps`, `0.5 minutes`."""
@@ -10,6 +13,15 @@ def count(n: float, one: str, many: str | None = None) -> str:
 def are(n: float) -> str:
     """`is` for one, `are` for any other number."""
     return "is" if n == 1 else "are"
+
+
+def dollars_at_most(usd: float) -> str:
+    """`$1,234.57`, `$0.0123`: a bound, and so rounded up."""
+    places = 2 if usd >= 0.1 or usd <= 0 else 2 - floor(log10(usd))
+    # twelve digits are without the noise of a sum of fractions
+    exact = Decimal(f"{usd:.12g}").quantize(Decimal(1).scaleb(-places), ROUND_CEILING)
+    whole, _, part = f"{exact:,f}".partition(".")
+    return f"${whole}.{part.rstrip('0'):0<2}"
 
 
 LEAST_CHANCE = 1e-15

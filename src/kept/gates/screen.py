@@ -156,7 +156,8 @@ class Screen:
         if not train:
             return 0
         bar = self.passes * min(self.cases, train)
-        return bar + self.most_cited * self.cited + max(size for size, _ in self.steps)
+        looks = (*self.steps, *self.together, *self.alone)
+        return bar + self.most_cited * self.cited + max(size for size, _ in looks)
 
     def _fixed(self, view: View, cited: tuple[Pair, ...]) -> float:
         """The gain on the cited cases, each for itself."""

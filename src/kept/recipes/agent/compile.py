@@ -28,7 +28,7 @@ from kept.recipes import Compiled
 from kept.recipes.agent.cases import Inputs, all_cases
 from kept.recipes.agent.depends import depends_on
 from kept.recipes.agent.measuring import all_metrics, metric_problems, metric_warnings
-from kept.recipes.agent.tools import Toolbox, tool_problems, tool_warnings
+from kept.recipes.agent.tools import Toolbox, tool_models, tool_problems, tool_warnings
 from kept.recipes.prompting import metric_prompt_files, metric_prompts
 from kept.recipes.sweeping import Wanted, as_sweep
 from kept.runners.dialogue import DialogueRunner
@@ -234,6 +234,7 @@ def models_of(read: ReadAgent) -> Iterator[tuple[Loc, LlmSpec]]:
             judge = spec.judge_of(metric)
             if judge is not spec.model:
                 yield ("evaluations", "metrics", number, "model"), judge
+    yield from tool_models(spec, read.place.folder)
 
 
 def _graders(read: ReadAgent) -> dict[str, Loc]:

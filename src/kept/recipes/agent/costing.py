@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import chain, islice, product
+from math import prod
 from statistics import fmean
 
 from kept.core.coordinate import Coordinate, Phase
@@ -12,6 +13,7 @@ from kept.core.plan import Plan
 from kept.core.ports import Model
 from kept.core.rollout import PAID_TRIES
 from kept.core.schedule import Pooling
+from kept.core.values import Value
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.models.pricing import BYTES, REPLY, usual_usd, worst_usd
@@ -19,6 +21,7 @@ from kept.models.roles import is_free
 from kept.proposers.space import Numbers
 from kept.recipes.agent.axes import Axes
 from kept.recipes.agent.compile import request_of
+from kept.recipes.agent.tools import tool_models
 from kept.recipes.agent.trying import try_edits
 from kept.spec.agent.cases import TestCaseSpec
 from kept.spec.agent.metrics import is_judged
@@ -80,7 +83,7 @@ def expected(plan: Plan, schedule: Coordinate, read: ReadAgent, axes: Axes) -> E
     assert useless.likely is not None and kept.likely is not None, "so many steps and no more"
     agents = [*reachable(read, axes)]
     # critics are paid besides, and what they write makes requests longer
-    fixed = not axes.textual and axes.demos is None
+    fixed = not axes.textual and axes.demos is None and _are_few(axes)
     worst = _dearest(agents, lambda agent: _most_usd(read, agent)) if fixed else None
     return Expected(
         forecast(plan).rollouts,
@@ -99,25 +102,43 @@ def _dry(phase: Phase) -> int:
 
 
 def reachable(read: ReadAgent, axes: Axes) -> Iterator[ParsedAgent]:
-    """The agent as it is, and with every combination of choices; numbers are at their highest."""
+    """The agent as it is, and with combinations of choices; numbers are at their highest.
+
+    Where there are too many combinations, every choice is met in one at least.
+    """
     yield read.agent
     if axes.numeric is None:
         return
-    domains = (axis.domain for axis in axes.numeric.axes)
-    values = ((d.at(1.0),) if isinstance(d, Numbers) else d.values for d in domains)
-    for point in islice(product(*values), MOST_AGENTS):
+    values, start = _values(axes), axes.start
+    single = (
+        (*start[:at], value, *start[at + 1 :]) for at, row in enumerate(values) for value in row
+    )
+    points = product(*values) if _are_few(axes) else chain(single, product(*values))
+    for point in dict.fromkeys(islice(points, MOST_AGENTS + sum(map(len, values)))):
         agent = try_edits(read, axes.numeric.edits(point))
         if not isinstance(agent, str):
             yield agent
 
 
+def _values(axes: Axes) -> list[tuple[Value, ...]]:
+    """Values of each numeric axis that may cost most."""
+    domains = [axis.domain for axis in axes.numeric.axes] if axes.numeric else []
+    return [(d.at(1.0),) if isinstance(d, Numbers) else tuple(d.values) for d in domains]
+
+
+def _are_few(axes: Axes) -> bool:
+    """True where `reachable` has every combination."""
+    return prod(map(len, _values(axes))) <= MOST_AGENTS
+
+
 def configs_of(read: ReadAgent, agent: ParsedAgent) -> Iterator[ModelConfig]:
-    """Models that an agent asks: its own, and those of its judges."""
+    """Models that an agent asks: its own, and those of its judges and tools."""
     folder = read.place.folder
     yield agent.model_config(folder)
     for metric in agent.spec.metrics:
         if metric.enabled and is_judged(metric):
             yield agent.spec.judge_of(metric).config(folder)
+    yield from (llm.config(folder) for _, llm in tool_models(agent.spec, folder))
 
 
 def _dearest(
@@ -143,9 +164,9 @@ def _most_usd(read: ReadAgent, agent: ParsedAgent) -> float | None:
     longest = agent.spec.model.max_tokens or config.max_tokens
     if agent.spec.tools or judged or longest is None:
         return None
-    # a token counts as a byte in what a request may cost at most
-    model = connect(config)
-    found = [_usd(model, worst_usd, agent, case, longest) for case in read.cases]
+    # a reply goes into the next request, which may cost a token a byte
+    model, reply = connect(config), longest * BYTES
+    found = [_usd(model, worst_usd, agent, case, reply) for case in read.cases]
     return None if None in found else max((usd for usd in found if usd is not None), default=None)
 
 

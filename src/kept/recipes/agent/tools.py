@@ -16,6 +16,7 @@ from kept.models.config import ModelConfig
 from kept.models.embedding import USUAL, embeds, make_embedder
 from kept.models.roles import connect_uncached
 from kept.spec.agent.agent import AgentSpec
+from kept.spec.agent.llm import LlmSpec
 from kept.spec.agent.read import ParsedAgent
 from kept.spec.agent.tools import (
     DatabaseSpec,
@@ -26,6 +27,7 @@ from kept.spec.agent.tools import (
     VectorstoreToolSpec,
 )
 from kept.spec.agent.variables import filled
+from kept.spec.yaml import Loc
 from kept.tools.function import FunctionConfig, FunctionTools
 from kept.tools.mcp import McpServer, told_apart
 from kept.tools.mcp_session import McpConfig
@@ -171,16 +173,29 @@ def _database(spec: DatabaseSpec) -> Database:
 
 def embedding_config(spec: IndexSpec, agent: AgentSpec, folder: Path) -> ModelConfig | None:
     """The model that turns texts into vectors: the agent's, else one of its model's provider."""
+    llm = _embedding_llm(spec, agent)
+    return llm and llm.config(folder, timeout=agent.execution.llm_timeout)
+
+
+def _embedding_llm(spec: IndexSpec, agent: AgentSpec) -> LlmSpec | None:
     provider = agent.embedding_provider or (agent.model if embeds(agent.model.provider) else None)
     if provider is None:
         return None
     named = agent.embedding_provider.name if agent.embedding_provider else None
     name = spec.embedding_model or named or USUAL.get(provider.provider)
-    if name is None:
-        return None
-    return provider.model_copy(update={"name": name}).config(
-        folder, timeout=agent.execution.llm_timeout
-    )
+    return None if name is None else provider.model_copy(update={"name": name})
+
+
+def tool_models(agent: AgentSpec, folder: Path) -> Iterator[tuple[Loc, LlmSpec]]:
+    """Models that the tools of an agent ask, each with the tool that does."""
+    for number, spec in enumerate(agent.tools):
+        llm: LlmSpec | None = None
+        if isinstance(spec, PromptToolSpec):
+            llm = spec.model
+        elif isinstance(spec, IndexSpec) and needs_embedder(index_config(spec, folder)):
+            llm = _embedding_llm(spec, agent)
+        if llm is not None:
+            yield ("tools", number), llm
 
 
 def tool_problems(agent: AgentSpec, folder: Path) -> Iterator[tuple[int, str, str | None]]:
