@@ -4,6 +4,8 @@ The server keeps its own books. Kept's are never less; what they say more is the
 replies without believable counts, one by one; and a limit of money holds.
 """
 
+import json
+import random
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from kept.models.speech import Taken
 from kept.sandbox import abilities
 from kept.store.reader import Run
 from kept.store.spent import spend_of
-from kept.testing.server import ModelServer, Seen
+from kept.testing.server import Fault, ModelServer, Seen
 from tests.agents.play import Play, complete, delegate, done, plan, write
 from tests.cli.tasks import kept
 from tests.faults import KINDS, MODEL, FaultyBooks, check_books, check_rollouts
@@ -54,7 +56,7 @@ runner:
   model: {provider: openai_compatible, model: m, base_url: "URL", MODEL}
   prompt: prompt.md
   input: q
-scorer: {type: rules, rules: [{kind: matches, pattern: "good"}]}
+scorer: {type: rules, target: output, rules: [{kind: matches, pattern: "good"}]}
 objective: {primary_metric: score, direction: maximize}
 proposers: [{kind: variants, files: [FILES]}]
 cases: {file: cases.jsonl, split: "0:1:0"}
@@ -103,6 +105,39 @@ def test_optimize_keeps_to_its_limit_of_money(here: Path, calls: int):
     state = Run(run_of(here)).state
     assert state.stopped is not None and state.stopped.kind == "usd"
     assert books.total <= spend_of(run_of(here), state).usd <= limit + 1e-9
+
+
+def growing(seen: Seen) -> str:
+    """As an editor that appends lines, or as a model that is right the more often the more."""
+    if seen.body.get("response_format"):
+        line = {
+            "op": "append",
+            "path": "prompt.md",
+            "target": "",
+            "text": f"v{seen.body['seed']}\n",
+        }
+        return json.dumps({"why": "why not", "cases": [], "edits": [line]})
+    told = seen.lines[0].text
+    return "good" if random.Random(seen.text).random() < 0.1 * len(told.splitlines()) else "no"
+
+
+@pytest.mark.parametrize("calls", SIZES)
+def test_replies_to_rollouts_that_were_cancelled_are_booked(here: Path, calls: int):
+    books = FaultyBooks(growing)
+
+    def fault(seen: Seen) -> Fault:
+        return books.fault(seen) or Fault("slow", seconds=(seen.number * 37 % 100) / 100)
+
+    with ModelServer(growing, faults=fault) as server:
+        write_task(here, server.v1, 16 if calls < 100 else 60, 1, usd=1000.0)
+        editor = f"{{provider: openai_compatible, model: e, base_url: '{server.v1}', {MODEL}}}"
+        settings = [f"proposers=[{{kind: edit, cases: 0, model: {editor}}}]", "width=4"]
+        settings.append(f"budget.max_iterations={6 if calls < 100 else 12}")
+        called = kept("optimize", "task.yaml", "-q", *(w for s in settings for w in ("--set", s)))
+        assert called.code == 0, called.stderr
+    state = check_books(books, run_of(here))
+    assert state.spend.cancelled > 0
+    check_rollouts(run_of(here))
 
 
 @pytest.mark.parametrize("calls", SIZES)

@@ -4,7 +4,10 @@ Each recipe runs twice, as another process, in another folder and in another sec
 """
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -78,6 +81,31 @@ def write_task(folder: Path, url: str, walls: str) -> Sequence[str]:
 
 def edit(seen: Seen) -> str:
     line = {"op": "append", "path": "guide.md", "target": "", "text": f"{seen.body['seed']}\n"}
+    return json.dumps({"why": "why not", "cases": [], "edits": [line]})
+
+
+# A function fails in the middle of its file, and in a folder of its own.
+FUNCTION = """\
+import os, kept
+def evaluate(candidate, case):
+    if len(case["q"]) % 2:
+        raise ValueError("odd")
+    return {"score": float("v" in candidate.text)}
+model = {"provider": "openai_compatible", "model": "m", "base_url": os.environ["URL"]}
+editor = kept.edit({**model, "cache": False}, cases=4, traces=2)
+cases = [{"q": "x" * n} for n in range(12)]
+how = {"width": 1, "gate": "strict", "bounds": (0, 1), "budget": kept.Budget(max_iterations=3)}
+kept.optimize("Say it.\\n", evaluate, cases, proposers=[editor], **how)
+"""
+
+
+def write_function(folder: Path, url: str) -> Sequence[str]:
+    (folder / "improve.py").write_text(FUNCTION)
+    return [sys.executable, "improve.py"]
+
+
+def edit_text(seen: Seen) -> str:
+    line = {"op": "append", "path": "text", "target": "", "text": f"v{seen.body['seed']}\n"}
     return json.dumps({"why": "why not", "cases": [], "edits": [line]})
 
 
@@ -161,6 +189,7 @@ def scripted() -> Answer:
 RECIPES = {
     "task": Recipe(partial(write_task, walls="required"), lambda: edit),
     "task-unwalled": Recipe(partial(write_task, walls="'off'"), lambda: edit),
+    "function": Recipe(write_function, lambda: edit_text),
     "compare": Recipe(write_compared, lambda: judged),
     "test-optimize": Recipe(write_tuned, lambda: tuning_world.answer),
     "eval": Recipe(write_eval, lambda: agent_world.answer, (1,)),
@@ -171,12 +200,21 @@ RECIPES = {
 }
 
 
+def started(folder: Path, words: Sequence[str], url: str) -> subprocess.Popen[str]:
+    """The command of `kept`, or a program of Python."""
+    if words[0] != sys.executable:
+        return kept(folder, *words, OPENAI_COMPATIBLE_BASE_URL=url)
+    pipe, keys = subprocess.PIPE, {"URL": url, "OPENAI_COMPATIBLE_API_KEY": "sk-none"}
+    env = {**os.environ, **keys}  # noqa: TID251 # of a program
+    return subprocess.Popen(words, cwd=folder, env=env, stdout=pipe, stderr=pipe, text=True)
+
+
 def requests(recipe: Recipe, folder: Path) -> Counter[str]:
     """What the server was asked, and how often."""
     folder.mkdir(parents=True)
     with ModelServer(recipe.answer()) as server:
         words = recipe.write(folder, server.v1)
-        process = kept(folder, *words, OPENAI_COMPATIBLE_BASE_URL=server.v1)
+        process = started(folder, words, server.v1)
         _, said = process.communicate(timeout=120)
         assert process.returncode in recipe.codes, said
         return Counter(json.dumps([seen.path, seen.body], sort_keys=True) for seen in server.log)
