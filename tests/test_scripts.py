@@ -215,6 +215,22 @@ def test_nightly_runs_its_own_tests_and_fast_on_the_other_pythons(machine: Machi
     assert (machine.checkout / ".venv-3.13").is_dir()
 
 
+def test_nightly_finds_a_python_of_pyenv_whose_command_fails(machine: Machine):
+    machine.stub("python3.13", "#!/bin/bash\nexit 127\n")
+    for version in ("3.13.0", "3.13.12", "3.13.2"):
+        machine.stub(f"pyenv-{version}", PYTHON)
+        bin_ = machine.state / "pyenv" / "versions" / version / "bin"
+        bin_.mkdir(parents=True)
+        (bin_ / "python3.13").symlink_to(machine.bin / f"pyenv-{version}")
+    machine.environment["PYENV_ROOT"] = str(machine.state / "pyenv")
+    done = machine.run("test", "nightly")
+    assert done.returncode == 0, done.stderr
+    fast, nightly = machine.calls("python -m pytest")
+    assert "-m not nightly and not slow" in fast and "-m nightly" in nightly
+    assert (machine.checkout / ".venv-3.13").is_dir()
+    assert "Python 3.12 is not on this machine" in done.stderr
+
+
 def test_nightly_names_a_python_that_is_not_there(machine: Machine):
     done = machine.run("test", "nightly")
     assert done.returncode == 0, done.stderr
