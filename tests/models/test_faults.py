@@ -180,6 +180,31 @@ def test_the_time_that_a_provider_asks_for_is_waited():
         assert asyncio.run(timed(server)) >= 0.4
 
 
+HUGE = "9" * 20
+DATE = "Mon, 01 Jan 2024 00:00:{} GMT"
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [
+        ("3", 3.0),
+        (DATE.format("07"), 7.0),
+        ("-3", 0.0),
+        ("nan", 0.0),
+        ("soon", None),
+        (f"Mon, 01 Jan {HUGE} 00:00:00 GMT", None),
+        (f"Mon, 01 Jan 2024 {HUGE}:00:00 GMT", None),
+        (f"Mon, 01 Jan 2024 00:00:00 +{HUGE}", None),
+    ],
+)
+def test_a_time_to_wait_that_is_none_is_not_believed(asked: str, seconds: float | None):
+    now = DATE.format("00")
+    found = of_status("m", 429, {"retry-after": asked, "date": now}, b"", "KEY")
+    assert (found.failure.kind, found.again, found.after) == ("rate_limit", True, seconds)
+    # nor is a clock of theirs
+    assert of_status("m", 429, {"retry-after": now, "date": asked}, b"", "KEY").again
+
+
 def test_a_provider_that_asks_for_too_much_patience_is_given_up():
     with ModelServer(["yes"], faults=[Fault("status", 429, retry_after=3600)]) as server:
 

@@ -192,5 +192,5 @@ def _until(text: str, now: str) -> float | None:
     """From one date of HTTP to another: both the server's, so that no clock of ours matters."""
     try:
         return max(0.0, (parsedate_to_datetime(text) - parsedate_to_datetime(now)).total_seconds())
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):  # of a year such as 99999999999999999999
         return None
