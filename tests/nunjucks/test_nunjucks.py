@@ -1,5 +1,7 @@
 """Templates: what people write into prompts, and what is refused."""
 
+import time
+
 import pytest
 
 from kept.nunjucks import TemplateFault, names_of, render
@@ -88,6 +90,18 @@ def test_what_cannot_be_filled_in_says_why(template: str, why: str):
     with pytest.raises(TemplateFault) as told:
         render(template, VALUES)
     assert why in str(told.value)
+
+
+def test_a_long_template_is_read_in_time_and_knows_its_lines():
+    began = time.process_time()
+    assert names_of("{{ a }}\n" * 60_000) == ("a",)
+    with pytest.raises(TemplateFault) as raised:
+        render("{{ " + "1 " * 200_000 + " }}", {})
+    assert raised.value.line == 1
+    with pytest.raises(TemplateFault) as raised:
+        render("{% set a = 1 %}\n" * 60_000 + "{{ a", {})
+    assert raised.value.line == 60_001
+    assert time.process_time() - began < 10
 
 
 def test_the_line_of_a_fault_is_told():

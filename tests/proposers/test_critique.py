@@ -22,7 +22,7 @@ from kept.core.tool import ToolAnswer
 from kept.core.verdict import Verdict
 from kept.models.scripted import Line
 from kept.proposers.asking import Asked
-from kept.proposers.critique import DIAGNOSIS, REVISION, Critique, line_counts
+from kept.proposers.critique import DIAGNOSIS, REVISION, Critique
 from kept.proposers.demos import BEGIN, END
 from kept.proposers.texts import TextAxis
 from kept.spec.yaml import read_yaml
@@ -479,11 +479,6 @@ def test_a_brief_that_is_answered_again_costs_no_second_call():
     first = ask(proposer, looked_at(brief_of()), journal)
     assert ask(proposer, looked_at(brief_of()), journal) == first
     assert (len(log(proposer.critic)), len(log(proposer.applier))) == (1, 2)
-
-
-def test_lines_are_counted_as_a_diff_shows_them():
-    assert line_counts("a\nb\nc\n", "a\nx\nc\nd\n") == (2, 1)
-    assert line_counts("a\n", "a\n") == (0, 0)
 
 
 @pytest.mark.parametrize(("name", "read"), [("critic", DIAGNOSIS), ("applier", REVISION)])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
@@ -199,6 +200,13 @@ def test_a_share_is_of_words_removed_and_added():
     assert changed_share(text, "other words " * 40) == 1
     assert changed_share(text, text + "five " * 20) == pytest.approx(20 / 180)
     assert changed_share("short", "short and longer") == pytest.approx(2 / 60)
+
+
+def test_the_share_of_a_text_whose_words_are_alike_is_found_in_time():
+    before, after = (" ".join("a" if n % k else f"{n}" for n in range(7000)) for k in (2, 3))
+    began = time.process_time()
+    assert 0 < changed_share(before, after) <= 1
+    assert time.process_time() - began < 10
 
 
 def rolled_back(step: int, outcome: str = "discard", code: str = "judged") -> ClosedStep:

@@ -1,5 +1,7 @@
 """Two texts side by side."""
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +33,26 @@ def test_unchanged_lines_far_from_a_change_are_left_out():
     (change,) = side_by_side({"a": old}, {"a": old.replace("50\n", "fifty\n")})
     assert [row.kind for row in change.rows].count("same") == 6
     assert change.rows[0].kind == "skipped"
+
+
+def test_lines_and_words_that_are_alike_are_compared_in_time():
+    old, new = ([*("a" if n % k else f"{n}" for n in range(3000))] for k in (2, 3))
+    began = time.process_time()
+    for sign in ("\n", " "):
+        (change,) = side_by_side({"a": sign.join(old)[:2000]}, {"a": sign.join(new)[:1900]})
+        assert change.rows
+    (change,) = side_by_side({"a": "\n".join(old)}, {"a": "\n".join(new)})
+    assert change.rows
+    assert time.process_time() - began < 10
+
+
+def test_changes_that_are_near_are_shown_together():
+    old = [f"{n}" for n in range(40)]
+    for apart, groups in ((7, 1), (8, 2)):
+        new = [*old]
+        new[10] = new[10 + apart] = "x"
+        (change,) = side_by_side({"a": "\n".join(old)}, {"a": "\n".join(new)})
+        assert [row.kind for row in change.rows].count("skipped") == groups
 
 
 LINES = st.lists(st.sampled_from(["a", "b c", "c d", ""]), max_size=6)

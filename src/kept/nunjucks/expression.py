@@ -104,8 +104,8 @@ class Reader:
 
     def _split(self, text: str) -> list[Token]:
         found: list[Token] = []
-        at = 0
-        while text[at:].strip():
+        at, end = 0, len(text.rstrip())
+        while at < end:
             token = _TOKEN.match(text, at)
             if token is None or token.lastgroup is None:
                 raise self.fault(f"`{text[at:].strip()[:20]}` is no expression")

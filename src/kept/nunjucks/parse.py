@@ -31,12 +31,14 @@ def parse(text: str) -> tuple[Node, ...]:
 
 
 def _pieces(text: str) -> Iterator[Piece]:
-    at = 0
+    at = counted = 0
+    line = 1
     left_off = False
     while (found := _OPEN.search(text, at)) is not None:
         words = text[at : found.start()]
         yield Piece("words", _cut(words, left_off, found[2] == "-"), 0)
-        line = text.count("\n", 0, found.start()) + 1
+        line += text.count("\n", counted, found.start())
+        counted = found.start()
         close = _CLOSE[found[1]]
         end = _end(text, found.end(), close)
         if end < 0:

@@ -8,10 +8,10 @@ text and the diagnosis alone. What it writes is taken as it is or not at all, an
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from typing import Any, NamedTuple, cast
 
 from kept.core.case import Case
+from kept.core.edit import line_counts
 from kept.core.model import ModelReply
 from kept.core.ports import Scope
 from kept.core.proposal import (
@@ -205,7 +205,7 @@ class Critique:
     ) -> Proposal:
         said = cast("dict[str, Any]", json.loads(reply.text))
         new = _ended(place.text, said["new_text"])
-        added, removed = line_counts(place.text, new)
+        removed, added = line_counts(place.text, new)
         told: dict[str, object] = {"model": self.applier.model.name}
         told |= {name: value for name, value in _only(said, REVISION).items() if name != "new_text"}
         told |= {"diff_lines_added": added, "diff_lines_removed": removed}
@@ -217,16 +217,6 @@ class Critique:
             unseen=diagnosed.shown.unseen,
             about={**place.about, "applier": told},
         )
-
-
-def line_counts(old: str, new: str) -> tuple[int, int]:
-    """Lines that a text has more than another, and such as it lacks."""
-    was, now = old.splitlines(), new.splitlines()
-    added = removed = 0
-    for op, a, b, c, d in SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
-        if op != "equal":
-            added, removed = added + d - c, removed + b - a
-    return added, removed
 
 
 def _nothing_failing(looked: Looked, about: Mapping[str, object]) -> Skip:

@@ -10,10 +10,10 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from typing import Any, NamedTuple, cast
 
 from kept.core.case import Case
+from kept.core.differ import changes
 from kept.core.edit import Write
 from kept.core.model import Message
 from kept.core.ports import Scope
@@ -97,11 +97,7 @@ def best_offer(offers: list[Offer]) -> Offer:
 def changed_share(before: str, after: str) -> float:
     """How much of a text was changed: words removed and added, of all that there are."""
     was, now = before.split(), after.split()
-    same = sum(
-        block.size
-        for block in SequenceMatcher(None, was, now, autojunk=False).get_matching_blocks()
-    )
-    moved = len(was) + len(now) - 2 * same
+    moved = sum(c.end - c.start + c.new_end - c.new_start for c in changes(was, now))
     return moved / max(len(was) + len(now), SMALLEST)
 
 

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import NamedTuple
+
+from kept.core.differ import Change, changes
 
 CONTEXT = 3
 """Unchanged lines that are shown round a change."""
@@ -57,16 +58,35 @@ def side_by_side(old: Mapping[str, str], new: Mapping[str, str]) -> list[FileCha
 
 
 def _rows(old: Sequence[str], new: Sequence[str]) -> Iterator[Row]:
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    for number, group in enumerate(matcher.get_grouped_opcodes(CONTEXT)):
-        if number or group[0][1] > 0 or group[0][3] > 0:
+    for group in _groups(changes(old, new)):
+        first, last = group[0], group[-1]
+        above = min(CONTEXT, first.start)
+        if first.start > above or first.new_start > above:
             yield Row(None, None, (0, 0), "skipped")
-        for kind, a1, a2, b1, b2 in group:
-            if kind == "equal":
-                for a, b in zip(range(a1, a2), range(b1, b2), strict=True):
-                    yield Row(_plain(old[a]), _plain(new[b]), (a + 1, b + 1), "same")
-            else:
-                yield from _changed(old[a1:a2], new[b1:b2], (a1, b1))
+        a, b = first.start - above, first.new_start - above
+        for change in group:
+            yield from _same(old[a : change.start], (a, b))
+            a, b = change.end, change.new_end
+            at = (change.start, change.new_start)
+            yield from _changed(old[change.start : a], new[change.new_start : b], at)
+        yield from _same(old[last.end : last.end + CONTEXT], (last.end, last.new_end))
+
+
+def _groups(found: Iterator[Change]) -> Iterator[list[Change]]:
+    """Changes that are shown together: no more lines lie between two than belong to both."""
+    group: list[Change] = []
+    for change in found:
+        if group and change.start - group[-1].end > 2 * CONTEXT:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def _same(lines: Sequence[str], at: tuple[int, int]) -> Iterator[Row]:
+    for n, line in enumerate(lines, 1):
+        yield Row(_plain(line), _plain(line), (at[0] + n, at[1] + n), "same")
 
 
 def _changed(old: Sequence[str], new: Sequence[str], at: tuple[int, int]) -> Iterator[Row]:
@@ -88,10 +108,16 @@ def _words(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
     one, other = _WORDS.findall(old), _WORDS.findall(new)
     left: list[Piece] = []
     right: list[Piece] = []
-    for kind, a1, a2, b1, b2 in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
-        marked = kind != "equal"
-        left.extend([Piece("".join(one[a1:a2]), marked)] if a2 > a1 else [])
-        right.extend([Piece("".join(other[b1:b2]), marked)] if b2 > b1 else [])
+    a = b = 0
+    for change in (*changes(one, other), Change(len(one), len(one), len(other), len(other))):
+        start, end, new_start, new_end = change
+        for side, words, at, to, upto in (
+            (left, one, a, start, end),
+            (right, other, b, new_start, new_end),
+        ):
+            side.extend([Piece("".join(words[at:to]), False)] if to > at else [])
+            side.extend([Piece("".join(words[to:upto]), True)] if upto > to else [])
+        a, b = end, new_end
     return tuple(left), tuple(right)
 
 
