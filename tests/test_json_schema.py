@@ -41,6 +41,17 @@ def test_what_is_no_schema_is_a_value_error():
         check_schema({"type": 5})
 
 
+def test_half_a_character_is_refused_and_does_not_reach_the_validator():
+    # JSON can escape it, and the validator's own code raises
+    schema = {"properties": {"a": {"pattern": "^a"}}, "additionalProperties": False}
+    for value in ({"a": "a\ud800"}, {"\udfff": 1}):
+        with pytest.raises(ParseLimit, match="holds half of a character"):
+            first_error(value, schema)
+    assert problem_with("\ud800", {"enum": ["a"]}) == "a text in it holds half of a character"
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        check_schema({"const": "\ud800"})
+
+
 def test_a_value_that_is_too_deep_is_refused_before_the_validator_recurses():
     value: object = 1
     for _ in range(100_000):

@@ -82,8 +82,12 @@ def _validate(schema: str, value: object) -> SchemaError | None:
     # slow to import
     from jsonschema_rs import ValidationError
 
+    validator = _validator(schema)
     try:
-        _validator(schema).validate(value)
+        validator.validate(value)
+    except UnicodeEncodeError as error:
+        # JSON can escape a lone surrogate, and the validator takes only whole characters
+        raise ParseLimit("a text in it holds half of a character") from error
     except ValidationError as error:
         where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
         rule = str(error.schema_path[-1]) if error.schema_path else "schema"

@@ -26,10 +26,12 @@ MAX_TOML_CHARS = 4 * 1024 * 1024
 MAX_PATTERN_CHARS = 20_000
 """Characters of a regular expression; compiling takes five microseconds a character."""
 
-MAX_DIGITS = 4300
-"""Digits of a whole number: what Python converts by default."""
+MAX_DIGITS = 308
+"""Digits of a whole number: what a float can hold, so that arithmetic with one never overflows."""
 
-_MAX_BITS = int(MAX_DIGITS * 3.32)
+_TOO_LARGE = 10**MAX_DIGITS
+_LONG_BYTES = re.compile(rb"(?<![0-9])[0-9]{%d}" % (MAX_DIGITS + 1))
+_LONG_NUMBER = re.compile(rf"(?<![0-9])[0-9]{{{MAX_DIGITS + 1}}}")
 _DOTTED = re.compile(
     r"""(?<![\w"'-])(?>[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
     rf"""(?>[ \t]*+\.[ \t]*+(?>[\w-]++|"[^"\n]*+"|'[^'\n]*+')){{{MAX_DEPTH}}}"""
@@ -58,7 +60,7 @@ def parse_json(text: str | bytes, *, unique_keys: bool = False) -> Any:  # noqa:
     """
     check_size(text, MAX_JSON_CHARS)
     value = _limited(lambda: json.loads(text, object_pairs_hook=_unique if unique_keys else None))
-    if _may_be_deep(text):
+    if _may_be_deep(text) or _has_long_number(text):
         check_depth(value)
     return value
 
@@ -134,8 +136,8 @@ def check_depth(value: object) -> int:
 
 
 def check_number(value: object) -> None:
-    """Raise `ParseLimit` for a whole number that Python would not print."""
-    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+    """Raise `ParseLimit` for a whole number that is too long."""
+    if isinstance(value, int) and not -_TOO_LARGE < value < _TOO_LARGE:
         raise too_long_number()
 
 
@@ -167,6 +169,14 @@ def _may_be_deep(text: str | bytes) -> bool:
     if isinstance(text, str):
         return text.count("[") + text.count("{") > MAX_DEPTH
     return text.count(b"[") + text.count(b"{") > MAX_DEPTH or b"\0" in text
+
+
+def _has_long_number(text: str | bytes) -> bool:
+    # digits in a string look the same, and then the value is walked for nothing
+    if isinstance(text, bytes):
+        # bytes may be UTF-16, where digits do not touch
+        return len(text) > MAX_DIGITS and (b"\0" in text or _LONG_BYTES.search(text) is not None)
+    return len(text) > MAX_DIGITS and _LONG_NUMBER.search(text) is not None
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

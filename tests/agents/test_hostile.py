@@ -20,6 +20,7 @@ from tests.agents.play import (
     plan,
     run_agent,
     timeless,
+    use,
     write,
 )
 from tests.agents.submissions import NoScope, scored, submission
@@ -54,6 +55,21 @@ def test_a_deliverable_that_would_end_the_process_is_reported_and_so_it_is_after
     records = len(whole.journal.records)
     for cut in (records // 2, records - 1):
         assert timeless(_run(whole, cut).record) == timeless(whole.record)
+
+
+@pytest.mark.parametrize("given", [{"\ud800": 1}, {"a": {"\ud83d": "x"}}, {"a": 10**400}])
+def test_what_no_schema_can_be_held_against_is_an_answer_to_a_tool_and_no_crash(
+    given: dict[str, object],
+):
+    workers = {"w1": [use("file_write", path="output/a.md", **given), write(), done("w1")]}
+    play = Play([plan("report.md"), delegate("w1"), complete()], workers)
+    assert finished(run_agent(kit_of(play), "Write it")).record.status == "complete"
+
+
+def test_a_confidence_of_four_hundred_digits_is_an_answer_that_cannot_be_used():
+    workers = {"w1": [write(), done("w1", confidence=10**400), done("w1")]}
+    play = Play([plan("report.md"), delegate("w1"), complete()], workers)
+    assert finished(run_agent(kit_of(play), "Write it")).record.status == "complete"
 
 
 def test_a_check_in_another_process_says_what_it_says_in_this_one(monkeypatch: pytest.MonkeyPatch):

@@ -51,7 +51,9 @@ def test_the_text_of_a_candidate_is_there_when_it_has_just_one():
         _ = Candidate({"a": "x", "b": "y"}).text
 
 
-@pytest.mark.parametrize("path", ["a", "a/b", "a b/c.d", ".hidden", "a/...", "ü/ß", "a/b:c"])
+@pytest.mark.parametrize(
+    "path", ["a", "a/b", "a b/c.d", ".hidden", "a/...", "ü/ß", "a/b:c", "\udcff", "d" * 240]
+)
 def test_a_path_inside_its_folder_is_safe(path: str):
     assert is_safe_path(path)
 
@@ -59,7 +61,11 @@ def test_a_path_inside_its_folder_is_safe(path: str):
 OUTSIDE = ["", "/", "/a", "..", "../a", "a/..", "a/../b", ".", "./a", "a/./b", "a//b", "a/"]
 
 
-@pytest.mark.parametrize("path", [*OUTSIDE, "a\\b", "C:/a", "C:", "a\0b"])
+NO_FILE = ["a\0b", "a/\ud800", "d" * 241, "é" * 121, "d/" * 600 + "x"]
+"""No file can have these, or none below a folder."""
+
+
+@pytest.mark.parametrize("path", [*OUTSIDE, "a\\b", "C:/a", "C:", *NO_FILE])
 def test_a_path_out_of_its_folder_is_not(path: str):
     assert not is_safe_path(path)
     assert not Rules({}, new_files=("*",)).allows(path)

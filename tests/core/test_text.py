@@ -6,6 +6,7 @@ from kept.core.text import (
     Section,
     count_tokens,
     density,
+    encoded,
     keyword_density,
     line_of,
     repetition,
@@ -165,3 +166,8 @@ def test_a_comment_without_an_end_hides_all_that_follows():
 def test_a_fence_with_words_behind_it_closes_nothing():
     fenced = LIMITS.replace("## Limits", "```\n```x\n## Limits")
     assert section_texts(fenced, "Limits") == []
+
+
+def test_half_a_character_is_written_as_a_replacement_and_other_bytes_as_they_were():
+    assert encoded("é\ud800\udcff\udd00") == "é\ufffd".encode() + b"\xff" + "\ufffd".encode()
+    assert encoded("é\udcff") == "é".encode() + b"\xff"

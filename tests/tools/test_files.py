@@ -57,10 +57,18 @@ def test_a_text_may_be_put_behind_another() -> None:
 
 def test_a_path_outside_is_an_answer_and_changes_nothing() -> None:
     files = SharedFiles()
-    for path in ("../x", "/etc/cron.d/x", "output/../../x"):
+    for path in ("../x", "/etc/cron.d/x", "output/../../x", "d" * 300, "d/" * 3000 + "x"):
         answer = _use(files, "file_write", path=path, content="!")
         assert answer.wrong and "not a path below the workspace" in answer.text
     assert files.all() == {}
+
+
+def test_half_a_character_in_arguments_is_an_answer() -> None:
+    files = SharedFiles()
+    assert _use(files, "file_write", path="\ud800", content="x").wrong
+    assert _use(files, "file_write", path="a", content="x", **{"\ud800": 1}).wrong
+    assert not _use(files, "file_write", path="a", content="x\ud83d").wrong
+    assert files.all() == {"a": b"x?"}
 
 
 def test_what_is_not_there_is_told() -> None:

@@ -20,6 +20,7 @@ from kept.cli.tuning_events import Events, tell_completed
 from kept.cli.tuning_lines import Lines
 from kept.core.plan import COORDINATE, Plan
 from kept.core.rollout import Purpose
+from kept.core.text import encoded
 from kept.errors import KeptError, SetupError
 from kept.report.exits import (
     BASELINE_ONLY,
@@ -222,6 +223,6 @@ def write_pages(run: Run) -> Path:
     folder = run.outputs
     make_folder(folder)
     page = tuning_report(run, folder)
-    write_whole(folder / "report.md", page.encode("utf-8", "surrogateescape"))
+    write_whole(folder / "report.md", encoded(page))
     write_exit(folder, exit_reason(run), phase_exits(run))
     return folder

@@ -5,7 +5,7 @@ content of all artifacts at once. Nothing here reads or writes files.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -80,12 +80,29 @@ def _is_end(one: str, other: str) -> bool:
     return f"/{long}".endswith(f"/{short}")
 
 
+MAX_PATH_BYTES = 1024
+"""Bytes of a path below a folder; with the folder it has to stay below the system's 4,096."""
+
+MAX_NAME_BYTES = 240
+"""Bytes of a name in it; file systems take 255, and a file is first written under a longer one."""
+
+
 def is_safe_path(path: str) -> bool:
-    """Whether a path stays inside the folder it is relative to."""
+    """True for a path that stays inside the folder it is relative to, and that a file can have."""
     if not path or path.startswith("/") or "\\" in path or "\0" in path:
         return False
     parts = path.split("/")
-    return all(part not in ("", ".", "..") for part in parts) and ":" not in parts[0]
+    inside = all(part not in ("", ".", "..") for part in parts) and ":" not in parts[0]
+    return inside and _can_be_written(parts)
+
+
+def _can_be_written(parts: Sequence[str]) -> bool:
+    try:
+        sizes = [len(part.encode("utf-8", "surrogateescape")) for part in parts]
+    except UnicodeEncodeError:
+        # half a character
+        return False
+    return max(sizes) <= MAX_NAME_BYTES and sum(sizes) + len(sizes) <= MAX_PATH_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ _SPACELESS = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_SPACELESS}]|[^\W_{_SPACELESS}]+")
 # a word without end is no single token, nor are words without spaces
 _TOKEN = re.compile(rf"[{_SPACELESS}]|[^\W_{_SPACELESS}]{{1,16}}|[^\w\s]|_")
+_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _COMMENT = re.compile(r"^ {0,3}<!--", re.MULTILINE)
@@ -220,3 +221,14 @@ def _even(title: str) -> str:
 def all_text(texts: Mapping[str, str]) -> str:
     """Several texts as one, in the order of their names."""
     return "\n".join(texts[name] for name in sorted(texts))
+
+
+def encoded(text: str) -> bytes:
+    """A text as UTF-8, and bytes that were read with `surrogateescape` as they were.
+
+    Other halves of characters, which a model may escape in JSON, become replacement characters.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return _HALF.sub("\ufffd", text).encode("utf-8", "surrogateescape")

@@ -2,6 +2,7 @@
 
 import os
 
+from kept.core.text import encoded
 from kept.report.page import markdown
 from kept.store.files import write_file
 from kept.store.reader import Run
@@ -24,7 +25,7 @@ def write_report(run: Run) -> str:
     fresh = path.with_name(f".report.md.{os.getpid()}")
     try:
         # diffs hold what the artifacts hold: bytes that are no UTF-8, and any line ending
-        write_file(fresh, text.encode("utf-8", "surrogateescape"))
+        write_file(fresh, encoded(text))
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)

@@ -100,6 +100,14 @@ def test_what_is_written_is_read_back(tmp_path: Path, layout: Layout):
     assert read_loss(folder).total == pytest.approx(0.355)
 
 
+def test_half_a_character_that_a_model_wrote_does_not_stop_the_writing(tmp_path: Path):
+    run = replace(made(), reason="half a \ud83d", task="do \udcff it")
+    write_run(tmp_path, run, {**FILES, "a\ud800.md": b"x"}, Layout())
+    told = next(tmp_path.rglob("run_completion.json")).read_bytes()
+    assert "half a \ufffd".encode() in told and b"do \xff it" in told
+    assert not list(tmp_path.rglob("a*.md"))
+
+
 def test_a_run_whose_last_work_no_critic_judged_has_one_loss(tmp_path: Path):
     """Critiques of earlier turns stand in its metrics, and are not those of what it left."""
     run = replace(made(), critique=None)

@@ -16,6 +16,7 @@ from kept.agents.experiments.tasks import Entry, held_by, offer, take_back
 from kept.agents.refine.best import Held, Winner, alone, recover
 from kept.agents.refine.made import Made
 from kept.agents.refine.session import Session, free_name, session_stamp
+from kept.core.text import encoded
 from kept.store.files import write_whole
 
 SESSION = "session.json"
@@ -92,4 +93,4 @@ def _now() -> str:
 
 def _write(path: Path, value: dict[str, Any]) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    write_whole(path, text.encode("utf-8", "surrogateescape") + b"\n")
+    write_whole(path, encoded(text) + b"\n")

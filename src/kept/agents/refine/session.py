@@ -13,6 +13,7 @@ from typing import Any
 
 from kept.agents.refine.reading import Noise
 from kept.core.refine import Attempt
+from kept.core.text import encoded
 from kept.store.files import write_whole
 
 SESSIONS = "refinement_sessions"
@@ -91,5 +92,5 @@ def write_session(seed: Path, session: Session) -> Path:
     """Write it beside its seed run, whole or not at all; where."""
     path = seed / SESSIONS / f"{session.session_id}.json"
     text = json.dumps(session.document(), indent=2, ensure_ascii=False)
-    write_whole(path, text.encode("utf-8", "surrogateescape") + b"\n", seed)
+    write_whole(path, encoded(text) + b"\n", seed)
     return path

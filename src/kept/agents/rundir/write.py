@@ -27,6 +27,7 @@ from kept.agents.record import (
 from kept.agents.rundir.logs import budget_stands, events_of, metrics_of, stamp
 from kept.agents.rundir.places import FINAL
 from kept.core.artifact import is_safe_path
+from kept.core.text import encoded
 from kept.store.files import link_in, write_whole
 
 _ODD = re.compile(r"\W+")
@@ -283,7 +284,7 @@ def _evaluation_file(run: AgentRun) -> dict[str, Any]:
 
 def _json(value: object) -> bytes:
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    return text.encode("utf-8", "surrogateescape") + b"\n"
+    return encoded(text) + b"\n"
 
 
 def _line(row: Mapping[str, Any]) -> bytes:

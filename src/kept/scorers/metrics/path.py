@@ -41,4 +41,5 @@ def _below(value: object, step: str | int) -> object:
 
 def _steps(path: str) -> Iterator[str | int]:
     for match in _STEP.finditer(path):
-        yield match[1] if match[1] is not None else int(match[2])
+        # no list has so many values as a number of more digits would need
+        yield match[1] if match[1] is not None else int(match[2][:18])

@@ -21,6 +21,7 @@ from kept.core.artifact import Candidate
 from kept.core.objective import Objective
 from kept.core.ports import Journal
 from kept.core.stage import StepRecords
+from kept.core.text import encoded
 from kept.store.files import open_folder, write_file, write_whole
 from kept.store.tuning.elsewhere import Setting
 from kept.store.tuning.lying import Lying, link_beside
@@ -118,7 +119,7 @@ class TuningFolder(View):
 
     def _write_candidate(self, number: int, candidate: Candidate) -> None:
         for name, text in self.lying.files(number, candidate).items():
-            data = text.encode("utf-8", "surrogateescape")
+            data = encoded(text)
             path = self.folder / name
             if path.parent == self.folder / "candidates" and path.is_symlink():
                 path.unlink()  # ours, to a file beside the agent that has this name
@@ -188,7 +189,7 @@ def _link(path: Path, target: str) -> None:
 
 
 def _json(data: Mapping[str, Any]) -> bytes:
-    return json.dumps(data, indent=2, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+    return encoded(json.dumps(data, indent=2, ensure_ascii=False)) + b"\n"
 
 
 def _line(row: Mapping[str, Any]) -> bytes:
