@@ -36,6 +36,7 @@ KINDS = (
     *FREE_KINDS,
     *COUNTED,
     "slow-loris",
+    "stall",
     "reset",
     "truncated",
     "invalid UTF-8",
@@ -82,7 +83,8 @@ class FaultyBooks:
             after = 0.05 if kind == "429" else None
             return Fault("status", int(kind), retry_after=after)
         plain = {"html": Fault("wrong_type"), "empty body": Fault("body")}
-        plain["slow-loris"] = Fault("stall", seconds=self.stall)
+        plain["slow-loris"] = Fault("drip", seconds=1.0)
+        plain["stall"] = Fault("stall", seconds=self.stall)
         plain |= {"reset": Fault("cut"), "truncated": Fault("truncated")}
         if kind in plain:
             return plain[kind]

@@ -4,23 +4,24 @@ The server keeps its own books. Kept's are never less; what they say more is the
 replies without believable counts, one by one; and a limit of money holds.
 """
 
-import json
-import random
+import contextlib
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from kept.core.rollout import Usage
+from kept.core.rollout import Job, Usage
 from kept.models.config import ModelConfig
 from kept.models.prices import rates_of
 from kept.models.speech import Taken
 from kept.sandbox import abilities
 from kept.store.reader import Run
 from kept.store.spent import spend_of
-from kept.testing.server import Fault, ModelServer, Seen
-from tests.agents.play import Play, complete, delegate, done, plan, write
-from tests.cli.tasks import kept
-from tests.faults import KINDS, MODEL, FaultyBooks, check_books, check_rollouts
+from kept.testing.server import ModelServer, Seen
+from tests.agents.play import Play, Say, complete, delegate, done, plan, say, write
+from tests.cli.tasks import Called, kept
+from tests.faults import KINDS, MODEL, FaultyBooks, check_books
 from tests.recipes.coordinate import world as tuned
 from tests.recipes.skill import world as trained
 
@@ -45,6 +46,15 @@ def test_there_are_twelve_kinds_of_faults_and_more():
     assert len(KINDS) >= 12
 
 
+LATENCY = 0.05
+"""Seconds before the server answers, so that calls are in flight together."""
+
+IN_FLIGHT = 32
+
+ENOUGH = 1000.0
+"""US dollars that no run comes near."""
+
+
 def run_of(here: Path) -> Path:
     (folder,) = (here / ".kept" / "runs").iterdir()
     return folder
@@ -56,7 +66,7 @@ runner:
   model: {provider: openai_compatible, model: m, base_url: "URL", MODEL}
   prompt: prompt.md
   input: q
-scorer: {type: rules, target: output, rules: [{kind: matches, pattern: "good"}]}
+scorer: {type: rules, rules: [{kind: matches, pattern: "good"}]}
 objective: {primary_metric: score, direction: maximize}
 proposers: [{kind: variants, files: [FILES]}]
 cases: {file: cases.jsonl, split: "0:1:0"}
@@ -66,158 +76,184 @@ workers: 32
 """
 
 
-def write_task(here: Path, url: str, cases: int, variants: int, usd: float) -> None:
+def optimize(here: Path, url: str, calls: int, usd: float) -> Called:
+    variants = 4 if calls < 100 else 9
     names = [f"v{n}.md" for n in range(variants)]
-    text = TASK.replace("URL", url).replace("MODEL", MODEL).replace("USD", str(usd))
+    text = TASK.replace("URL", f"{url}/v1").replace("MODEL", MODEL).replace("USD", str(usd))
     (here / "task.yaml").write_text(text.replace("FILES", ", ".join(names)))
     for name in ("prompt.md", *names):
         (here / name).write_text(f"Say good, as {name} says.\n")
-    (here / "cases.jsonl").write_text("".join(f'{{"q": "case {n}"}}\n' for n in range(cases)))
+    rows = (f'{{"q": "case {n}"}}\n' for n in range(calls // (variants + 1)))
+    (here / "cases.jsonl").write_text("".join(rows))
+    return kept("optimize", "task.yaml", "-q")
 
 
 def good(seen: Seen) -> str:
     return "good, " + "and so on, " * (seen.number % 7)
 
 
-@pytest.mark.parametrize("calls", SIZES)
-def test_optimize_loses_nothing_and_books_everything(here: Path, calls: int):
-    books = FaultyBooks(good)
-    variants = 4 if calls < 100 else 9
-    cases = calls // (variants + 1)
-    with ModelServer(good, faults=books.fault) as server:
-        write_task(here, server.v1, cases, variants, usd=1000.0)
-        called = kept("optimize", "task.yaml", "-q")
-        assert called.code == 0, called.stderr
-        if calls >= 100:
-            assert server.most_at_once > 16
-    assert len(books.billed) >= calls
-    assert check_rollouts(run_of(here)) == cases * (variants + 1)
-    check_books(books, run_of(here))
+def train(here: Path, url: str, calls: int, usd: float) -> Called:
+    at = f"provider: openai_compatible, base_url: '{url}/v1', {MODEL}"
+    words = trained.write_searchqa(here, f"{url}/v1")
+    words = [word for word in words if not word.startswith("model.")]
+    words += [
+        f"model.optimizer={{model: teacher, {at}}}",
+        f"model.target={{model: student, {at}}}",
+    ]
+    # 60 cases, of which a batch has those to learn from
+    ratio, epochs, batch = ("5:3:2", 1, 30) if calls < 100 else ("8:1:1", 12, 48)
+    words[words.index("--split_ratio") + 1] = ratio
+    words += [f"train.num_epochs={epochs}", f"train.batch_size={batch}", "env.workers=32"]
+    words += [
+        "evaluation.gate=selection",
+        f"budget.max_usd={usd}",
+        "optimizer.use_slow_update=false",
+    ]
+    (here / "skills").mkdir()
+    (here / "skills" / "mine.md").write_text(trained.START)
+    return kept(*words[:4], "--skill_init", "skills/mine.md", *words[4:])
 
 
-@pytest.mark.parametrize("calls", SIZES)
-def test_optimize_keeps_to_its_limit_of_money(here: Path, calls: int):
-    books = FaultyBooks(good)
-    limit = calls * 0.0008
-    with ModelServer(good, faults=books.fault) as server:
-        write_task(here, server.v1, calls // 5, 4, usd=limit)
-        kept("optimize", "task.yaml", "-q")
-    state = Run(run_of(here)).state
-    assert state.stopped is not None and state.stopped.kind == "usd"
-    assert books.total <= spend_of(run_of(here), state).usd <= limit + 1e-9
+def tune(here: Path, url: str, calls: int, usd: float) -> Called:
+    cases, trials = (20, 3) if calls < 100 else (80, 4)
+    more = "gate: sigma\naccept_sigma: 1.0\nrepeats: 1\nsplit: '1:1:0'"
+    path = tuned.write_agent(here, f"{url}/v1", cases=cases, trials=trials, more=more)
+    text = path.read_text() + "execution: {llm_timeout: 6, parallel_test_cases: 32}\n"
+    path.write_text(text.replace("{max_cycles: 2}", f"{{max_cycles: 2, max_usd: {usd}}}"))
+    return kept("test", "optimize")
 
 
-def growing(seen: Seen) -> str:
-    """As an editor that appends lines, or as a model that is right the more often the more."""
-    if seen.body.get("response_format"):
-        line = {
-            "op": "append",
-            "path": "prompt.md",
-            "target": "",
-            "text": f"v{seen.body['seed']}\n",
-        }
-        return json.dumps({"why": "why not", "cases": [], "edits": [line]})
-    told = seen.lines[0].text
-    return "good" if random.Random(seen.text).random() < 0.1 * len(told.splitlines()) else "no"
+WORKERS = 500
+"""That a run may have by default."""
 
 
-def test_replies_to_rollouts_that_were_cancelled_are_booked(here: Path):
-    books = FaultyBooks(growing)
+class Team(Play):
+    """A manager that sends managers, each of which sends six workers, turn after turn."""
 
-    def fault(seen: Seen) -> Fault:
-        return books.fault(seen) or Fault("slow", seconds=(seen.number * 37 % 100) / 100)
+    def __init__(self, turns: int, managers: int) -> None:
+        super().__init__([], loops=1000)
+        self.turns = turns
+        self.managers = managers
 
-    with ModelServer(growing, faults=fault) as server:
-        write_task(here, server.v1, 16, 1, usd=1000.0)
-        editor = f"{{provider: openai_compatible, model: e, base_url: '{server.v1}', {MODEL}}}"
-        settings = [f"proposers=[{{kind: edit, cases: 0, model: {editor}}}]", "width=4"]
-        settings.append("budget.max_iterations=6")
-        called = kept("optimize", "task.yaml", "-q", *(w for s in settings for w in ("--set", s)))
-        assert called.code == 0, called.stderr
-    state = check_books(books, run_of(here))
-    assert state.spend.cancelled > 0
-    check_rollouts(run_of(here))
+    def answer(self, lines: Sequence[tuple[str, str]]) -> Say:
+        """As `Play` does; every worker writes a file of its own, twice."""
+        user = "\n".join(text for role, text in lines if role == "user")
+        for name in re.findall(r"Your name: (\S+)", user):
+            path, text = f"output/{name}.md", "# More\n\nText.\n"
+            script = [write(path), write(path, text), done(name)]
+            self.workers = {**self.workers, name: script}
+        return super().answer(lines)
 
-
-@pytest.mark.parametrize("calls", SIZES)
-def test_train_loses_nothing_and_books_everything(here: Path, calls: int):
-    books = FaultyBooks(trained.searchqa_answer)
-    with ModelServer(trained.searchqa_answer, faults=books.fault) as server:
-        at = f"provider: openai_compatible, base_url: '{server.v1}', {MODEL}"
-        words = trained.write_searchqa(here, server.v1)
-        words = [word for word in words if not word.startswith("model.")]
-        words += [
-            f"model.optimizer={{model: teacher, {at}}}",
-            f"model.target={{model: student, {at}}}",
-        ]
-        epochs, batch = (1, 30) if calls < 100 else (11, 10)
-        words += [f"train.num_epochs={epochs}", f"train.batch_size={batch}", "env.workers=32"]
-        words += [
-            "evaluation.gate=selection",
-            "budget.max_usd=1000",
-            "optimizer.use_slow_update=false",
-        ]
-        (here / "skills").mkdir()
-        (here / "skills" / "mine.md").write_text(trained.START)
-        called = kept(*words[:4], "--skill_init", "skills/mine.md", *words[4:])
-        assert called.code == 0, called.stderr
-    assert len(books.billed) >= calls
-    assert check_rollouts(run_of(here)) >= calls // 2
-    check_books(books, run_of(here))
+    def _managed(self, user: str, spoken: int) -> Say:
+        below = re.search(r"\nlead (m[\d-]+)\n", user)
+        name = "m0-0" if below is None else below[1]
+        if "There is no plan yet" in user:
+            return plan(f"{name}-w0.md", description="write")
+        if below is not None:
+            sent = [f"{name}-w{n}" for n in range(6)]
+            return complete() if "## Worker" in user else delegate(*sent)
+        used = WORKERS - int(re.findall(r"(\d+) workers?", user)[-1])
+        turn = used // (7 * self.managers)
+        if turn >= self.turns:
+            return complete()
+        common = {"subtask_id": "s1", "as_submanager": True}
+        names = [f"m{turn}-{n}" for n in range(self.managers)]
+        rows = [{"worker_id": one, "instructions": f"lead {one}", **common} for one in names]
+        return say({"decision": "delegate", "delegations": rows})
 
 
-@pytest.mark.parametrize("calls", SIZES)
-def test_test_optimize_loses_nothing_and_books_everything(here: Path, calls: int):
+def work(here: Path, url: str, calls: int, usd: float) -> Called:
+    model = f"{{provider: openai_compatible, model: m, base_url: '{url}/v1', {MODEL}}}"
+    words = ["--set", f"models.manager={model}", "--set", f"budget.max_usd={usd}"]
+    words += ["--set", "budget.max_parallel_workers=32", "--set", "budget.max_tool_calls=9999"]
+    words += ["--set", "budget.max_loops=1000"]
+    return kept("agent", "run", "Write it", "-q", *words)
+
+
+def books_of_optimize(calls: int) -> FaultyBooks:
+    return FaultyBooks(good)
+
+
+def books_of_train(calls: int) -> FaultyBooks:
+    return FaultyBooks(trained.searchqa_answer)
+
+
+def books_of_tune(calls: int) -> FaultyBooks:
     rates = rates_of(ModelConfig(provider="openai", model="gpt-5-mini"))
     assert rates is not None
 
     def price(used: Usage) -> float:
         return rates.usd(Taken(used.tokens_in, used.tokens_out))
 
-    books = FaultyBooks(tuned.answer, price=price)
-    with ModelServer(tuned.answer, faults=books.fault) as server:
-        cases, trials = (20, 3) if calls < 100 else (40, 8)
-        more = "gate: sigma\naccept_sigma: 1.0\nrepeats: 1\nsplit: '1:1:0'"
-        path = tuned.write_agent(here, server.v1, cases=cases, trials=trials, more=more)
-        text = path.read_text() + "execution: {llm_timeout: 6, parallel_test_cases: 32}\n"
-        path.write_text(text.replace("{max_cycles: 2}", "{max_cycles: 2, max_usd: 1000}"))
-        called = kept("test", "optimize")
-        assert called.code == 0, called.stderr
-    assert len(books.billed) >= calls
-    assert check_rollouts(run_of(here)) >= 2 * cases
-    check_books(books, run_of(here))
+    return FaultyBooks(tuned.answer, price=price)
 
+
+def books_of_work(calls: int) -> FaultyBooks:
+    team = Team(1, 2) if calls < 100 else Team(7, 6)
+    return FaultyBooks(team.of_server)
+
+
+Command = Callable[[Path, str, int, float], Called]
+COMMANDS: Mapping[str, tuple[Command, Callable[[int], FaultyBooks], float]] = {
+    "optimize": (optimize, books_of_optimize, 0.0008),
+    "train": (train, books_of_train, 0.002),
+    "test optimize": (tune, books_of_tune, 0.00005),
+    "agent run": (work, books_of_work, 0.01),
+}
+"""What runs each, the endpoint's books, and US dollars for each call of a limit that is met."""
 
 WALLS = pytest.mark.skipif(not abilities().walls, reason="no walls here")
+EACH = [
+    pytest.param(name, marks=[pytest.mark.sandbox, WALLS] if name == "agent run" else [])
+    for name in COMMANDS
+]
 
 
-def story(turns: int, side_by_side: int) -> Play:
-    names = [[f"w{turn}-{n}" for n in range(side_by_side)] for turn in range(turns)]
-    workers = {
-        name: [
-            write(f"output/{name}.md"),
-            write(f"output/{name}.md", "# More\n\nText.\n"),
-            done(name),
-        ]
-        for row in names
-        for name in row
-    }
-    managed = [plan("w0-0.md"), *(delegate(*row) for row in names), complete()]
-    return Play(managed, workers)
+Row = tuple[Job, tuple[tuple[str, float], ...]]
 
 
-@pytest.mark.sandbox
-@WALLS
+def scores_of(folder: Path) -> list[Row]:
+    """What each rollout was measured to be; none of them failed."""
+    rows: list[Row] = []
+    for _, job, outcome in Run(folder).rollouts():
+        assert outcome.failure is None
+        rows.append((job, tuple(sorted(outcome.metrics.items()))))
+    return sorted(rows)
+
+
+def sound_scores(here: Path, name: str, calls: int, port: int) -> list[Row]:
+    """The same of a run without faults, at the same address: candidates may hold it."""
+    command, books_of, _ = COMMANDS[name]
+    sound = here.with_name("sound-" + here.name)
+    sound.mkdir()
+    books = books_of(calls)
+    with contextlib.chdir(sound), ModelServer(books.answer, port=port) as server:
+        assert command(sound, server.url, calls, ENOUGH).code == 0
+    return scores_of(run_of(sound))
+
+
 @pytest.mark.parametrize("calls", SIZES)
-def test_agent_run_loses_nothing_and_books_everything(here: Path, calls: int):
-    play = story(max(1, calls // 20), 6)
-    books = FaultyBooks(play.of_server)
-    with ModelServer(play.of_server, faults=books.fault) as server:
-        model = f"{{provider: openai_compatible, model: m, base_url: '{server.v1}', {MODEL}}}"
-        words = ["--set", f"models.manager={model}", "--set", "budget.max_usd=1000"]
-        words += ["--set", "budget.max_parallel_workers=32", "--set", "budget.max_tool_calls=9999"]
-        called = kept("agent", "run", "Write it", "-q", *words)
+@pytest.mark.parametrize("name", EACH)
+def test_nothing_is_lost_or_misjudged_and_every_reply_is_booked(here: Path, name: str, calls: int):
+    command, books_of, _ = COMMANDS[name]
+    books = books_of(calls)
+    with ModelServer(books.answer, faults=books.fault, latency=LATENCY) as server:
+        called = command(here, server.url, calls, ENOUGH)
         assert called.code == 0, called.stderr
+        if calls >= 100:
+            assert server.most_at_once >= IN_FLIGHT
     assert len(books.billed) >= calls
-    assert check_rollouts(run_of(here)) == 1
     check_books(books, run_of(here))
+    assert scores_of(run_of(here)) == sound_scores(here, name, calls, server.port)
+
+
+@pytest.mark.parametrize("calls", SIZES)
+@pytest.mark.parametrize("name", EACH)
+def test_a_limit_of_money_holds_to_the_cent(here: Path, name: str, calls: int):
+    command, books_of, usd = COMMANDS[name]
+    books, limit = books_of(calls), calls * usd
+    with ModelServer(books.answer, faults=books.fault) as server:
+        command(here, server.url, calls, limit)
+    assert 0 < len(books.billed) < calls, "the limit is to be met"
+    state = Run(run_of(here)).state
+    assert books.total <= spend_of(run_of(here), state).usd <= limit + 1e-9

@@ -66,7 +66,7 @@ def test_a_path_outside_is_an_answer_and_changes_nothing() -> None:
 def test_half_a_character_in_arguments_is_an_answer() -> None:
     files = SharedFiles()
     assert _use(files, "file_write", path="\ud800", content="x").wrong
-    assert _use(files, "file_write", path="a", content="x", **{"\ud800": 1}).wrong
+    assert _use(files, "file_write", None, path="a", content="x", **{"\ud800": 1}).wrong
     assert not _use(files, "file_write", path="a", content="x\ud83d").wrong
     assert files.all() == {"a": b"x?"}
 
