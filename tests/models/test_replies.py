@@ -236,6 +236,7 @@ BREACHES: dict[str, dict[str, Any]] = {
     ),
     "the refusal is a number": with_message(content=None, refusal=5),
     "the reason to stop is a number": with_choice(finish_reason=5),
+    "the reason to stop is an error": with_message(content="") | with_choice(finish_reason="error"),
     "choices are a text": {"choices": "x"},
     "a choice is a text": {"choices": ["x"]},
 }
@@ -263,6 +264,7 @@ STREAMED_BREACHES = {
     "no name ever comes": chunk(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}]),
     "an index is a text": chunk(tool_calls=[{"index": "x", **CALL} | {"index": "x"}]),
     "the delta is a text": [{"choices": [{"delta": "x"}]}, *chat_chunks()],
+    "the reason to stop is an error": [{"choices": [{"delta": {}, "finish_reason": "error"}]}],
 }
 DELTA = {"type": "content_block_delta", "index": 0}
 ANTHROPIC_STREAMED_BREACHES = {

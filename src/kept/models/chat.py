@@ -130,6 +130,9 @@ class Chat:
         if not choices:
             return None
         message = choices[0].message
+        if choices[0].finish_reason == "error":
+            # of gateways whose server gave up: what there is of a reply is not all of it
+            raise ValidationError("`finish_reason` is `error` - at `$.choices[0]`")
         calls = tuple(_call(call) for call in message.tool_calls or ())
         if message.content is UNSET and not calls and not message.refusal:
             raise ValidationError("Object missing required field `content` - at `$.choices[0]`")
