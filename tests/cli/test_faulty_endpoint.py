@@ -165,7 +165,7 @@ class Team(Play):
 def work(here: Path, url: str, calls: int, usd: float) -> Called:
     model = f"{{provider: openai_compatible, model: m, base_url: '{url}/v1', {MODEL}}}"
     words = ["--set", f"models.manager={model}", "--set", f"budget.max_usd={usd}"]
-    words += ["--set", "budget.max_parallel_workers=32", "--set", "budget.max_tool_calls=9999"]
+    words += ["--set", "budget.max_parallel_workers=36", "--set", "budget.max_tool_calls=9999"]
     words += ["--set", "budget.max_loops=1000"]
     return kept("agent", "run", "Write it", "-q", *words)
 
