@@ -105,13 +105,18 @@ def test_a_reply_that_was_cut_although_it_says_stop_is_asked_for_again():
         '{"a": ' * 500 + "1" + "}" * 500,
         '{"label": "good", "why": NaN}',
         '{"label": "good", "why": "\\ud800"}',
-        '{"label": "good",, "why": "' + '" ' * 200_000 + '"}',
     ],
     ids=lambda text: text[:20],
 )
 def test_json_that_cannot_be_kept_is_unfit(text: str):
     with pytest.raises(Unfit):
         fit(text, {"type": "object"})
+
+
+def test_json_that_takes_long_to_mend_is_unfit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(structured, "MEND_SECONDS", 0.05)
+    with pytest.raises(Unfit, match="takes more than"):
+        fit('{"label": "good",, "why": "' + '" ' * 200_000 + '"}', {"type": "object"})
 
 
 NESTED = {
