@@ -5,6 +5,8 @@ replies without believable counts, one by one; and a limit of money holds.
 """
 
 import contextlib
+import json
+import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,10 +20,10 @@ from kept.models.speech import Taken
 from kept.sandbox import abilities
 from kept.store.reader import Run
 from kept.store.spent import spend_of
-from kept.testing.server import ModelServer, Seen
+from kept.testing.server import Fault, ModelServer, Seen
 from tests.agents.play import Play, Say, complete, delegate, done, plan, say, write
 from tests.cli.tasks import Called, kept
-from tests.faults import KINDS, MODEL, FaultyBooks, check_books
+from tests.faults import KINDS, MODEL, FaultyBooks, check_books, check_rollouts
 from tests.recipes.coordinate import world as tuned
 from tests.recipes.skill import world as trained
 
@@ -76,15 +78,18 @@ workers: 32
 """
 
 
-def optimize(here: Path, url: str, calls: int, usd: float) -> Called:
-    variants = 4 if calls < 100 else 9
+def write_task(here: Path, url: str, cases: int, variants: int, usd: float) -> None:
     names = [f"v{n}.md" for n in range(variants)]
     text = TASK.replace("URL", f"{url}/v1").replace("MODEL", MODEL).replace("USD", str(usd))
     (here / "task.yaml").write_text(text.replace("FILES", ", ".join(names)))
     for name in ("prompt.md", *names):
         (here / name).write_text(f"Say good, as {name} says.\n")
-    rows = (f'{{"q": "case {n}"}}\n' for n in range(calls // (variants + 1)))
-    (here / "cases.jsonl").write_text("".join(rows))
+    (here / "cases.jsonl").write_text("".join(f'{{"q": "case {n}"}}\n' for n in range(cases)))
+
+
+def optimize(here: Path, url: str, calls: int, usd: float) -> Called:
+    variants = 4 if calls < 100 else 9
+    write_task(here, url, calls // (variants + 1), variants, usd)
     return kept("optimize", "task.yaml", "-q")
 
 
@@ -258,3 +263,35 @@ def test_a_limit_of_money_holds_to_the_cent(here: Path, name: str, calls: int):
     assert 0 < len(books.billed) < calls, "the limit is to be met"
     state = Run(run_of(here)).state
     assert books.total <= spend_of(run_of(here), state).usd <= limit + 1e-9
+
+
+def growing(seen: Seen) -> str:
+    """As an editor that appends lines, or as a model that is right the more often the more."""
+    if seen.body.get("response_format"):
+        line = {
+            "op": "append",
+            "path": "prompt.md",
+            "target": "",
+            "text": f"v{seen.body['seed']}\n",
+        }
+        return json.dumps({"why": "why not", "cases": [], "edits": [line]})
+    told = seen.lines[0].text
+    return "good" if random.Random(seen.text).random() < 0.1 * len(told.splitlines()) else "no"
+
+
+def test_replies_to_rollouts_that_were_cancelled_are_booked(here: Path):
+    books = FaultyBooks(growing)
+
+    def fault(seen: Seen) -> Fault:
+        return books.fault(seen) or Fault("slow", seconds=(seen.number * 37 % 100) / 100)
+
+    with ModelServer(growing, faults=fault) as server:
+        write_task(here, server.url, 16, 1, usd=ENOUGH)
+        editor = f"{{provider: openai_compatible, model: e, base_url: '{server.v1}', {MODEL}}}"
+        settings = [f"proposers=[{{kind: edit, cases: 0, model: {editor}}}]", "width=4"]
+        settings.append("budget.max_iterations=6")
+        called = kept("optimize", "task.yaml", "-q", *(w for s in settings for w in ("--set", s)))
+        assert called.code == 0, called.stderr
+    state = check_books(books, run_of(here))
+    assert state.spend.cancelled > 0
+    check_rollouts(run_of(here))
