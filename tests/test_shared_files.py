@@ -1,10 +1,13 @@
 """Files in memory: nothing leads out of them, and changes can be made again in any order."""
 
+import random
+import time
+from collections.abc import Mapping
 from itertools import permutations
 
 import pytest
 
-from kept.shared_files import SharedFiles, changes_between, path_of
+from kept.shared_files import Changes, SharedFiles, changes_between, path_of
 
 
 def test_of_two_changes_of_one_file_the_later_holds_in_whatever_order_they_are_made_again() -> None:
@@ -53,6 +56,43 @@ def test_a_file_is_no_folder_at_the_same_time() -> None:
     assert files.refusal({"a/b": b""}) == "`a` is a file, and no folder"
     assert files.refusal({"d": b""}) == "`d` is a folder"
     assert files.refusal({"d/e": None, "d": b""}) is None
+
+
+def _clash_by_definition(files: Mapping[str, bytes], changes: Changes) -> bool:
+    left = {path for path, data in {**files, **changes}.items() if data is not None}
+    return any(f"{one}/" == other[: len(one) + 1] for one in left for other in left)
+
+
+def test_a_clash_is_found_as_by_looking_at_all_files() -> None:
+    names = ("a", "b", "a/b", "a/b/c", "a/d", "b/c")
+    draw = random.Random(1)
+    refused = 0
+    for _ in range(400):
+        files = SharedFiles(most_bytes=10**6, most_files=5)
+        for _ in range(4):
+            picked = draw.sample(names, draw.randint(1, 3))
+            changes = {name: draw.choice((None, b"1", b"22")) for name in picked}
+            clash, before = _clash_by_definition(files.all(), changes), files.all()
+            told = files.refusal(changes)
+            after = {p: d for p, d in {**before, **changes}.items() if d is not None}
+            assert (told is not None) == (clash or len(after) > 5), (before, changes, told)
+            refused += told is not None
+            if told is None:
+                files.apply(changes, files.stamp())
+                assert files.all() == dict(sorted(after.items()))
+    assert refused > 100
+
+
+def test_thousands_of_files_are_written_in_time_that_grows_with_their_number() -> None:
+    files = SharedFiles()
+    began = time.process_time()
+    for n in range(5_000):
+        change = {f"output/{n % 50}/page-{n}.md": b"x"}
+        assert files.refusal(change) is None
+        files.apply(change, files.stamp())
+    # by looking at all files for each of them it took a minute and a half
+    assert time.process_time() - began < 10
+    assert files.refusal({"one more": b""}) == "the workspace holds at most 5000 files"
 
 
 def test_changes_between_two_states_lead_from_one_to_the_other() -> None:

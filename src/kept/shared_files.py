@@ -4,7 +4,8 @@ Nothing here touches a disk, so no path leads out of them, no link leads astray,
 journal can be done again in any order: of two changes of one file the later stamp holds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 
 from kept.core.artifact import is_safe_path
 from kept.core.words import count
@@ -14,6 +15,9 @@ MOST_BYTES = 64 * 1024 * 1024
 """Of all files together."""
 
 MOST_FILES = 5_000
+
+OUTPUT = "output"
+"""The folder of the workspace that deliverables go to."""
 
 MOUNT = str(INSIDE / "output")
 """Where a command sees them: always the same, so that no request differs by it."""
@@ -32,6 +36,9 @@ class SharedFiles:
         self._stamps: dict[str, int] = {}
         """Of the last change of each path, also of one that is gone."""
         self._last = 0
+        self._bytes = 0
+        self._folders: Counter[str] = Counter()
+        """Files below each folder: counted along, for there may be thousands of files."""
 
     def copy(self) -> "SharedFiles":
         """The same files, which from now on change apart."""
@@ -57,14 +64,33 @@ class SharedFiles:
         for path in changes:
             if not is_safe_path(path):
                 return f"`{path}` is not a path below the workspace"
-        after = {**self._files, **changes}
-        left = {path: data for path, data in after.items() if data is not None}
-        if clash := _clash(left, changes):
+        if clash := self._clash(changes):
             return clash
-        if len(left) > self._most_files:
+        files, size = len(self._files), self._bytes
+        for path, data in changes.items():
+            old = self._files.get(path)
+            files += (data is not None) - (old is not None)
+            size += len(data or b"") - len(old or b"")
+        if files > self._most_files:
             return f"the workspace holds at most {count(self._most_files, 'file')}"
-        if sum(map(len, left.values())) > self.most_bytes:
+        if size > self.most_bytes:
             return f"the workspace holds at most {self.most_bytes / 2**20:g} MiB"
+        return None
+
+    def _clash(self, changes: Changes) -> str | None:
+        """Which file would have to be a folder, too."""
+        folders: Counter[str] = Counter()
+        for path, data in changes.items():
+            change = (data is not None) - (path in self._files)
+            folders.update(dict.fromkeys(_above(path), change))
+        for path, data in changes.items():
+            if data is None:
+                continue
+            if self._folders[path] + folders[path]:
+                return f"`{path}` is a folder"
+            for one in _above(path):
+                if changes.get(one, b"") is not None and (one in changes or one in self._files):
+                    return f"`{one}` is a file, and no folder"
         return None
 
     def stamp(self) -> int:
@@ -79,10 +105,16 @@ class SharedFiles:
             if self._stamps.get(path, 0) > stamp:
                 continue
             self._stamps[path] = stamp
-            if data is None:
-                self._files.pop(path, None)
-            else:
-                self._files[path] = data
+            self._put(path, data)
+
+    def _put(self, path: str, data: bytes | None) -> None:
+        old = self._files.pop(path, None)
+        self._bytes += len(data or b"") - len(old or b"")
+        change = (data is not None) - (old is not None)
+        if change:
+            self._folders.update(dict.fromkeys(_above(path), change))
+        if data is not None:
+            self._files[path] = data
 
 
 def changes_between(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Changes:
@@ -99,19 +131,7 @@ def path_of(given: str) -> str | None:
     return path if is_safe_path(path) else None
 
 
-def _clash(files: Mapping[str, bytes], changed: Iterable[str]) -> str | None:
-    """Which file would have to be a folder, too."""
-    folders = {
-        "/".join(parts[:n]) for parts in (p.split("/") for p in files) for n in _depths(parts)
-    }
-    for path in changed:
-        if path in files and path in folders:
-            return f"`{path}` is a folder"
-        above = ("/".join(path.split("/")[:n]) for n in _depths(path.split("/")))
-        if path in files and (file := next((one for one in above if one in files), None)):
-            return f"`{file}` is a file, and no folder"
-    return None
-
-
-def _depths(parts: list[str]) -> range:
-    return range(1, len(parts))
+def _above(path: str) -> list[str]:
+    """The folders that a path is in, outermost first."""
+    parts = path.split("/")
+    return ["/".join(parts[:n]) for n in range(1, len(parts))]

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -168,11 +168,15 @@ class Scratch:
 
     @contextmanager
     def workspace(
-        self, candidate: Candidate, case: Case, output: Mapping[str, bytes] | None = None
+        self,
+        candidate: Candidate,
+        case: Case,
+        output: Mapping[str, bytes] | None = None,
+        folders: Collection[str] = (),
     ) -> Generator[Workspace]:
         """A fresh workspace, removed at the end of the block whatever ends it.
 
-        Raises `OSError` where the disk does not play along.
+        The output folder holds these files, and these folders also where they are empty. Raises `OSError` where the disk does not play along.
         """
         if self._root is None:
             # resolved, so that a command sees the same path by name and by `pwd -P`
@@ -188,6 +192,9 @@ class Scratch:
                 text = json.dumps(case.data, ensure_ascii=False, default=str)
                 workspace.case.write_text(text, encoding="utf-8", errors="surrogatepass")
             write_below(workspace.output, output or {})
+            for name in folders:
+                if not (workspace.output / name).exists():
+                    (workspace.output / name).mkdir()
             yield workspace
         finally:
             remove_tree(folder)

@@ -59,7 +59,8 @@ def _run(tmp_path: Path, journal: MemoryJournal | None = None) -> Came | Failure
 def test_what_a_cli_changes_in_its_copy_comes_back_as_the_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = f"mkdir -p output; printf '%s' '{REPORT}' > output/report.md; cat input/in.txt > seen; "
+    # `output/` is there before anything was written
+    line = f"printf '%s' '{REPORT}' > output/report.md; cat input/in.txt > seen; "
     put(tmp_path, line + _says(done("w1")), monkeypatch)
     journal = MemoryJournal()
     came = finished(_run(tmp_path, journal))

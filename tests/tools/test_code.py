@@ -63,12 +63,24 @@ def test_a_program_sees_the_files_and_what_it_changes_comes_back(bench: Bench) -
     code = (
         "import os\n"
         "print(open('input/a.csv').read(), os.getcwd())\n"
-        "os.makedirs('output'); open('output/b.bin', 'wb').write(bytes([0, 255]))\n"
+        "open('output/b.bin', 'wb').write(bytes([0, 255]))\n"
         "os.remove('old')\n"
     )
     answer = _run(files, bench, code)
     assert "1,2 /run/kept/output" in answer.text
     assert files.all() == {"input/a.csv": b"1,2", "output/b.bin": b"\x00\xff"}
+
+
+def test_output_is_there_before_the_first_program_and_is_no_change_by_itself(bench: Bench) -> None:
+    files = SharedFiles()
+    answer = _run(files, bench, "import os; print(os.listdir('.'), os.path.isdir('output'))")
+    assert "True" in answer.text and not answer.changes
+    answer = _run(files, bench, "open('output/a.md', 'w').write('hello')")
+    assert files.all() == {"output/a.md": b"hello"}, answer.text
+    # a file of that name is no reason to end a run
+    blocked = SharedFiles()
+    blocked.apply({"output": b"x"}, 1)
+    assert "x" in _run(blocked, bench, "print(open('output').read())").text
 
 
 def test_a_resume_has_the_files_of_a_program_without_running_it(bench: Bench) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 
+import pytest
+
 from kept.core.ports import Tool
 from kept.core.tool import ToolAnswer
 from kept.engine.scope import JournalScope
-from kept.shared_files import SharedFiles
+from kept.shared_files import MOUNT, SharedFiles
 from kept.testing import MemoryJournal, ToolSuite
 from kept.tools.files import file_tools
 
@@ -98,3 +100,33 @@ def test_a_model_may_be_told_otherwise_what_a_tool_does() -> None:
     }
     assert told["file_read"] == "Look."
     assert told["file_list"].startswith("List")
+
+
+def test_the_whole_workspace_is_listed_by_every_name_that_it_has() -> None:
+    files = SharedFiles()
+    files.apply({"output/a.md": b"hello"}, 1)
+    for folder in (".", "./", "", "/", MOUNT, f"{MOUNT}/"):
+        for name in ("folder", "path", "directory", "dir"):
+            answer = _use(files, "file_list", **{name: folder})
+            assert (answer.text, answer.wrong) == ("output/a.md (5 bytes)", False), (name, folder)
+    for folder in ("output", "./output/", f"{MOUNT}/output"):
+        assert "output/a.md" in _use(files, "file_list", path=folder).text, folder
+
+
+@pytest.mark.parametrize("path", ["path", "file_path", "filepath", "filename", "file"])
+@pytest.mark.parametrize("content", ["content", "contents", "text", "file_text"])
+def test_arguments_may_be_spelled_as_other_tools_spell_them(path: str, content: str) -> None:
+    files = SharedFiles()
+    written = _use(files, "file_write", **{path: "output/a.md", content: "hello"})
+    assert not written.wrong, written.text
+    assert _use(files, "file_read", **{path: "output/a.md"}).text == "hello"
+    assert not _use(files, "file_delete", **{path: "output/a.md"}).wrong
+    assert files.all() == {}
+
+
+def test_an_argument_that_is_given_twice_or_means_nothing_is_wrong() -> None:
+    files = SharedFiles()
+    twice = _use(files, "file_write", path="a", file_path="b", content="x")
+    assert twice.wrong and "file_path" in twice.text
+    assert _use(files, "file_read", path="a", encoding="utf-8").wrong
+    assert files.all() == {}

@@ -17,7 +17,7 @@ from kept.core.words import one_line
 from kept.harness import Errand as CliErrand
 from kept.harness import Harness
 from kept.settings import without_secrets
-from kept.shared_files import SharedFiles, changes_between
+from kept.shared_files import OUTPUT, SharedFiles, changes_between
 
 STEP = 200
 """Characters of a step that is told of."""
@@ -108,9 +108,8 @@ class CliWorker:
             left = max(_LEAST, account.wall - account.elapsed)
             command = replace(harness.command, timeout=min(harness.command.timeout, left))
             before, began = files.all(), time.monotonic()
-            ran = await replace(harness, command=command).run(
-                CliErrand(prompt=prompt, files=before)
-            )
+            errand = CliErrand(prompt=prompt, files=before, folders=(OUTPUT,))
+            ran = await replace(harness, command=command).run(errand)
             if isinstance(ran, Failure):
                 return ran
             sent = self._sent(ran, before, files)

@@ -11,9 +11,7 @@ from kept.agents.manifest import manifest_faults, needs_of
 from kept.agents.record import Decision, Delegation, Subtask, Wish
 from kept.core.artifact import is_safe_path
 from kept.models.structured import Unfit, fit, problem_with
-
-OUTPUT = "output"
-"""The folder of the workspace that deliverables go to."""
+from kept.shared_files import OUTPUT
 
 
 class BadDecision(ValueError):

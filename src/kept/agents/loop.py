@@ -12,7 +12,7 @@ from kept.agents.budget import REASONS, Account, Ledger, Metered
 from kept.agents.checks.fixpoint import FIXPOINT
 from kept.agents.completion import Completing, note, refused, repair_for, repaired
 from kept.agents.course import Assignment, Course, system, told
-from kept.agents.decisions import OUTPUT, Decided, Ground
+from kept.agents.decisions import Decided, Ground
 from kept.agents.kit import Errand, Kit, Texts, Worked
 from kept.agents.manager import decide
 from kept.agents.record import (
@@ -40,7 +40,7 @@ from kept.agents.texts import tool_texts
 from kept.core.model import Message
 from kept.core.ports import Scope
 from kept.core.rollout import FREE, Failure, Usage
-from kept.shared_files import Changes, SharedFiles, changes_between
+from kept.shared_files import OUTPUT, Changes, SharedFiles, changes_between
 
 MOST_IDLE = 5
 """Turns in a row that only plan or diagnose: then nothing else will come."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from kept.agents.budget import AXES, most
 from kept.agents.course import Assignment, Course
-from kept.agents.decisions import OUTPUT
 from kept.agents.kit import Kit
 from kept.agents.loop import Loop
 from kept.agents.phases import run_phases
@@ -26,7 +25,7 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import FREE, Failure, Job, Rollout, TraceItem, Usage
-from kept.shared_files import SharedFiles
+from kept.shared_files import OUTPUT, SharedFiles
 
 INPUT = "input"
 """The folder of the workspace that holds what the task came with."""

@@ -34,6 +34,8 @@ class Errand:
     prompt: str
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """What it finds in its workspace."""
+    folders: tuple[str, ...] = ()
+    """Folders that it finds there, also where they are empty."""
     instructions: str = ""
     """What it always reads; empty for none."""
     skill: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -74,7 +74,7 @@ class Harness:
         target = self._target()
         command = self._command(target, errand, key)
         try:
-            with self.scratch.workspace(_NOBODY, IMPLICIT_CASE, given) as workspace:
+            with self.scratch.workspace(_NOBODY, IMPLICIT_CASE, given, errand.folders) as workspace:
                 write_below(workspace.output / HOME, self._home(target, prompt, errand, workspace))
                 ended = await workspace.run(command)
                 output = workspace.read_output(self.most_output)

@@ -21,7 +21,7 @@ from kept.core.words import count, shortened
 from kept.models.structured import problem_with
 from kept.sandbox import Command, Exit, Limits, View
 from kept.settings import without_secrets
-from kept.shared_files import SharedFiles, changes_between
+from kept.shared_files import OUTPUT, SharedFiles, changes_between
 from kept.tools.files import applied
 from kept.tools.using import journalled
 from kept.workspace import Output, Scratch
@@ -63,7 +63,12 @@ class Bench:
     )
 
     async def run(
-        self, words: str, files: Mapping[str, bytes], most: int, seconds: float | None = None
+        self,
+        words: str,
+        files: Mapping[str, bytes],
+        most: int,
+        seconds: float | None = None,
+        folders: tuple[str, ...] = (),
     ) -> tuple[Exit | Failure, Output | Failure]:
         """Run a line of the shell in a copy of some files: how it ended, and what they are then."""
         view = View(Path("/"), hidden=self.hidden, bare=True, walls=self.walls)
@@ -71,7 +76,7 @@ class Bench:
         limit = self.seconds if seconds is None else seconds
         command = Command(line, Path("/"), limit, limits=self.limits, view=view, most_text=_MIB)
         try:
-            with self.scratch.workspace(_NOBODY, IMPLICIT_CASE, files) as workspace:
+            with self.scratch.workspace(_NOBODY, IMPLICIT_CASE, files, folders) as workspace:
                 return await workspace.run(command), workspace.read_output(most)
         except OSError as error:
             message = f"cannot use the scratch folder: {error.strerror}"
@@ -106,7 +111,8 @@ class CodeTool:
         code = str(arguments["code"]).encode("utf-8", "replace")
         words = f"exec {join([sys.executable, '-B', '-s'])} {quote(_PROGRAM)}"
         most = self.files.most_bytes
-        ended, output = await self.bench.run(words, {**before, _PROGRAM: code}, most)
+        given = {**before, _PROGRAM: code}
+        ended, output = await self.bench.run(words, given, most, folders=(OUTPUT,))
         for failure in (ended, output):
             if isinstance(failure, Failure) and failure.blame == "infrastructure":
                 return failure

@@ -5,7 +5,7 @@ path is an answer that the model can go by. What a use changed is journalled wit
 resume makes the change again, and does not ask why.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from kept.core.model import ToolOffer
@@ -14,7 +14,7 @@ from kept.core.rollout import Failure
 from kept.core.tool import ToolAnswer
 from kept.core.words import count
 from kept.models.structured import problem_with
-from kept.shared_files import SharedFiles, path_of
+from kept.shared_files import MOUNT, SharedFiles, path_of
 from kept.tools.using import cut, journalled
 
 MOST_LISTED = 500
@@ -36,9 +36,10 @@ class FileTool:
         """Do it once, or what came of it when it was done."""
 
         async def do() -> ToolAnswer | Failure:
-            if wrong := problem_with(dict(arguments), self.offer.parameters):
+            given = _with_usual_names(arguments, self.offer.parameters["properties"])
+            if wrong := problem_with(given, self.offer.parameters):
                 return ToolAnswer(f"the arguments are wrong, {wrong}", wrong=True)
-            return self.act(self.files, arguments)
+            return self.act(self.files, given)
 
         request = {"tool": self.offer.name, "arguments": dict(arguments)}
         return applied(self.files, await journalled(scope, request, do))
@@ -59,9 +60,21 @@ def file_tools(files: SharedFiles, texts: Mapping[str, str] | None = None) -> tu
     )
 
 
+def _with_usual_names(arguments: Arguments, takes: Collection[str]) -> dict[str, object]:
+    """Arguments by the names that a tool takes, where a model spells them as other tools do."""
+    given = dict(arguments)
+    for name in takes:
+        other = next((one for one in _SPELLINGS[name] if one in given and one not in takes), None)
+        if name not in given and other is not None:
+            given[name] = given.pop(other)
+    return given
+
+
 def _list(files: SharedFiles, arguments: Arguments) -> ToolAnswer:
-    folder = str(arguments.get("folder") or "").strip().strip("/")
-    inside = "" if folder in ("", ".") else path_of(folder)
+    folder = str(arguments.get("folder") or "").strip().rstrip("/")
+    if not folder.startswith(MOUNT):
+        folder = folder.lstrip("/")
+    inside = "" if folder in ("", ".", MOUNT) else path_of(folder)
     if inside is None:
         return _outside(folder)
     start = f"{inside}/" if inside else ""
@@ -132,6 +145,14 @@ def _schema(fields: Mapping[str, tuple[str, str, bool]]) -> dict[str, object]:
         "additionalProperties": False,
     }
 
+
+_SPELLINGS: Mapping[str, tuple[str, ...]] = {
+    "path": ("file_path", "filepath", "filename", "file_name", "file", "name"),
+    "content": ("contents", "text", "file_text", "file_content", "data", "body"),
+    "folder": ("path", "directory", "dir", "folder_path", "dir_path"),
+    "append": (),
+}
+"""Names that tools of other products have for the same arguments, by ours."""
 
 _PATH = ("string", "a path below the workspace, as in output/report.md", True)
 _TOOLS: tuple[tuple[str, str, Mapping[str, tuple[str, str, bool]], Act], ...] = (

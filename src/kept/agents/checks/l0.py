@@ -86,12 +86,14 @@ def no_text_loop(look: Look) -> Finding | None:
 
 def repeated_paragraph(parts: Sequence[str]) -> str | None:
     """The first long paragraph that says what an earlier one said; None where none does."""
+    spoken = ((part, words_of(part)) for part in parts if not part.lstrip().startswith("|"))
+    long = [(part, words) for part, words in spoken if len(words) >= LEAST_WORDS]
+    if len(long) < 2:
+        # fingerprints are dear, and most files of thousands are a paragraph or none
+        return None
     seen: set[str] = set()
     prints: list[int] = []
-    for part in parts:
-        words = words_of(part)
-        if len(words) < LEAST_WORDS or part.lstrip().startswith("|"):
-            continue
+    for part, words in long:
         whole, now = " ".join(words), fingerprint(part)
         if whole in seen or any(likeness(now, one) > LOOP for one in prints[-NEAR:]):
             return part

@@ -1,7 +1,7 @@
 """Whether what a text refers to is there: numbered sources, figures."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from kept.agents.check import CheckResult, Passed, Rejected, Submission
 from kept.agents.checks.texts import flaw, suffix_of, text_of, told, without_fences
@@ -23,11 +23,13 @@ _INLINE = re.compile(r"`[^`\n]*`")
 
 def cross_reference(submission: Submission) -> CheckResult:
     """Every cited source is listed, and every figure that is spoken of is there."""
+    # counted once: a run may leave thousands of files
+    pictures = sum(suffix_of(path) in PICTURES for path in submission.files)
     found = [
         problem
         for path in sorted(submission.files)
         if suffix_of(path) in KINDS
-        for problem in _problems(path, submission.files)
+        for problem in _problems(path, submission.files[path], pictures)
     ]
     if not found:
         return Passed()
@@ -35,8 +37,8 @@ def cross_reference(submission: Submission) -> CheckResult:
     return Rejected(reason=f"references lead nowhere: {words}", findings=tuple(found))
 
 
-def _problems(path: str, files: Mapping[str, bytes]) -> Iterator[Finding]:
-    text = text_of(path, files[path])
+def _problems(path: str, data: bytes, pictures: int) -> Iterator[Finding]:
+    text = text_of(path, data)
     if text is None:
         return
     text = _INLINE.sub("", without_fences(text))
@@ -52,20 +54,18 @@ def _problems(path: str, files: Mapping[str, bytes]) -> Iterator[Finding]:
     elif len(cited) > 1:
         # a single [1] may be an index; several are citations
         yield flaw(path, "sources are cited by number, and there is no list of them", "citation")
-    yield from _figures(path, text, files)
+    yield from _figures(path, text, pictures)
 
 
-def _figures(path: str, text: str, files: Mapping[str, bytes]) -> Iterator[Finding]:
+def _figures(path: str, text: str, pictures: int) -> Iterator[Finding]:
     highest = max((int(n) for n in _FIGURE.findall(text)), default=0)
     shown = len(_SHOWN.findall(text))
     if suffix_of(path) == ".tex":
         # a figure and the picture in it are two matches
         shown = max(text.count("\\includegraphics"), text.count("\\begin{figure"))
-    beside = sum(suffix_of(name) in PICTURES for name in files)
-    if highest > max(shown, beside):
-        yield flaw(
-            path, f"figure {highest} is spoken of, and there are {max(shown, beside)}", "figure"
-        )
+    there = max(shown, pictures)
+    if highest > there:
+        yield flaw(path, f"figure {highest} is spoken of, and there are {there}", "figure")
 
 
 def _numbers(text: str) -> Iterator[int]:

@@ -5,22 +5,30 @@ words changed. Pure, and the same on every machine: no hash of Python's own is i
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kept.core.text import grams, words_of
 
 BITS = 64
 
+_LANE_BITS = 32
+"""Of one counter; several counters stand side by side in one integer."""
+
+_LANES = tuple(sum((byte >> n & 1) << n * _LANE_BITS for n in range(8)) for byte in range(256))
+"""The bits of a byte, each in a counter of its own: eight of them are added up at once."""
+
 
 def fingerprint(text: str) -> int:
     """The fingerprint of a text: of its words two by two, so that their order counts."""
-    words = words_of(text)
-    sums = [0] * BITS
-    for feature in _features(words):
-        bits = int.from_bytes(hashlib.blake2b(feature.encode(), digest_size=8).digest(), "big")
-        for n in range(BITS):
-            sums[n] += 1 if bits >> n & 1 else -1
-    return sum(1 << n for n, total in enumerate(sums) if total > 0)
+    features = Counter(_features(words_of(text)))
+    ones = [0] * (BITS // 8)
+    for feature, times in features.items():
+        digest = hashlib.blake2b(feature.encode(), digest_size=BITS // 8).digest()
+        for place, byte in enumerate(digest):
+            ones[place] += _LANES[byte] * times
+    half, lane = features.total() // 2, (1 << _LANE_BITS) - 1
+    return sum(1 << n for n in range(BITS) if ones[-1 - n // 8] >> n % 8 * _LANE_BITS & lane > half)
 
 
 def _features(words: Sequence[str]) -> Iterator[str]:

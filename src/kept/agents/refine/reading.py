@@ -13,7 +13,6 @@ from kept.agents.budget import Ledger, Metered
 from kept.agents.check import Submission
 from kept.agents.checks import Judged, judge
 from kept.agents.critic import criticise
-from kept.agents.decisions import OUTPUT
 from kept.agents.kit import Errand, Kit, Worked
 from kept.agents.loss import Signals, loss_of
 from kept.agents.record import Critique, Delegation, Evaluated, Subtask
@@ -24,7 +23,7 @@ from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Evaluation, Tally
-from kept.shared_files import SharedFiles
+from kept.shared_files import OUTPUT, SharedFiles
 
 CRITERION = "criterion"
 """What a case is about, where there are cases: the critic judges by it."""
