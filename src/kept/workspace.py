@@ -176,7 +176,8 @@ class Scratch:
     ) -> Generator[Workspace]:
         """A fresh workspace, removed at the end of the block whatever ends it.
 
-        The output folder holds these files, and these folders also where they are empty. Raises `OSError` where the disk does not play along.
+        The output folder holds these files, and these folders also where they are empty.
+        Raises `OSError` where the disk does not play along.
         """
         if self._root is None:
             # resolved, so that a command sees the same path by name and by `pwd -P`

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def test_what_is_better_and_not_in_best_is_told_with_its_own_place(here: Path):
     told = {"best_run_id": "old", "best_loss": 0.9, "measure": "race:0"}
     (seed / "BEST" / "manifest.json").write_text(json.dumps(told))
     called = refine(seed, "--iterations", "1", "--json")
-    assert called.code == 0, called.stderr
+    assert called.code == 1, called.stderr
     place = Path(called.json["best"])
     assert (place / "report.md").read_text() == "# Report\n\nVersion 1.\n"
     assert "cannot be compared" in called.json["best_left"]
@@ -111,6 +112,79 @@ def test_what_is_better_and_not_in_best_is_told_with_its_own_place(here: Path):
     called = refine(seed, "--iterations", "1")
     assert "BEST is left as it is: it holds run old" in " ".join(called.stdout.split())
     assert "seed/BEST" not in called.stdout
+
+def test_a_second_refinement_starts_from_best_and_the_seed_only_on_request(
+    here: Path, stage: Stage
+):
+    seed = seed_in(here)
+    first = refine(seed, "--iterations", "1", "--json").json
+    stage.plays = [one.play() for one in scores(0.75, 0.9, 0.95)]
+    called = refine(seed, "--iterations", "2", "--json")
+    assert called.code == 0, called.stderr
+    won = first["iterations"][0]["run_id"]
+    assert (called.json["started_from"], called.json["start_run_id"]) == ("BEST", won)
+    assert called.json["seed_loss"] == first["best_loss"]
+    told = json.loads(Path(called.json["session"]).read_text())
+    assert told["start_run_id"] == won != told["seed_run_id"]
+    assert told["start_loss"] < told["seed_loss"]
+    assert told["iterations"][0]["parent_run_id"] == won
+    folder = here / ".kept" / "refinements" / told["session_id"]
+    assert (folder / "iter_1" / "input" / "report.md").read_text() == "# Report\n\nVersion 1.\n"
+    manifest = json.loads((seed / "BEST" / "manifest.json").read_text())
+    assert manifest["best_run_id"] == called.json["iterations"][1]["run_id"]
+    assert manifest["seed_loss"] == told["seed_loss"]
+    again = refine(seed, "--iterations", "1", "--from", "seed", "--json")
+    assert again.json["started_from"] == "seed"
+    told = json.loads(Path(again.json["session"]).read_text())
+    assert told["iterations"][0]["parent_run_id"] == told["seed_run_id"]
+
+
+def test_a_second_refinement_without_a_gain_ends_with_1_and_says_why(here: Path, stage: Stage):
+    seed = seed_in(here)
+    stage.plays = [one.play() for one in scores(0.9, 0.5, 0.7)]
+    assert refine(seed, "--iterations", "1").code == 0
+    before = (seed / "BEST" / "manifest.json").read_text()
+    called = refine(seed, "--iterations", "1")
+    assert called.code == 1
+    assert "BEST did not move: BEST's loss of 0." in called.stderr
+    assert "is still the least" in called.stdout
+    # better than the seed is no move of BEST
+    called = refine(seed, "--iterations", "1", "--from", "seed")
+    assert called.code == 1, called.stdout
+    assert "better: loss" in called.stdout
+    assert "BEST did not move: it holds run" in called.stderr
+    assert (seed / "BEST" / "manifest.json").read_text() == before
+
+
+def test_a_best_without_findings_has_nothing_to_refine(here: Path, stage: Stage):
+    seed = seed_in(here)
+    stage.plays = [Attempted(0.95, defects=()).play()]
+    assert refine(seed, "--iterations", "2").code == 0
+    called = refine(seed)
+    assert (called.code, len(stage.briefs)) == (0, 1)
+    assert "nothing to refine in BEST" in called.stdout
+
+
+def test_a_session_that_started_from_best_goes_on_after_best_has_moved(here: Path, stage: Stage):
+    seed = seed_in(here)
+    assert refine(seed, "--iterations", "1").code == 0
+    stage.plays = [one.play() for one in scores(0.7, 0.8)]
+    stage.plays.append(Play([GONE]))
+    assert refine(seed, "--iterations", "3").code == 3
+    assert (seed / "BEST" / "report.md").read_text() == "# Report\n\nVersion 2.\n"
+    stage.plays[2] = Attempted(0.95, "# Report\n\nVersion 3.\n").play()
+    called = kept("resume")
+    assert called.code == 0, called.stderr
+    assert (seed / "BEST" / "report.md").read_text() == "# Report\n\nVersion 3.\n"
+
+
+def test_a_best_whose_run_is_gone_is_told_of_and_the_seed_is_refined(here: Path):
+    seed = seed_in(here)
+    assert refine(seed, "--iterations", "1").code == 0
+    shutil.rmtree(here / ".kept" / "refinements")
+    called = refine(seed, "--iterations", "1", "--json")
+    assert called.json["started_from"] == "seed"
+    assert "the run that BEST is from is gone" in called.stderr
 
 
 def test_nothing_to_refine_ends_with_0_and_asks_nobody(here: Path, server: ModelServer):

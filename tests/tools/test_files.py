@@ -34,6 +34,12 @@ def _tool(files: SharedFiles, name: str) -> Tool:
 def _use(
     files: SharedFiles, name: str, journal: MemoryJournal | None = None, **given: object
 ) -> ToolAnswer:
+    return _asked(files, name, given, journal)
+
+
+def _asked(
+    files: SharedFiles, name: str, given: Mapping[str, object], journal: MemoryJournal | None = None
+) -> ToolAnswer:
     scope = JournalScope(journal or MemoryJournal(), "rollout/a/measure/b/0")
     answer = asyncio.run(_tool(files, name).use(given, scope))
     assert isinstance(answer, ToolAnswer)
@@ -107,7 +113,7 @@ def test_the_whole_workspace_is_listed_by_every_name_that_it_has() -> None:
     files.apply({"output/a.md": b"hello"}, 1)
     for folder in (".", "./", "", "/", MOUNT, f"{MOUNT}/"):
         for name in ("folder", "path", "directory", "dir"):
-            answer = _use(files, "file_list", **{name: folder})
+            answer = _asked(files, "file_list", {name: folder})
             assert (answer.text, answer.wrong) == ("output/a.md (5 bytes)", False), (name, folder)
     for folder in ("output", "./output/", f"{MOUNT}/output"):
         assert "output/a.md" in _use(files, "file_list", path=folder).text, folder
@@ -117,10 +123,10 @@ def test_the_whole_workspace_is_listed_by_every_name_that_it_has() -> None:
 @pytest.mark.parametrize("content", ["content", "contents", "text", "file_text"])
 def test_arguments_may_be_spelled_as_other_tools_spell_them(path: str, content: str) -> None:
     files = SharedFiles()
-    written = _use(files, "file_write", **{path: "output/a.md", content: "hello"})
+    written = _asked(files, "file_write", {path: "output/a.md", content: "hello"})
     assert not written.wrong, written.text
-    assert _use(files, "file_read", **{path: "output/a.md"}).text == "hello"
-    assert not _use(files, "file_delete", **{path: "output/a.md"}).wrong
+    assert _asked(files, "file_read", {path: "output/a.md"}).text == "hello"
+    assert not _asked(files, "file_delete", {path: "output/a.md"}).wrong
     assert files.all() == {}
 
 

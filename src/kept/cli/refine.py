@@ -36,10 +36,11 @@ LEAST_REPEATS, REPEATS = 17, 40
 @click.option(
     "--from",
     "start",
-    type=click.Choice(("best", "last")),
+    type=click.Choice(("best", "last", "seed")),
     default="best",
     show_default=True,
-    help="Which attempt the next one starts from.",
+    help="best: from BEST where there is one, then each attempt from the best so far; "
+    "last: each attempt from the one before it; seed: the first attempt from the seed run.",
 )
 @click.option(
     "--gate",
@@ -93,9 +94,9 @@ def refine(  # a command has its options
     RUN_DIR is the folder of a finished run, or the name of one of ours. What critics, checks and
     metrics found wrong with it is told to the manager of each iteration, which starts from the best
     deliverable so far, with half the budget. The best of all sessions is in BEST of the run's
-    folder; with --target, in that of the task, whose `refinements` hold the sessions. Exits with 0
-    where the loss fell or there is nothing to refine, 1 where it did not, 2 where it could not
-    begin, 3 after an error and 130 when interrupted.
+    folder, and the next session starts from it; with --target, in that of the task, whose
+    `refinements` hold the sessions. Exits with 0 where BEST moved or there is nothing to refine, 1
+    where it did not move, 2 where it could not begin, 3 after an error and 130 when interrupted.
     """
     from kept.agents.refine.tiers import ModelPair, parse_pair
     from kept.cli.refine_sitting import named, start_refine
@@ -110,7 +111,7 @@ def refine(  # a command has its options
         if text is not None
     }
     none = ModelPair()
-    seed = named(run_dir, target)
+    seed = named(run_dir, target, from_seed=start == "seed")
     asked = Refinement(
         run=str(seed.folder),
         folder=str(Path.cwd()),
@@ -128,5 +129,6 @@ def refine(  # a command has its options
         cases=str(cases) if cases else None,
         config=str(config) if config else None,
         settings=settings,
+        start=seed.start,
     )
     return start_refine(asked, as_json=as_json, quiet=quiet)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, cast
 
 from kept.agents.experiments.folders import EXPERIMENTS, target_of
 from kept.agents.experiments.refining import new_task_session
-from kept.agents.experiments.tasks import best_run
+from kept.agents.experiments.tasks import best_run, first_run
+from kept.agents.refine.best import winning_run
 from kept.agents.refine.lock import refining
 from kept.agents.refine.session import SESSIONS, free_name, session_name
 from kept.agents.rundir.write import Layout, write_run
@@ -20,7 +21,7 @@ from kept.cli.fail import CUT_SHORT, INTERRUPTED, NO_GAIN, CutShortError
 from kept.cli.garbage import settled
 from kept.cli.log import show_log
 from kept.cli.looking import iteration_named
-from kept.cli.names import command_for
+from kept.cli.names import command_for, path_from_here
 from kept.cli.progress import PlainProgress, Progress
 from kept.cli.refined import Refined, readings_usd, told_of
 from kept.core.plan import AGENT_RUN, REFINE
@@ -44,27 +45,42 @@ class Seed(NamedTuple):
     folder: Path
     session: str
     target: str = ""
+    start: str = ""
+    """The run that BEST holds the deliverable of; empty to start from the seed itself."""
 
 
-def named(run_dir: str | None, target: str | None) -> Seed:
-    """What a person means: a run, or the best one of a task."""
+def named(run_dir: str | None, target: str | None, *, from_seed: bool = False) -> Seed:
+    """What a person means: a run, or the best one of a task; `from_seed`, its first one."""
     if (run_dir is None) == (target is None):
         raise SetupError(
             "name a run, or a task", hint="`kept refine RUN_DIR`, or --target EXP:TASK"
         )
     if run_dir is not None:
         folder = seed_folder(run_dir)
-        return Seed(folder, new_session(folder))
+        start = None if from_seed else _held_by_best(folder)
+        return Seed(folder, new_session(folder), start=str(start or ""))
     _, task = target_of(Home.find(Path.cwd()).path / EXPERIMENTS, target or "")
-    folder = seed_folder(str(best_run(task)))
+    folder = seed_folder(str(first_run(task) if from_seed else best_run(task)))
     return Seed(folder, new_task_session(task, time.time()), task.target)
+
+
+def _held_by_best(seed: Path) -> Path | None:
+    """The run that BEST of a seed is from; None without one, or where that run is gone."""
+    run = winning_run(seed)
+    if run is None or (run / COMPLETION).exists():
+        return run
+    where = path_from_here(str(run))
+    output.note(f"warning: the run that BEST is from is gone ({where}): the seed run is refined")
+    return None
 
 
 def refine_folder(folder: Path, settings: tuple[str, ...], *, as_json: bool, quiet: bool) -> int:
     """Refine the run in a folder as `kept refine` does by itself; the exit code."""
     seed = named(str(folder), None)
     run, here = str(seed.folder), str(Path.cwd())
-    asked = Refinement(run=run, folder=here, session=seed.session, settings=settings)
+    asked = Refinement(
+        run=run, folder=here, session=seed.session, settings=settings, start=seed.start
+    )
     return start_refine(asked, as_json=as_json, quiet=quiet)
 
 
@@ -160,11 +176,11 @@ def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
         output.document({"ok": ok, **refined.document(), "folder": str(ended.folder)})
     else:
         output.answer(refined.text())
-    return _code(ended.folder, state, refined.told.best_iter > 0)
+    return _code(ended.folder, refined)
 
 
-def _code(folder: Path, state: State, gained: bool) -> int:
-    stopped = state.stopped
+def _code(folder: Path, refined: Refined) -> int:
+    stopped = refined.told.state.stopped
     go_on = command_for("resume", folder)
     if stopped is not None and stopped.kind == "interrupted":
         output.note(f"interrupted: `{go_on}` goes on where it stopped")
@@ -174,4 +190,7 @@ def _code(folder: Path, state: State, gained: bool) -> int:
         output.note(f"error: {words}\n\nhint: `{go_on}` goes on where it stopped")
         return CUT_SHORT
     nothing = stopped is not None and stopped.message.startswith("empty_gradient:")
-    return 0 if gained or nothing else NO_GAIN
+    if nothing or refined.moved:
+        return 0
+    output.note(refined.unmoved)
+    return NO_GAIN

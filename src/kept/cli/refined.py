@@ -71,6 +71,8 @@ class Refined:
         return {
             "seed_loss": seed["total"],
             "seed_loss_breakdown": dict(seed),
+            "started_from": "BEST" if self.asked.start else "seed",
+            "start_run_id": told.made[state.seed].run_id,
             "best_loss": best["total"],
             "best_iter": told.best_iter,
             "stop_reason": stop_name(stopped.kind, stopped.message) if stopped else "",
@@ -85,7 +87,8 @@ class Refined:
     def text(self) -> str:
         """For a person."""
         if self.told.state.stopped and self._stop == "empty_gradient":
-            return "nothing to refine: no defects, no refusals, no metric that falls short"
+            where = " in BEST" if self.asked.start else ""
+            return f"nothing to refine{where}: no defects, no refusals, no metric that falls short"
         return f"{output.style(self.title, bold=True)}\n\n{pairs(self.rows())}"
 
     @property
@@ -98,17 +101,36 @@ class Refined:
             by = ", each the mean of its readings" if told.raced else ""
             return f"{so_far}better: loss {best:.4f} (iteration {k}), down from {seed:.4f}{by}"
         if not told.attempts:
-            return f"{so_far}no attempt came to its end: the seed's loss of {seed:.4f} stands"
+            return f"{so_far}no attempt came to its end: {self._whose} loss of {seed:.4f} stands"
         if told.raced:
-            words = f"nothing was shown to be better than the seed's loss of {seed:.4f}"
+            words = f"nothing was shown to be better than {self._whose} loss of {seed:.4f}"
         else:
-            words = f"the seed's loss of {seed:.4f} is still the least"
+            words = f"{self._whose} loss of {seed:.4f} is still the least"
         return f"{so_far}no gain: {words}"
+
+    @property
+    def _whose(self) -> str:
+        return "BEST's" if self.asked.start else "the seed's"
+
+    @property
+    def moved(self) -> bool:
+        """True where BEST holds what this session made."""
+        held = self.asked.shelf.holds()
+        return self.told.best_iter > 0 and held is not None and held.run_id == self.told.best.run_id
+
+    @property
+    def unmoved(self) -> str:
+        """The sentence on why BEST did not move."""
+        left = self._places()["best_left"]
+        if left is not None:
+            return f"BEST did not move: {left}"
+        return f"BEST did not move: {self.title.removeprefix('no gain: ')}"
 
     def rows(self) -> list[tuple[str, str]]:
         """All there is to say besides."""
         told, asked, places = self.told, self.asked, self._places()
-        rows = [("seed", f"{_parts(told.parts(told.state.seed))}{_by(told)}"), *self._attempts()]
+        name = "BEST" if asked.start else "seed"
+        rows = [(name, f"{_parts(told.parts(told.state.seed))}{_by(told)}"), *self._attempts()]
         if self.unread:
             which = ", ".join(map(str, self.unread))
             short = "the money for readings is used up" if unpaid(told.state) else ""

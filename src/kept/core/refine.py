@@ -107,9 +107,11 @@ def stop_of(
     """Why a session of n iterations ends after these losses; None while it goes on.
 
     Iterations are held against each other and not against the seed. What is equal is neither better
-    nor worse, so it is a plateau. Two moves in a row take three iterations.
+    nor worse: the same loss twice in a row is a plateau. Two moves in a row take three iterations.
     """
     moves = [now - before for before, now in pairwise(losses)][-STREAK:]
+    if moves and abs(moves[-1]) <= SAME:
+        return "plateau"
     if len(moves) == STREAK:
         if all(move > SAME for move in moves):
             return "regression"
@@ -234,6 +236,9 @@ class Refining:
         """Why no further iteration is run; None while one is."""
         if done and done[-1].skip is not None and done[-1].skip.ends:
             return _stop(done[-1].skip.ends, done[-1].skip.why)
+        if len(done) >= STREAK and all(map(left_nothing, done[-STREAK:])):
+            words = f"{count(STREAK, 'iteration')} in a row left no deliverable"
+            return _stop("no_prior_deliverable", words)
         lost = unread(done)
         read = [step for step in done if step.turn.number + 1 not in lost]
         read.sort(key=lambda step: step.turn.number)
@@ -258,6 +263,11 @@ class Refining:
         return None
 
 
+def left_nothing(step: ClosedStep) -> bool:
+    """True of an iteration that ran and left no deliverable."""
+    return step.skip is not None and "run_id" in step.skip.about
+
+
 def seconds_of(step: ClosedStep) -> float:
     """Wall time that an iteration took, by its own account, also where it left nothing."""
     told_by = step.proposal or step.skip
@@ -273,7 +283,7 @@ def stop_word(message: str) -> str:
 _WORDS = {
     "max_iterations": "{n} done",
     "regression": "worse than the one before it twice in a row, after {n}",
-    "plateau": "no move by 0.01 twice in a row, after {n}",
+    "plateau": "the loss no longer moves, after {n}",
     "wall_time_exhausted": "twice the time of the seed run is used, after {n}",
 }
 

@@ -29,6 +29,7 @@ VerdictCode = Literal[
     "promoted",
     "not promoted",
     "claim",
+    "followed",
     "unaffordable",
     "indecisive",
     "unscored",
@@ -55,6 +56,9 @@ IDLE: tuple[VerdictCode, ...] = (
     "measured",
 )
 """Codes of steps without a proposal: they are turns or measurements, and not attempts."""
+
+FOLLOWED: VerdictCode = "followed"
+"""The code of a step whose result is gone on from although it is no gain: it is not kept."""
 
 NOTHING_NEW: tuple[VerdictCode, ...] = (
     "nothing proposed",
@@ -86,7 +90,7 @@ def gain_in(numbers: Mapping[str, float]) -> float | None:
 
 def word_for(outcome: VerdictKind, code: VerdictCode) -> str:
     """What a person calls an outcome: a step that changes nothing has an answer instead."""
-    return code if code in (*ANSWERS, "measured") else outcome
+    return code if code in (*ANSWERS, "measured", FOLLOWED) else outcome
 
 
 @dataclass(frozen=True, slots=True)

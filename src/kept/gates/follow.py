@@ -1,20 +1,22 @@
-"""The rule of refinement: always go on from the newest result, keep the best apart.
+"""The rule of refinement: a lower loss is a gain, and moves the best.
 
-An iteration that ran becomes the incumbent whether it is better or not; the best moves only when
-the loss is strictly lower than any before.
+What the next iteration starts from is the incumbent. It is the best so far, or with `advances` the
+newest result, better or not. So a step is always judged against what it started from.
 """
 
 from dataclasses import dataclass
 
 from kept.core.proposal import Ask
-from kept.core.verdict import Verdict, View
+from kept.core.verdict import FOLLOWED, Verdict, View
 from kept.gates.common import asks_for, losses, not_comparable, say_coverage
 
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Advance on every result; promote only gains."""
+    """Promote only gains; with `advances`, go on from every result."""
 
+    advances: bool = True
+    """True where a result that is no gain becomes the incumbent all the same."""
     name: str = "follow"
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
@@ -31,8 +33,9 @@ class Follow:
             was = "" if best is None else f", down from {best:.6g}"
             verdict = Verdict("keep", f"a new best: loss {now:.6g}{was}", best=True)
         else:
-            why = f"followed, not a gain: loss {now:.6g}, the best is {best:.6g}"
-            verdict = Verdict("keep", why)
+            why = f"no gain: loss {now:.6g}, the best is {best:.6g}"
+            verdict = Verdict("keep", why, code=FOLLOWED) if self.advances else None
+            verdict = verdict or Verdict("discard", why)
         return say_coverage(verdict, view, view.best)
 
     def most_asked(self, train: int, holdout: int) -> int:

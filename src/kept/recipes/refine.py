@@ -78,11 +78,26 @@ def compile_refine(
             hint="it is looked for in FINAL, output/FINAL, output/<id> and output of its own "
             "workspace; what several runs share is nobody's",
         )
-    making = _Making(asked, run, watched or Watched(), began)
-    plan = plan_refinement(asked, run, making)
+    start = start_of(asked, run)
+    making = _Making(asked, (run, start), watched or Watched(), began)
+    plan = plan_refinement(asked, run, making, start)
     probes = probes_of(making.configs)
     plan = replace(plan, inputs={**plan.inputs, **making.inputs()}, probes=probes)
     return Compiled(plan, tuple(making.warnings()))
+
+
+def start_of(asked: Refinement, run: FinishedRun) -> FinishedRun:
+    """The run whose deliverable the first iteration starts from: what BEST held, or the seed run.
+
+    Raises `SetupError` where it is no longer there.
+    """
+    if not asked.start:
+        return run
+    start = read_run(Path(asked.start))
+    if start.delivered is None:
+        hint = "`--from seed` starts from the seed run"
+        raise SetupError(f"{start.folder} no longer has the deliverable of BEST", hint=hint)
+    return start
 
 
 class Making(Protocol):
@@ -116,9 +131,15 @@ class Making(Protocol):
         ...
 
 
-def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan:
-    """The plan of a refinement of a run that was read, with whatever iterations are run with."""
-    seed = Candidate(_made(run).texts())
+def plan_refinement(
+    asked: Refinement, run: FinishedRun, making: Making, start: FinishedRun | None = None
+) -> Plan:
+    """The plan of a refinement of a run that was read, with whatever iterations are run with.
+
+    Its deliverable is that of the run itself, or of what it is to `start` from.
+    """
+    start = start or run
+    seed = Candidate(_made(start).texts())
     tiers = not asked.tiers.trivial
     place = SessionPlace(
         shelf=asked.shelf,
@@ -126,6 +147,8 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
         session_id=asked.session,
         seed_run_id=run.run_id,
         tiers=tiers,
+        start_run_id=start.run_id,
+        seed_loss=None if start is run else run.loss.total,
     )
     rerun = Rerun(
         seed=seed,
@@ -137,9 +160,13 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
         clock=SystemClock(),
         from_last=asked.from_last,
         # without findings nothing is run or read, and nobody is needed for it
-        raced=asked.gate == RACE and not findings_of(run).empty,
+        raced=asked.gate == RACE and not findings_of(start).empty,
     )
-    judging = races(asked, making.reading()) if rerun.raced else follows(run.task, making.close)
+    judging = (
+        races(asked, making.reading())
+        if rerun.raced
+        else follows(run.task, making.close, from_last=asked.from_last)
+    )
     plan = Plan(
         recipe=REFINE,
         seed=seed,
@@ -152,7 +179,7 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
         schedule=Refining(
             clamped(asked.iterations),
             run.observed_seconds or None,
-            nothing=findings_of(run).empty,
+            nothing=findings_of(start).empty,
             tiers=tiers,
         ),
         gate=judging.gate,
@@ -164,6 +191,7 @@ def plan_refinement(asked: Refinement, run: FinishedRun, making: Making) -> Plan
             "spec": asked.run,
             "description": run.task[:200],
             "seed_run": run.run_id,
+            "start_run": start.run_id,
             ITERATIONS: str(asked.root),
             ARTIFACTS: dict(making.artifacts),
             MEASURE: judging.measure,
@@ -192,10 +220,12 @@ class _Making:
     def __init__(
         self,
         asked: Refinement,
-        run: FinishedRun,
+        runs: tuple[FinishedRun, FinishedRun],
         watched: Watched,
         began: Mapping[str, str] | None,
     ) -> None:
+        """The runs are the seed, and what is started from."""
+        run, start = runs
         self._scratch = Scratch()
         self._asked = asked
         self._run = run
@@ -211,7 +241,7 @@ class _Making:
         pairs = [self.pair_for(tier) for tier in _TIERS] if not asked.tiers.trivial else []
         pairs = pairs or [self.pair_for(None)]
         # all that can be wrong is said before anything is spent; nothing is, without findings
-        needed = [] if findings_of(run).empty else [*dict.fromkeys(pairs)]
+        needed = [] if findings_of(start).empty else [*dict.fromkeys(pairs)]
         check_names([who for pair in needed for who in self._who(pair)], asked)
         for pair in needed:
             self._kits[pair] = self._kit(pair)

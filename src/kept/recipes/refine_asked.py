@@ -42,6 +42,11 @@ class Refinement:
     settings: tuple[str, ...] = ()
     readings_usd: float | None = field(default=None, repr=False)
     """What all readings may cost since a resume said so; it does not make another refinement."""
+    start: str = field(default="", repr=False)
+    """The folder of the run that it starts from, which BEST held; empty for the seed run itself.
+
+    Its deliverable is what a resume knows it by.
+    """
 
     @property
     def tiers(self) -> Tiers:

@@ -44,10 +44,11 @@ class Judging(NamedTuple):
     budget: Budget = Budget()
 
 
-def follows(task: str, close: Callable[[], None]) -> Judging:
+def follows(task: str, close: Callable[[], None], *, from_last: bool) -> Judging:
     """An iteration is what its own run says."""
     return Judging(
-        Follow(),
+        # the incumbent is what the next iteration starts from
+        Follow(advances=from_last),
         Cases(holdout=(Case("task", {"task": task}),)),
         MadeRunner(close),
         Objective(LOSS, "minimize", (0.0, 1.0)),

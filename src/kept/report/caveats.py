@@ -22,8 +22,7 @@ GATES = {
     "not a test with a known error rate.",
     "rollback": "The gate `rollback` compares one run of each task a side: a lucky run passes for "
     "a gain.",
-    "follow": "The gate `follow` goes on from every result, better or not; only what is marked a "
-    "new best is a gain, on one evaluation a side.",
+    "follow": "The gate `follow` compares the loss of one run a side: a lucky run passes for a gain.",
 }
 
 

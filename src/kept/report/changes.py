@@ -1,8 +1,10 @@
 """The texts behind a step: its candidate, what it was judged against, and what differs."""
 
+from kept.agents.refine.made import deliverable_of
 from kept.core.artifact import Candidate
 from kept.core.edit import diff, reapply
 from kept.core.event import StepClosed
+from kept.core.plan import REFINE
 from kept.errors import JournalError
 from kept.store.reader import Run
 
@@ -17,12 +19,17 @@ def step_diff(run: Run, closed: StepClosed) -> str:
 def sides_of(run: Run, closed: StepClosed) -> tuple[Candidate, Candidate]:
     """What a step was judged against, and its candidate, which it must have."""
     incumbent = run.candidate(closed.incumbent)
-    return incumbent, _candidate(run, closed, incumbent)
+    return _shown(run, incumbent, _candidate(run, closed, incumbent))
 
 
 def best_diff(run: Run) -> str:
     """The change from seed to best."""
-    return diff(run.seed, run.best)
+    return diff(*_shown(run, run.seed, run.best))
+
+
+def _shown(run: Run, old: Candidate, new: Candidate) -> tuple[Candidate, Candidate]:
+    """Both sides; of a refinement the deliverables alone."""
+    return (deliverable_of(old), deliverable_of(new)) if run.recipe == REFINE else (old, new)
 
 
 def _candidate(run: Run, closed: StepClosed, incumbent: Candidate) -> Candidate:

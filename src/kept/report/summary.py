@@ -13,7 +13,7 @@ from kept.core.pool import MERGE
 from kept.core.proposal import ClosedStep, Proposal, Reply
 from kept.core.schedule import OF_THE_RUN
 from kept.core.state import State
-from kept.core.verdict import IDLE, UNMEASURED, VerdictCode, VerdictKind, word_for
+from kept.core.verdict import FOLLOWED, IDLE, UNMEASURED, VerdictCode, VerdictKind, word_for
 from kept.report.comparison import Comparison, comparison_of
 from kept.report.scoring import scoring_functions
 from kept.report.ties import Tie, ties_of
@@ -169,7 +169,7 @@ class Summary:
     @property
     def keeps(self) -> int:
         """Steps that were kept."""
-        return self.outcomes.get("keep", 0)
+        return sum(step.kept and step.code != FOLLOWED for step in self.steps)
 
     @property
     def resumable(self) -> bool:

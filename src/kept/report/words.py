@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kept.core.budget import Spend
+from kept.core.verdict import FOLLOWED
 from kept.core.words import count, no_better, one_line
 from kept.report.compared import title
 from kept.report.summary import Summary
@@ -56,8 +57,13 @@ def on_cases(summary: Summary) -> str:
 
 def verdict_counts(summary: Summary) -> str:
     """`2 kept, 3 discarded`, and behind a semicolon what is no verdict on a proposal."""
-    judged = Counter(VERDICTS[row.outcome] for row in summary.steps if row.proposed)
-    verdicts = ", ".join(f"{judged[word]} {word}" for word in VERDICTS.values() if judged[word])
+    judged = Counter(
+        FOLLOWED if row.code == FOLLOWED else VERDICTS[row.outcome]
+        for row in summary.steps
+        if row.proposed
+    )
+    words = (*VERDICTS.values(), FOLLOWED)
+    verdicts = ", ".join(f"{judged[word]} {word}" for word in words if judged[word])
     empty = summary.empty_turns
     rest = [f"{count(empty, 'turn')} proposed nothing"] if empty else []
     rest += [f"{count(len(summary.open), 'step')} open"] if summary.open else []

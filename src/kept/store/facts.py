@@ -167,6 +167,7 @@ class RefinementFact(TypedDict):
     model: NotRequired[str]
     worker_model: NotRequired[str]
     from_last: NotRequired[bool]
+    start: NotRequired[str]
     gate: NotRequired[str]
     repeats: NotRequired[int]
     cases: NotRequired[Words]
@@ -200,10 +201,10 @@ class SuiteFact(TypedDict):
 FACTS: Mapping[str, Any] = {
     **dict.fromkeys(("metric", "direction", "gate", "home"), str),
     **dict.fromkeys(
-        ("spec", "id", "description", "source", "not_race", "seed_run", ITERATIONS, "measure"),
+        ("spec", "id", "description", "source", "not_race", "seed_run", "start_run", ITERATIONS),
         Words,
     ),
-    **dict.fromkeys(("results", "folder", "registry"), Words),
+    **dict.fromkeys(("results", "folder", "registry", "measure"), Words),
     **dict.fromkeys(("guards", "proposers", "tie_breakers"), list[str]),
     **dict.fromkeys(("set", "set_again"), Names),
     **dict.fromkeys(("prompts", "names", "artifacts"), dict[str, str] | None),

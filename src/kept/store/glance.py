@@ -18,6 +18,7 @@ from kept.core.objective import Direction, Objective
 from kept.core.plan import SUITE
 from kept.core.proposal import Reply, Turn
 from kept.core.rollout import Job
+from kept.core.verdict import FOLLOWED
 from kept.core.words import count
 from kept.engine.purse import Meter
 from kept.errors import JournalError
@@ -349,7 +350,7 @@ class _Fold:
         for row in rows[self._taken :]:
             if row.kept and row.candidate:
                 self.incumbent = row.candidate
-                self.keeps += 1
+                self.keeps += row.code != FOLLOWED
             if row.best and row.candidate and row.candidate != self.best:
                 self.best, self.best_step = row.candidate, row.step
             self.proposals += row.judged

@@ -36,7 +36,7 @@ class FileTool:
         """Do it once, or what came of it when it was done."""
 
         async def do() -> ToolAnswer | Failure:
-            given = _with_usual_names(arguments, self.offer.parameters["properties"])
+            given = _with_usual_names(arguments, _FIELDS[self.offer.name])
             if wrong := problem_with(given, self.offer.parameters):
                 return ToolAnswer(f"the arguments are wrong, {wrong}", wrong=True)
             return self.act(self.files, given)
@@ -176,3 +176,4 @@ _TOOLS: tuple[tuple[str, str, Mapping[str, tuple[str, str, bool]], Act], ...] = 
     ),
     ("file_delete", "Delete a file of the workspace.", {"path": _PATH}, _delete),
 )
+_FIELDS = {name: fields for name, _, fields, _ in _TOOLS}

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from kept.core.schedule import OF_THE_RUN
-from kept.core.verdict import gain_in
+from kept.core.verdict import FOLLOWED, gain_in
 from kept.core.words import count, no_better, one_line
 from kept.report.outlook import Outcome, conclusion, deciding_cases
 from kept.report.summary import line_of, objective_from
@@ -260,10 +260,11 @@ def verdicts(told: Glance) -> str:
     idle = 0
     for row in told.rows:
         if row.judged:
-            judged[WORDS[row.outcome]] = judged.get(WORDS[row.outcome], 0) + 1
+            word = FOLLOWED if row.code == FOLLOWED else WORDS[row.outcome]
+            judged[word] = judged.get(word, 0) + 1
         elif row.proposer not in OF_THE_RUN:
             idle += 1
-    words = ", ".join(f"{judged[word]} {word}" for word in WORDS.values() if word in judged)
+    words = ", ".join(f"{judged[w]} {w}" for w in (*WORDS.values(), FOLLOWED) if w in judged)
     rest = [f"{count(idle, 'turn')} proposed nothing"] if idle else []
     rest += [f"{count(len(told.open), 'step')} open"] if told.open else []
     return "; ".join(part for part in (words, *rest) if part)
@@ -291,7 +292,7 @@ def is_shown(row: StepRow, show: str) -> bool:
     """Whether a filter lets a step through."""
     match show:
         case "kept":
-            return row.kept
+            return row.kept and row.code != FOLLOWED
         case "refused":
             return row.judged and not row.kept
         case "measured":
@@ -327,7 +328,7 @@ def step_line(row: StepRow, told: Glance) -> dict[str, object]:
 
 
 def _word(row: StepRow) -> str:
-    if row.code in ("promoted", "not promoted", "claim", "near miss", "measured", "note"):
+    if row.code in ("promoted", "not promoted", "claim", "near miss", "measured", "note", FOLLOWED):
         return row.code
     if row.code in ("better", "not better", "worse", "cannot tell"):
         return row.code

@@ -13,12 +13,18 @@ from kept.agents.refine.tiers import ModelPair
 from kept.agents.rundir.read import read_loss, read_run
 from kept.agents.rundir.write import Layout, write_run
 from kept.agents.texts import own_prompts
+from kept.core.refine import attempts, reruns
 from kept.errors import JournalError
 from kept.recipes.refine import compile_refine
 from kept.recipes.refine_asked import Refinement
+from kept.report.changes import step_diff
+from kept.report.summary import summary
+from kept.report.words import verdict_counts
 from kept.runs import check_drift, inputs_of
 from kept.sandbox import abilities
-from tests.agents.play import use
+from kept.store.glance import Glance
+from kept.store.reader import Run
+from tests.agents.play import use, write
 from tests.agents.rundir.made import RUN, perfect_run, real_run, synthetic_run
 from tests.agents.rundir.test_write import made
 from tests.recipes.refine.world import TASK, Attempted, World, scores, world
@@ -69,7 +75,7 @@ def test_fault_5_equal_losses_are_a_plateau_and_no_regression(tmp_path: Path):
     it = world(tmp_path, *scores(0.8, 0.8, 0.8, 0.8), iterations=5)
     it.start()
     assert session(it)["stop_reason"] == "plateau"
-    assert len(session(it)["iterations"]) == 3
+    assert len(session(it)["iterations"]) == 2
 
 
 def test_losses_that_hardly_move_are_a_plateau(tmp_path: Path):
@@ -203,6 +209,36 @@ def test_the_next_iteration_starts_from_the_best_and_is_told_what_the_last_one_b
     assert parents == ["seed_1", ids[0], ids[0]]
 
 
+def test_a_step_is_judged_against_the_run_that_it_started_from(tmp_path: Path):
+    better, worse, third = scores(0.8, 0.6, 0.9)
+    kept_file = Attempted(0.8, better.text, first=[write("output/extra.md", "# Extra\n\nMore.\n")])
+    it = world(tmp_path, kept_file, worse, third)
+    run = Run(it.start().folder)
+    first, second, last = run.state.closed
+    assert [step.verdict.word for step in (first, second, last)] == ["keep", "discard", "keep"]
+    assert [step.incumbent for step in (second, last)] == [first.candidate] * 2
+    # the change is that of the deliverable: from what it started from, with what is no longer there
+    change = step_diff(run, run.closed(2))
+    assert "-Version 1." in change and "+Version 3." in change and "Version 2" not in change
+    assert "-# Extra" in change and "run.json" not in change
+    assert "no gain: loss" in second.verdict.reason
+    assert summary(run).keeps == 2
+    assert [row.parent_run_id for row in attempts(reruns(run.state))][1:] == [
+        session(it)["iterations"][0]["run_id"]
+    ] * 2
+
+
+def test_from_last_is_judged_against_the_last_and_only_gains_are_kept(tmp_path: Path):
+    it = world(tmp_path, *scores(0.8, 0.6, 0.7), from_last=True)
+    run = Run(it.start().folder)
+    first, second, last = run.state.closed
+    assert [step.verdict.word for step in (first, second, last)] == ["keep", "followed", "followed"]
+    assert (second.incumbent, last.incumbent) == (first.candidate, second.candidate)
+    told = summary(run)
+    assert (told.keeps, verdict_counts(told)) == (1, "1 kept, 2 followed")
+    assert Glance(run.folder).refresh().keeps == 1
+
+
 def test_from_last_is_the_policy_of_the_source(tmp_path: Path):
     it = world(tmp_path, *scores(0.9, 0.7, 0.95), from_last=True)
     it.start()
@@ -227,6 +263,15 @@ def test_fault_2_an_iteration_that_leaves_nothing_is_never_best_and_the_next_sta
     assert told["best_iter"] == 2
     assert (iteration(it, 2) / "input" / "out.md").read_bytes() == b"text\n"
     assert best(it)["report.md"] == b"# Report\n\nThere.\n"
+
+
+def test_iterations_that_leave_nothing_twice_in_a_row_end_the_session(tmp_path: Path):
+    it = world(tmp_path, Attempted(0.8), Attempted(text=None), iterations=6)
+    it.start()
+    told = session(it)
+    assert told["stop_reason"] == "no_prior_deliverable"
+    assert [row["k"] for row in told["iterations"]] == [1, 2, 3]
+    assert told["best_iter"] == 1
 
 
 def test_best_holds_a_deliverable_and_not_its_manifest_alone(tmp_path: Path):

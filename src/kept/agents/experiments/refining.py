@@ -67,8 +67,8 @@ class InTask:
             signals=made.findings.signals,
             files=made.files,
             measure=winner.measure,
-            seed_run_id=winner.seed_run_id,
-            seed_loss=winner.seed_loss,
+            seed_run_id=winner.start_run_id or winner.seed_run_id,
+            seed_loss=winner.seed_loss if winner.start_loss is None else winner.start_loss,
             session=winner.session_id,
         )
         offer(self.task, entry, _now())

@@ -150,6 +150,16 @@ def best_run(task: Task) -> Path:
     return Path(source)
 
 
+def first_run(task: Task) -> Path:
+    """The folder of the first run of a task; raises `SetupError` where there is none."""
+    seeds = task.folder / "seed"
+    found = next((one.folder for one in runs_of(task) if seeds in one.folder.parents), None)
+    if found is None:
+        message = f"task {task.task_id} has no first run to start from"
+        raise SetupError(message, hint="leave out `--from seed` to start from its best")
+    return found
+
+
 def _names_one(task: Task) -> str:
     """How a task comes to a best that a better one may replace."""
     return (

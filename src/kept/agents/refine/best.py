@@ -16,7 +16,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kept.agents.loss import first_number
 from kept.agents.rundir.files import read_object, text_in
@@ -45,6 +45,10 @@ class Winner:
     measure: str = FOLLOW
     """What the losses are: compared with no others."""
     seed_run_id: str = ""
+    start_run_id: str = ""
+    """The run that its session started from: the seed run, or what BEST held then."""
+    start_loss: float | None = None
+    """The loss of that, by the same measure."""
 
 
 class Held(NamedTuple):
@@ -77,16 +81,30 @@ class Held(NamedTuple):
 
 def held_in(seed: Path) -> Held | None:
     """The best so far; None where there is none."""
+    told = _manifest(seed)
+    if told is None:
+        return None
+    return Held(
+        text_in(told.get("best_run_id")),
+        first_number(told.get("best_loss")),
+        text_in(told.get("measure")) or FOLLOW,
+        text_in(told.get("session_id")),
+    )
+
+
+def winning_run(seed: Path) -> Path | None:
+    """The folder of the run whose deliverable BEST holds; None without BEST, or without one."""
+    told = _manifest(seed)
+    where = text_in(told.get("winning_run_dir")) if told is not None else ""
+    return Path(where) if where else None
+
+
+def _manifest(seed: Path) -> Mapping[str, Any] | None:
     for name in (MANIFEST_ASIDE, MANIFEST):
         told = read_object(seed / BEST / name)
         # a deliverable of that name says nothing about runs
         if told is not None and "best_run_id" in told:
-            return Held(
-                text_in(told.get("best_run_id")),
-                first_number(told.get("best_loss")),
-                text_in(told.get("measure")) or FOLLOW,
-                text_in(told.get("session_id")),
-            )
+            return told
     return None
 
 
@@ -114,6 +132,9 @@ def write_best(seed: Path, winner: Winner, files: Mapping[str, bytes]) -> bool:
 def _yields(held: Held, winner: Winner) -> bool:
     if held.is_of(winner.session_id, winner.measure):
         return (held.run_id, held.loss) != (winner.best_run_id, winner.best_loss)
+    if winner.start_loss is not None and held.run_id == winner.start_run_id != "":
+        # its session started from what BEST holds, and measured both alike
+        return winner.best_loss < winner.start_loss
     return held.beaten_by(winner.best_loss, winner.measure)
 
 

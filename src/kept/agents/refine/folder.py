@@ -142,6 +142,10 @@ class SessionPlace:
     session_id: str
     seed_run_id: str
     tiers: bool
+    start_run_id: str = ""
+    """The run that it started from; the seed run, or what BEST held."""
+    seed_loss: float | None = None
+    """By its own run, where the session started from another; else None."""
 
 
 class SessionFiles:
@@ -178,7 +182,9 @@ class SessionFiles:
             best_iter=told.best_iter,
             iterations=tuple(told.attempts),
             tier_plan_used=True if place.tiers else None,
-            seed_loss=round(told.parts(told.state.seed)["total"], 6),
+            seed_loss=self._seed_loss(told),
+            start_run_id=place.start_run_id or place.seed_run_id,
+            start_loss=round(told.parts(told.state.seed)["total"], 6),
             gate="race" if told.raced else "follow",
             noise=told.noise,
         )
@@ -198,17 +204,25 @@ class SessionFiles:
     def _winner(self, told: "Told") -> Winner:
         place, best = self._place, told.best
         won = next(one for one in told.attempts if one.k == told.best_iter)
-        parts, seed = told.parts(told.state.best), told.parts(told.state.seed)
+        parts, start = told.parts(told.state.best), told.parts(told.state.seed)
         return Winner(
             best_run_id=best.run_id,
             best_loss=round(parts["total"], 6),
-            seed_loss=round(seed["total"], 6),
+            seed_loss=self._seed_loss(told),
             session_id=place.session_id,
             winning_run_dir=run_folder(str(place.root), won),
             loss_breakdown=parts,
             measure=told.measure,
             seed_run_id=place.seed_run_id,
+            start_run_id=place.start_run_id or place.seed_run_id,
+            start_loss=round(start["total"], 6),
         )
+
+    def _seed_loss(self, told: "Told") -> float:
+        """Of the seed run; of what a race started from, which alone was read."""
+        start = told.parts(told.state.seed)["total"]
+        own = self._place.seed_loss
+        return round(start if own is None or told.raced else own, 6)
 
 
 class Told:

@@ -107,6 +107,12 @@ def made_of(texts: Mapping[str, str]) -> Made:
     )
 
 
+def deliverable_of(candidate: Candidate) -> Candidate:
+    """A candidate as people compare it: without its page, and without files that are gone."""
+    listed = {f"{BELOW}{path}" for path in json.loads(candidate.texts[PAGE])["files"]}
+    return Candidate({path: text for path, text in candidate.texts.items() if path in listed})
+
+
 def measures_of(parts: Mapping[str, float]) -> dict[str, float]:
     """A loss and its parts, by the names that a journal has for them."""
     named = {f"{LOSS}_{name}": value for name, value in parts.items() if name != "total"}

@@ -33,6 +33,9 @@ class Session:
     iterations: tuple[Attempt, ...] = ()
     tier_plan_used: bool | None = None
     seed_loss: float | None = None
+    start_run_id: str = ""
+    """The run that it started from: the seed run, or what BEST held when it began."""
+    start_loss: float | None = None
     gate: str = "follow"
     noise: Noise | None = None
     """How much the loss of one reading says; None where nobody measured it."""
@@ -49,6 +52,8 @@ class Session:
             "iterations": [_row(one, self.gate) for one in self.iterations],
             "tier_plan_used": self.tier_plan_used,
             "seed_loss": self.seed_loss,
+            "start_run_id": self.start_run_id or self.seed_run_id,
+            "start_loss": self.seed_loss if self.start_loss is None else self.start_loss,
             "gate": self.gate,
             "noise": None if self.noise is None else asdict(self.noise),
         }
