@@ -113,6 +113,7 @@ def test_what_is_better_and_not_in_best_is_told_with_its_own_place(here: Path):
     assert "BEST is left as it is: it holds run old" in " ".join(called.stdout.split())
     assert "seed/BEST" not in called.stdout
 
+
 def test_a_second_refinement_starts_from_best_and_the_seed_only_on_request(
     here: Path, stage: Stage
 ):

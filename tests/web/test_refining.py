@@ -43,7 +43,7 @@ def test_tiers_are_typed_so_that_the_command_reads_them_as_they_were_meant(tmp_p
 def test_a_refinement_is_given_what_its_seed_was_made_with_and_what_that_names(tmp_path: Path):
     (tmp_path / "run.yaml").write_text("models: {manager: {api_key: '${TEAM_KEY}'}}")
     seed = seed_in(tmp_path, config="run.yaml", settings=("models.worker=${OTHER}",))
-    words = command(seed, Wanted(1, from_last=True))
+    words = command(seed, Wanted(1, start="last"))
     assert {"--config=run.yaml", "--set=models.worker=${OTHER}", "--from=last"} <= set(words)
     passed = variables(seed)
     assert {"TEAM_KEY", "OTHER", "OPENAI_API_KEY", "KEPT_CACHE"} <= set(passed)
@@ -104,7 +104,7 @@ def test_preferences_of_a_run_that_lies_by_itself_are_not_written(tmp_path: Path
 def test_a_session_without_tier_keys_is_shown_without_them(tmp_path: Path):
     (tmp_path / "refinement_sessions").mkdir()
     (tmp_path / "refinement_sessions" / "one.json").write_text(LEGACY)
-    (told,) = documents(tmp_path)
+    (told,) = documents_in(tmp_path / "refinement_sessions")
     session = shown(told, [])
     (tried,) = session.tried
     assert (tried.loss, tried.tier, tried.manager, tried.best, tried.step) == (

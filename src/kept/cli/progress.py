@@ -16,6 +16,7 @@ from kept.core.exchange import PASSED
 from kept.core.grow import Log
 from kept.core.plan import AGENT_RUN, EVAL, GATE_WHY, WHY_NOT_RACE
 from kept.core.proposal import ClosedStep
+from kept.core.refine import RERUN, iteration_words, iterations_in
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
@@ -131,7 +132,7 @@ class PlainProgress(Progress):
     def closed(self, step: ClosedStep) -> None:
         """The step in one line; the one of a run that measures says nothing new."""
         if not self.sweeping:
-            self.say(step_line(step, self.proposer_width))
+            self.say(step_line(step, self.proposer_width, self.state))
 
     def measured(self, job: Job, outcome: Outcome) -> None:
         """The case in one line."""
@@ -215,8 +216,12 @@ def case_line(job: Job, outcome: Outcome, state: State) -> str:
     return f"{told.status:<8} {name}  {told.seconds:.1f} s  {words}".rstrip()
 
 
-def step_line(step: ClosedStep, proposer_width: int = 0) -> str:
+def step_line(step: ClosedStep, proposer_width: int = 0, state: State | None = None) -> str:
     """`step  3  keep     variants  strictly better: `score` 0.62 → 0.71  (variant terse.md)`."""
+    k = step.turn.settings.get("k") if step.turn.proposer == RERUN else None
+    if isinstance(k, int) and state is not None and state.started is not None:
+        of = iteration_words(k, iterations_in(state.started.facts))
+        return f"{of}  {step.verdict.word}  {step_words(step)}"
     proposer = f"{step.turn.proposer:<{proposer_width}}"
     return f"step {step.step:>2}  {step.verdict.word:<7}  {proposer}  {step_words(step)}"
 

@@ -25,7 +25,6 @@ from kept.cli.names import command_for, path_from_here
 from kept.cli.progress import PlainProgress, Progress
 from kept.cli.refined import Refined, readings_usd, told_of
 from kept.core.plan import AGENT_RUN, REFINE
-from kept.core.state import State
 from kept.errors import SetupError
 from kept.recipes.agent_reading import agent_run_of, delivered_by
 from kept.recipes.agent_run import Watched

@@ -9,6 +9,7 @@ from kept.agents.experiments.refining import SESSION
 from kept.agents.experiments.tasks import chosen
 from kept.agents.refine.best import BEST, FOLLOW, Held
 from kept.agents.refine.folder import Told, stop_name
+from kept.agents.refine.ledger import counted_words
 from kept.agents.refine.made import all_made
 from kept.agents.refine.session import SESSIONS
 from kept.cli import output
@@ -81,6 +82,7 @@ class Refined:
             "gate": "race" if told.raced else "follow",
             "measure": told.measure,
             "noise": asdict(told.noise) if told.noise else None,
+            "findings": [one.document() for one in told.ledger],
             **self._places(),
         }
 
@@ -174,6 +176,7 @@ class Refined:
         for one in told.attempts:
             status = f"{one.status}, by its own run" if told.raced else one.status
             rows.append((f"attempt {one.k}", f"{_parts(one.loss_breakdown)} ({status})"))
+            rows.append(("", counted_words(told.ledger, one.k)))
             verdict = verdicts[one.step]
             if told.raced or verdict.outcome not in ("keep", "discard"):
                 rows.append(("", verdict.reason))

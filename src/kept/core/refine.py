@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from kept.core.budget import StopReason
 from kept.core.lost import AGAIN, due
+from kept.core.plan import REFINE
 from kept.core.proposal import ClosedStep, Proposal, Turn
 from kept.core.state import State
 from kept.core.words import count
@@ -42,6 +43,17 @@ Tier = Literal["low", "mid", "high"]
 def clamped(iterations: int) -> int:
     """As many iterations as a session may have."""
     return min(MOST, max(FEWEST, iterations))
+
+
+def iteration_words(k: int, n: int) -> str:
+    """How an iteration is called: `iteration 2 of 3`."""
+    return f"iteration {k} of {n}"
+
+
+def iterations_in(facts: Mapping[str, object]) -> int:
+    """How many iterations the session may have that began with these facts."""
+    asked = cast("Mapping[str, object]", facts.get(REFINE) or {}).get("iterations")
+    return clamped(asked) if isinstance(asked, int) else MOST
 
 
 def tier_of(k: int, n: int) -> Tier:

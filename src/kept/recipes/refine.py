@@ -112,6 +112,10 @@ class Making(Protocol):
         """Who works in an iteration of a tier."""
         ...
 
+    def say(self, line: str) -> None:
+        """Tell a person what begins."""
+        ...
+
     def runner_for(
         self,
         pair: ModelPair,
@@ -159,6 +163,8 @@ def plan_refinement(
         places=IterationFolders(asked.root),
         clock=SystemClock(),
         from_last=asked.from_last,
+        iterations=clamped(asked.iterations),
+        say=making.say,
         # without findings nothing is run or read, and nobody is needed for it
         raced=asked.gate == RACE and not findings_of(start).empty,
     )
@@ -252,6 +258,10 @@ class _Making:
         if tier is not None:
             return self._asked.tiers.of(tier)
         return ModelPair(self._asked.model, self._asked.worker_model)
+
+    def say(self, line: str) -> None:
+        """Tell a person what begins."""
+        self._watched.tell(line)
 
     def runner_for(
         self,

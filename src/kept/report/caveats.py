@@ -22,7 +22,8 @@ GATES = {
     "not a test with a known error rate.",
     "rollback": "The gate `rollback` compares one run of each task a side: a lucky run passes for "
     "a gain.",
-    "follow": "The gate `follow` compares the loss of one run a side: a lucky run passes for a gain.",
+    "follow": "The gate `follow` compares the loss of one run a side: a lucky run passes for "
+    "a gain.",
 }
 
 

@@ -1,6 +1,5 @@
 """The texts behind a step: its candidate, what it was judged against, and what differs."""
 
-from kept.agents.refine.made import deliverable_of
 from kept.core.artifact import Candidate
 from kept.core.edit import diff, reapply
 from kept.core.event import StepClosed
@@ -29,7 +28,12 @@ def best_diff(run: Run) -> str:
 
 def _shown(run: Run, old: Candidate, new: Candidate) -> tuple[Candidate, Candidate]:
     """Both sides; of a refinement the deliverables alone."""
-    return (deliverable_of(old), deliverable_of(new)) if run.recipe == REFINE else (old, new)
+    if run.recipe != REFINE:
+        return old, new
+    # at use: few runs refine
+    from kept.agents.refine.made import deliverable_of
+
+    return deliverable_of(old), deliverable_of(new)
 
 
 def _candidate(run: Run, closed: StepClosed, incumbent: Candidate) -> Candidate:

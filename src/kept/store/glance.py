@@ -15,19 +15,23 @@ from kept.core.budget import NOTHING, Spend, StopReason
 from kept.core.event import RunResumed, RunStarted, RunStopped
 from kept.core.final import ENTERED
 from kept.core.objective import Direction, Objective
-from kept.core.plan import SUITE
+from kept.core.plan import AGENT_RUN, SUITE
 from kept.core.proposal import Reply, Turn
 from kept.core.rollout import Job
 from kept.core.verdict import FOLLOWED
 from kept.core.words import count
 from kept.engine.purse import Meter
 from kept.errors import JournalError
+from kept.parsing import parse_json
 from kept.store import wire
 from kept.store.damage import damaged_at, misplaced, naming, never_began
 from kept.store.lines import check_whole, event_of, lines_from, stored_lines
 from kept.store.lock import holder
 from kept.store.spent import unfinished_spend
 from kept.store.steps import ENDS, SPENT, Opened, StepLog, StepRow, Told, spend_of
+
+COMPLETION = "run_completion.json"
+"""The file that says how an agent run ended at its task."""
 
 _ORDER = ("test", "promote", "decide", "screen", "measure")
 """Draws that nothing was selected by first."""
@@ -159,11 +163,24 @@ class Glance:
 
     @property
     def status(self) -> str:
-        """`running`, `finished`, `interrupted`, `stopped by an error` or `killed`."""
+        """`running`, `finished`, `failed`, `interrupted`, `stopped by an error` or `killed`."""
         if self.stopped is not None:
             words = {"interrupted": "interrupted", "error": "stopped by an error"}
-            return words.get(self.stopped.kind, "finished")
+            told = words.get(self.stopped.kind, "finished")
+            agent = self.started is not None and self.started.recipe == AGENT_RUN
+            return self._finished_agent() if agent and told == "finished" else told
         return "running" if holder(self.folder) is not None else "killed"
+
+    def _finished_agent(self) -> str:
+        """Of an agent run that has ended: it may have failed at its task."""
+        if holder(self.folder) is not None:
+            return "running"  # what says how it ended is being written
+        try:
+            ended: object = parse_json((self.folder / COMPLETION).read_bytes())
+        except (OSError, ValueError):
+            return "finished"
+        rows = cast("dict[str, object]", ended) if isinstance(ended, dict) else {}
+        return "failed" if rows.get("status") == "failed" else "finished"
 
     @property
     def seed(self) -> str:

@@ -10,6 +10,7 @@ from kept.agents.loss import run_loss
 from kept.agents.record import AgentRun, Iteration
 from kept.agents.rundir.files import read_object, text_in
 from kept.agents.rundir.places import COMPLETION
+from kept.agents.rundir.read import read_loss
 from kept.agents.telling import end_line
 from kept.core.words import count
 from kept.recipes.agent_reading import agent_run_of, delivered_by
@@ -192,7 +193,10 @@ def headline(run: Run, told: Glance) -> str:
 
 def result(row: RunRow, folder: Path) -> str:
     """How it reads in the list: as it ended, by the file that it leaves then, with its loss."""
-    if row.best_value is None:
+    completion = read_object(folder / COMPLETION)
+    if row.best_value is None and (completion is None or row.status == "running"):
         return "no loss yet" if row.status == "running" else "no loss"
-    ended = text_in((read_object(folder / COMPLETION) or {}).get("status"))
-    return f"{ended}, loss {figure(row.best_value)}" if ended else f"loss {figure(row.best_value)}"
+    # a run that was cut off has a loss too: its page shows it
+    loss = read_loss(folder).total if row.best_value is None else row.best_value
+    ended = text_in((completion or {}).get("status"))
+    return f"{ended}, loss {figure(loss)}" if ended else f"loss {figure(loss)}"

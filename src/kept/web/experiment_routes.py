@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 from kept.web.artifacts import Registry, registries
 from kept.web.charts import score_chart
 from kept.web.experiments_page import experiments_view, tree_json
+from kept.web.sessions import attempt_steps, task_documents, tasks_of
 from kept.web.site import Site
 
 
@@ -23,6 +24,7 @@ def add_experiments(app: FastAPI, site: Site) -> None:
             title="experiments",
             shown=experiments_view(home),
             own=own,
+            attempts=_attempts(site),
             registries=registries(home),
         )
 
@@ -42,6 +44,12 @@ def add_experiments(app: FastAPI, site: Site) -> None:
     @app.get("/api/prompts")
     def artifacts() -> list[Mapping[str, object]]:
         return [_json(one) for one in registries(site.runs.home)]
+
+
+def _attempts(site: Site) -> Mapping[str, tuple[str, int]]:
+    """Of every attempt of a task's refinements, the refinement and its step."""
+    found = [one for task in tasks_of(site.runs.home) for one in task_documents(task)]
+    return attempt_steps(found, site.seeds.all_refinements())
 
 
 def _json(one: Registry) -> Mapping[str, object]:

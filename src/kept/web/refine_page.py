@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from kept.agents.experiments.refining import SESSION, sessions_of
 from kept.agents.refine.findings import findings_of
 from kept.core.refine import MOST, tier_of
 from kept.store.glance import Glance
@@ -11,7 +12,7 @@ from kept.web.loss_bar import loss_shown
 from kept.web.refinement_page import Now, now_of
 from kept.web.refining import Started
 from kept.web.seeds import Refining, Seed
-from kept.web.sessions import best_shown, documents, shown
+from kept.web.sessions import best_shown, documents, shown, tasks_of
 from kept.web.site import Site
 
 FALLBACK = "the seed run's"
@@ -40,10 +41,11 @@ def usual(site: Site) -> Form:
 
 def refine_view(site: Site, seed: Seed, form: Form | None = None) -> dict[str, object]:
     """All of it."""
-    of = site.seeds.refinements(seed)
+    of = site.seeds.all_refinements()
+    found = documents(seed, site.runs.home)
     running = site.refiner.running(seed)
     run = site.seeds.finished(seed)
-    told = [shown(one, of) for one in documents(seed.folder)]
+    told = [shown(one, of) for one in found]
     losses = [one.loss or 0.0 for session in told for one in session.tried]
     widest = max((0.01, run.loss.total if run else 0.0, *losses))
     return {
@@ -53,7 +55,7 @@ def refine_view(site: Site, seed: Seed, form: Form | None = None) -> dict[str, o
         "seed_loss": loss_shown(run.loss.parts(), widest) if run else None,
         "findings": findings_of(run) if run else None,
         "obstacle": site.seeds.obstacle(seed),
-        "best": best_shown(seed.folder),
+        "best": best_shown(seed.folder, found),
         "sessions": told,
         "bars": {
             (s.id, one.k): loss_shown({**one.parts, "total": one.loss}, widest)
@@ -83,6 +85,8 @@ def refine_mark(site: Site, seed: Seed) -> object:
     """What changes when a session, BEST or the refinement that goes on does."""
     place = seed.folder / "refinement_sessions"
     files = [*place.glob("*.json"), seed.folder / "BEST"] if place.is_dir() else []
+    # of tasks, any: to read which of them started here costs more than a page that is made anew
+    files += [sessions_of(task) / SESSION for task in tasks_of(site.runs.home)]
     marks = [_stamp(path) for path in files]
     running = site.refiner.running(seed)
     if isinstance(running, Refining):

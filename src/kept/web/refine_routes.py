@@ -20,11 +20,14 @@ from kept.web.preferences import (
 from kept.web.refine_page import Form, refine_mark, refine_view
 from kept.web.refining import Wanted
 from kept.web.refusing import Refused
-from kept.web.sessions import best_manifest, documents
+from kept.web.sessions import best_manifest, documents, task_best_manifest
 from kept.web.site import LINKS, Site, check_json
 from kept.web.streaming import gone, in_thread
 
 log = logging.getLogger("kept")
+
+STARTS = ("best", "last", "seed")
+"""What iterations may start from."""
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     404: {"description": "there is no such run"},
@@ -101,8 +104,9 @@ def _add_api(app: FastAPI, site: Site) -> None:
     @app.get("/api/experiments/{run_id}/refinement_sessions", responses=REFUSALS)
     def sessions(run_id: str) -> Sessions:
         seed = site.seeds.find(run_id)
-        best = best_manifest(seed.folder)
-        rows = [dict(one) for one in documents(seed.folder)]
+        found = documents(seed, site.runs.home)
+        best = best_manifest(seed.folder) or task_best_manifest(found)
+        rows = [dict(one.told) for one in found]
         return Sessions(sessions=rows, best=dict(best) if best is not None else None)
 
     @app.post("/api/experiments/{run_id}/refine/cancel", status_code=202, responses=REFUSALS)
@@ -146,7 +150,7 @@ def _started(site: Site, run: str, fields: dict[str, str]) -> Response:
         return _again(site, run, form, tuple(problems_in(error)), 422)
     usual = site.preferences.read().refinement_default_iterations
     wanted = body.wanted(usual)
-    wanted = Wanted(wanted.iterations, wanted.pair, wanted.tiers, form.start == "last")
+    wanted = Wanted(wanted.iterations, wanted.pair, wanted.tiers, form.start)
     try:
         site.refiner.start(seed, wanted)
     except Refused as error:
@@ -176,7 +180,7 @@ def _form(fields: dict[str, str]) -> Form:
             (tier, fields.get(f"tier_{tier}.manager", ""), fields.get(f"tier_{tier}.worker", ""))
             for tier in TIERS
         ),
-        "last" if fields.get("from") == "last" else "best",
+        start if (start := fields.get("from", "")) in STARTS else "best",
     )
 
 

@@ -5,17 +5,16 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from kept.agents.refine.folder import Told as Judged
-from kept.agents.refine.made import PAGE, all_made, made_of
+from kept.agents.refine.made import all_made, made_of
 from kept.agents.story import STORY, Moment, record_of
 from kept.core.plan import REFINE
 from kept.core.proposal import Proposal, Skip, proposal_scope
-from kept.core.refine import reruns, unread
+from kept.core.refine import iterations_in, reruns, unread
 from kept.recipes.refine import Refinement
 from kept.store.glance import Glance
 from kept.store.reader import Run
 from kept.store.steps import StepRow, answered_step
 from kept.web.agent_page import Told, told_of
-from kept.web.diffing import FileChange
 from kept.web.kind import Asked, View
 from kept.web.loss_bar import LossShown, loss_shown
 
@@ -45,6 +44,8 @@ class Now:
     """The iteration that goes on."""
 
     k: int
+    n: int
+    """Iterations that its session may have."""
     step: int
     tier: str
     told: Told | None
@@ -125,6 +126,7 @@ def now_of(run: Run, told: Glance) -> Now | None:
     story = story_of(run, one.step)
     return Now(
         k if isinstance(k, int) else one.step + 1,
+        iterations_in(told.begun.facts),
         one.step,
         str(settings.get("tier") or ""),
         story,
@@ -132,11 +134,9 @@ def now_of(run: Run, told: Glance) -> Now | None:
 
 
 def step(run: Run, number: int, view: View) -> View:
-    """A step as an iteration: its story, and the change of the deliverable alone."""
-    changes = cast("list[FileChange]", view["changes"])
-    shown = [one for one in changes if one.path != PAGE]
+    """A step as an iteration, with its story."""
     story = story_of(run, number) or story_of(run, _ran_in(run, number))
-    return {**view, "changes": shown, "story": story}
+    return {**view, "story": story}
 
 
 def _ran_in(run: Run, number: int) -> int:

@@ -47,7 +47,8 @@ class Wanted:
     iterations: int
     pair: ModelPair = ModelPair()  # noqa: RUF009 # a tuple of two texts
     tiers: dict[str, ModelPair] | None = None
-    from_last: bool = False
+    start: str = "best"
+    """What iterations start from, as `kept refine --from` spells it."""
 
 
 @dataclass(slots=True)
@@ -182,7 +183,7 @@ def command(seed: Seed, wanted: Wanted) -> list[str]:
     # -P: a project may hold files that are called as modules are
     words = [sys.executable, "-P", "-m", "kept", "refine", str(seed.folder), "--json", "-q"]
     words.append(f"--iterations={wanted.iterations}")
-    words.append(f"--from={'last' if wanted.from_last else 'best'}")
+    words.append(f"--from={wanted.start}")
     if wanted.tiers is not None:
         for tier, pair in wanted.tiers.items():
             if any(pair):

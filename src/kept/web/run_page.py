@@ -25,6 +25,7 @@ SIGNS = {"keep": "✓", "discard": "✗", "crash": "!", "skip": "·"}
 STATES = {
     "running": "running",
     "finished": "finished",
+    "failed": "failed",
     "interrupted": "interrupted",
     "stopped by an error": "crashed",
     "killed": "crashed",

@@ -21,7 +21,7 @@ SORTS: dict[str, Callable[[RunRow], float]] = {
     "rollouts": lambda row: row.rollouts,
     "steps": lambda row: row.steps,
 }
-STATES = ("running", "finished", "interrupted", "crashed", "unreadable")
+STATES = ("running", "finished", "failed", "interrupted", "crashed", "unreadable")
 
 
 @dataclass(frozen=True, slots=True)

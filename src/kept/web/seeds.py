@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kept.agents.experiments.folders import all_experiments
+from kept.agents.experiments.refining import sessions_of
+from kept.agents.refine.session import SESSIONS
 from kept.agents.rundir.files import read_object
 from kept.agents.rundir.places import COMPLETION, deliverable
 from kept.agents.rundir.read import FinishedRun, read_run
@@ -57,6 +59,8 @@ class Refining:
     run: str
     folder: Path
     session: str
+    file: Path | None = None
+    """Where its session is told of; None where its experiment is gone."""
 
     @property
     def pid(self) -> int | None:
@@ -151,6 +155,13 @@ class Seeds:
             if _same(Path(begun.asked.run), seed.folder)
         ]
 
+    def all_refinements(self) -> list[Refining]:
+        """Those of the home, the newest first."""
+        return [
+            Refining(folder.name, folder, begun.asked.session, _session_file(begun.asked))
+            for folder, begun in self._refinements()
+        ]
+
     def _refinements(self) -> Iterator[tuple[Path, _Begun]]:
         """All of the home, the newest first; of each run only its first line, and that once."""
         for folder in reversed(self.runs.home.folders()):
@@ -182,6 +193,15 @@ def _begun(started: RunStarted) -> _Begun | None:
     except (TypeError, KeyError, ValueError):
         return None  # of a version that wrote something else
     return _Begun(asked, str(started.facts.get("seed_run", "")))
+
+
+def _session_file(asked: Refinement) -> Path | None:
+    if not asked.target:
+        return Path(asked.run) / SESSIONS / f"{asked.session}.json"
+    try:
+        return sessions_of(asked.task) / f"{asked.session}.json"
+    except SetupError:
+        return None  # the experiment was deleted
 
 
 def _same(one: Path, other: Path) -> bool:

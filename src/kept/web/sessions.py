@@ -3,18 +3,23 @@
 A file that is broken is none, and keys that an older version did not write are simply not there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from kept.agents.experiments.folders import EXPERIMENTS, Task, all_experiments, read_task
+from kept.agents.experiments.refining import sessions_of
 from kept.agents.loss import first_number
 from kept.agents.refine.best import BEST, MANIFEST, MANIFEST_ASIDE
 from kept.agents.refine.session import SESSIONS
 from kept.agents.rundir.files import Row, part, read_object, rows_in, text_in
-from kept.agents.rundir.places import files_below
-from kept.web.seeds import Refining
+from kept.agents.rundir.places import COMPLETION, files_below
+from kept.errors import SetupError
+from kept.store.home import Home
+from kept.web.seeds import Refining, Seed
 
 MOST = 200
 """Sessions that are shown."""
@@ -73,6 +78,13 @@ class Shown:
     tried: tuple[Tried, ...]
     run: str
     """The refinement that it is of; empty where it is of another home."""
+    start_run: str = ""
+    """The run that it started from."""
+    start_loss: float | None = None
+    from_best: bool = False
+    """True where that is what BEST held."""
+    task: str = ""
+    """The task that it belongs to; empty for none."""
 
     @property
     def best_loss(self) -> float | None:
@@ -86,13 +98,94 @@ class Shown:
         return any(one.tier or one.manager or one.worker for one in self.tried)
 
 
-def documents(folder: Path) -> list[Row]:
-    """What stands in the files of all sessions, the newest first."""
-    place = folder / SESSIONS
-    paths = sorted(place.glob("*.json"), reverse=True) if place.is_dir() else []
+class Document(NamedTuple):
+    """A session as its file tells it."""
+
+    path: Path
+    told: Row
+    task: Task | None = None
+    """The task of an experiment that it belongs to."""
+
+
+def documents(seed: Seed, home: Home) -> list[Document]:
+    """What stands in the files of all sessions of a run, the newest first.
+
+    Those beside it, and those of tasks that started from it or from what such a session made.
+    """
+    own = documents_in(seed.folder / SESSIONS)
+    told = read_object(seed.folder / COMPLETION) or {}
+    ids = {seed.id, seed.folder.name, text_in(told.get("run_id"))} - {""}
+    of_tasks = [one for task in tasks_of(home) for one in _of_task(task, ids)]
+    found = [*own, *of_tasks]
+    return sorted(found, key=lambda one: text_in(one.told.get("started_at")), reverse=True)[:MOST]
+
+
+def documents_in(place: Path, pattern: str = "*.json", task: Task | None = None) -> list[Document]:
+    """The sessions of one folder, the newest first."""
+    paths = sorted(place.glob(pattern), reverse=True) if place.is_dir() else []
     usable = [one for one in paths if not one.is_symlink() and one.stat().st_size <= LARGEST]
-    found = [(path.stem, read_object(path)) for path in usable[:MOST]]
-    return [{"session_id": stem, **_plain(told)} for stem, told in found if told is not None]
+    found = [(path, read_object(path)) for path in usable[:MOST]]
+    return [
+        Document(path, {"session_id": path.stem, **_plain(told)}, task)
+        for path, told in found
+        if told is not None
+    ]
+
+
+def task_documents(task: Task) -> list[Document]:
+    """The sessions of a task, the newest first."""
+    return documents_in(sessions_of(task), "session_*.json", task)
+
+
+def tasks_of(home: Home) -> list[Task]:
+    """Every task that can be read."""
+    found: list[Task] = []
+    for experiment in all_experiments(home.path / EXPERIMENTS):
+        for folder in sorted((experiment.folder / "tasks").glob("*/")):
+            with suppress(SetupError, ValueError, TypeError):
+                found.append(read_task(folder))
+    return found
+
+
+def _of_task(task: Task, ids: Collection[str]) -> Iterator[Document]:
+    """Sessions of a task that started from one of these runs, or from what such a session made."""
+    known = set(ids)
+    for one in reversed(task_documents(task)):
+        if text_in(one.told.get("seed_run_id")) in known:
+            known |= {text_in(row.get("run_id")) for row in rows_in(one.told.get("iterations"))}
+            yield one
+
+
+def attempt_steps(found: Iterable[Document], of: Sequence[Refining]) -> dict[str, tuple[str, int]]:
+    """Where attempts are told of: by run id, the refinement and its step."""
+    steps: dict[str, tuple[str, int]] = {}
+    for one in found:
+        mine = _refinement_of(one, of)
+        for row in shown(one, of).tried if mine is not None else ():
+            if mine is not None and row.step is not None:
+                steps[row.run] = (mine.run, row.step)
+    return steps
+
+
+def _refinement_of(one: Document, of: Sequence[Refining]) -> Refining | None:
+    """The refinement that a session is of, where that is a run of this home."""
+    id_ = text_in(one.told.get("session_id"))
+    mine = (each for each in of if each.session == id_)
+    return next((each for each in mine if each.file is None or _alike(each.file, one.path)), None)
+
+
+def _alike(one: Path, other: Path) -> bool:
+    # a project may have been moved since: then only one of two sessions of that name is there
+    return one.resolve() == other.resolve() or not one.exists()
+
+
+def task_best_manifest(found: Sequence[Document]) -> Row | None:
+    """Where the best of the task is from that sessions belong to, in the words of a run's own."""
+    task = next((one.task for one in found if one.task is not None), None)
+    told = read_object(task.best / MANIFEST) if task is not None else None
+    if told is None or "winner_run_id" not in told:
+        return None
+    return _plain({**told, "best_run_id": told["winner_run_id"], "best_loss": told.get("loss")})
 
 
 def best_manifest(folder: Path) -> Row | None:
@@ -126,11 +219,16 @@ class BestShown:
     loss: float | None
     seed_loss: float | None
     files: tuple[str, ...]
+    place: str
+    """The folder."""
 
 
-def best_shown(folder: Path) -> BestShown | None:
-    """BEST for people; None where there is none."""
+def best_shown(folder: Path, found: Sequence[Document] = ()) -> BestShown | None:
+    """BEST for people, of the run or of the task of its sessions; None where there is none."""
     told = best_manifest(folder)
+    if told is None:
+        told = task_best_manifest(found)
+        folder = next((one.task.folder for one in found if one.task is not None), folder)
     if told is None:
         return None
     return BestShown(
@@ -139,6 +237,7 @@ def best_shown(folder: Path) -> BestShown | None:
         first_number(told.get("best_loss")),
         first_number(told.get("seed_loss")),
         tuple(best_files(folder)),
+        str(folder / BEST),
     )
 
 
@@ -149,10 +248,11 @@ def best_files(folder: Path) -> list[str]:
     return [path for path in held if path not in (MANIFEST, MANIFEST_ASIDE)]
 
 
-def shown(told: Row, of: Sequence[Refining]) -> Shown:
+def shown(one: Document, of: Sequence[Refining]) -> Shown:
     """A session for people."""
+    told = one.told
     id_ = text_in(told.get("session_id"))
-    mine = next((one for one in of if one.session == id_), None)
+    mine = _refinement_of(one, of)
     stop, completed = text_in(told.get("stop_reason")), text_in(told.get("completed_at"))
     best = int(first_number(told.get("best_iter")) or 0)
     rows = [_tried(row, best, mine is not None) for row in rows_in(told.get("iterations"))]
@@ -169,6 +269,10 @@ def shown(told: Row, of: Sequence[Refining]) -> Shown:
         text_in(told.get("gate")) == "race",
         tuple(rows),
         mine.run if mine else "",
+        text_in(told.get("start_run_id")),
+        first_number(told.get("start_loss"), told.get("seed_loss")),
+        text_in(told.get("start_run_id")) not in ("", text_in(told.get("seed_run_id"))),
+        one.task.target if one.task is not None else "",
     )
 
 

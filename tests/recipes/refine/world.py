@@ -91,6 +91,8 @@ class World:
     """What readings may cost."""
     calls: int = 0
     """Of all models."""
+    said: list[str] = field(default_factory=list[str])
+    """What a person hears when an iteration begins."""
     requests: list[ModelRequest] = field(default_factory=list[ModelRequest])
 
     @property
@@ -156,6 +158,9 @@ class World:
 
     def close(self) -> None:
         pass
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
 
     def plan(self) -> Plan:
         return plan_refinement(self.asked, read_run(self.seed), self)

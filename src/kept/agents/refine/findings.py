@@ -38,16 +38,23 @@ class Findings:
 
     def told(self) -> list[tuple[str, str]]:
         """Each in words, and how bad it is."""
+        return [(words, severity) for _, words, severity in self.named()]
+
+    def named(self) -> list[tuple[str, str, str]]:
+        """What each is known by in other runs, its words, and how bad it is."""
         return [
             *(
-                (f"{d.summary} ({d.evidence})" if d.evidence else d.summary, d.severity)
+                (d.summary, f"{d.summary} ({d.evidence})" if d.evidence else d.summary, d.severity)
                 for d in self.defects
             ),
             *(
-                (f"a completion was refused by {r.gate}: {r.reason}", "critical")
+                (said := f"a completion was refused by {r.gate}: {r.reason}", said, "critical")
                 for r in self.refusals
             ),
-            *((f"`{name}` falls short by {gap:g}", "warning") for name, gap in self.gaps.items()),
+            *(
+                (f"`{name}` falls short", f"`{name}` falls short by {gap:g}", "warning")
+                for name, gap in self.gaps.items()
+            ),
         ]
 
     def document(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from kept.agents.refine.best import (
     withdraw_best,
     write_best,
 )
+from kept.agents.refine.ledger import Line, ledger_of
 from kept.agents.refine.made import Made, all_made
 from kept.agents.refine.reading import Noise, Readings, noise_of, readings_of
 from kept.agents.refine.rerun import Iterating
@@ -58,7 +59,7 @@ class IterationFolders:
     def prepared(self, about: Iterating) -> None:
         """Write what an iteration is given; before the first call of its manager (rule R36)."""
         folder = self.root / f"iter_{about.k}"
-        told = json.dumps(about.start.findings.document(), indent=2, ensure_ascii=False)
+        told = json.dumps(about.document(), indent=2, ensure_ascii=False)
         with _warned():
             # what a killed sitting left half written
             shutil.rmtree(folder / "input", ignore_errors=True)
@@ -187,6 +188,7 @@ class SessionFiles:
             start_loss=round(told.parts(told.state.seed)["total"], 6),
             gate="race" if told.raced else "follow",
             noise=told.noise,
+            findings=told.ledger,
         )
 
     def _best(self, told: "Told") -> None:
@@ -263,6 +265,16 @@ class Told:
     def measure(self) -> str:
         """What its losses are: of one run each, or means of such readings."""
         return self.state.fact(MEASURE) or ("race" if self.raced else FOLLOW)
+
+    @property
+    def ledger(self) -> tuple[Line, ...]:
+        """What became of every finding, iteration by iteration."""
+        return ledger_of(
+            self.made[self.state.seed],
+            self.made[self.best_id],
+            self.made.values(),
+            self.attempts,
+        )
 
     @property
     def noise(self) -> Noise | None:

@@ -5,7 +5,7 @@ are journalled in the scope of the proposal. What it starts from is the best so 
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol, cast
@@ -24,9 +24,10 @@ from kept.core.budget import StopReason
 from kept.core.case import Case
 from kept.core.edit import Write
 from kept.core.ports import Clock, Scope
-from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
-from kept.core.refine import RERUN, Tier
+from kept.core.proposal import Brief, ClosedStep, Proposal, ProposerReply, Skip
+from kept.core.refine import RERUN, Tier, iteration_words, left_nothing
 from kept.core.rollout import FREE, Failure, Job, Usage
+from kept.core.words import count
 from kept.engine.purse import Halt
 
 RUN = "run"
@@ -54,6 +55,13 @@ class Iterating:
     start: Made
     """What it starts from."""
     brief: str
+    broke: tuple[str, ...] = ()
+    """What the attempt before it made worse than what it starts from."""
+
+    def document(self) -> dict[str, object]:
+        """All that explains the iteration, with the words that its manager is told."""
+        found = self.start.findings.document()
+        return {"iteration": self.k, **found, "broke": list(self.broke), "prefix": self.brief}
 
 
 class Places(Protocol):
@@ -72,6 +80,10 @@ RunnerFor = Callable[[ModelPair, Assignment, Mapping[str, bytes], Hearer], Agent
 """A runner with these models, for this assignment and these inputs, telling of every moment."""
 
 
+def _be_silent(line: str) -> None:
+    """Say nothing: the default of a session that nobody watches."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
     """Implements `kept.core.ports.Proposer`."""
@@ -85,6 +97,10 @@ class Rerun:
     places: Places
     clock: Clock
     from_last: bool = False
+    iterations: int = 1
+    """Of the session, at most."""
+    say: Callable[[str], None] = _be_silent
+    """Told when an iteration begins."""
     raced: bool = False
     """Whether the incumbent is the best so far: it moves when a race is won, and not before."""
     name: str = RERUN
@@ -102,8 +118,12 @@ class Rerun:
             return Skip("there is nothing to start from", ends="no_prior_deliverable")
         if start.findings.empty:
             return Skip("nothing is left to refine", ends="empty_gradient_midloop")
-        about = await self._iterating(brief, start, made[-1], scope)
+        broke = (*broken_since(start, made[-1]), *_nothing_left(brief.closed))
+        about = await self._iterating(brief, start, broke, scope)
         self.places.prepared(about)
+        found = count(len(start.findings.told()), "finding")
+        of = iteration_words(about.k, self.iterations)
+        self.say(f"{of} starts from run {start.run_id}, with {found}")
         run, files = await self._run(brief, about, scope)
         self.places.ended(about, run, files)
         tier = cast("str | None", brief.turn.settings.get("tier"))
@@ -113,7 +133,9 @@ class Rerun:
             return Skip(why, about=new.about())
         return _proposed(new, brief)
 
-    async def _iterating(self, brief: Brief, start: Made, last: Made, scope: Scope) -> Iterating:
+    async def _iterating(
+        self, brief: Brief, start: Made, broke: tuple[str, ...], scope: Scope
+    ) -> Iterating:
         k = cast("int", brief.turn.settings["k"])
 
         async def name() -> Named:
@@ -128,7 +150,8 @@ class Rerun:
             k=k,
             run_id=named.run_id,
             start=start,
-            brief=brief_text(start.findings, broken_since(start, last)),
+            brief=brief_text(start.findings, broke),
+            broke=broke,
         )
 
     async def _run(
@@ -184,6 +207,12 @@ def made_by(run: AgentRun, files: Mapping[str, bytes], tier: str | None) -> Made
         worker=run.models.worker,
         parent=run.parent_run_id or "",
     )
+
+
+def _nothing_left(closed: Sequence[ClosedStep]) -> tuple[str, ...]:
+    """Why the attempt before left nothing; nothing where it left something."""
+    last = closed[-1] if closed else None
+    return (last.skip.why,) if last is not None and last.skip and left_nothing(last) else ()
 
 
 def broken_since(start: Made, last: Made) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from kept.agents.refine.ledger import Line
 from kept.agents.refine.reading import Noise
 from kept.core.refine import Attempt
 from kept.core.text import encoded
@@ -39,6 +40,8 @@ class Session:
     gate: str = "follow"
     noise: Noise | None = None
     """How much the loss of one reading says; None where nobody measured it."""
+    findings: tuple[Line, ...] = ()
+    """The ledger of findings."""
 
     def document(self) -> dict[str, Any]:
         """As the source writes it, and the parts of each loss."""
@@ -56,6 +59,7 @@ class Session:
             "start_loss": self.seed_loss if self.start_loss is None else self.start_loss,
             "gate": self.gate,
             "noise": None if self.noise is None else asdict(self.noise),
+            "findings": [one.document() for one in self.findings],
         }
 
 

@@ -73,7 +73,7 @@ export const follow = (address) => {
   let source = null;
   let first = true;
   // between the making of a page and its first hello nobody listened; what had ended by then stays so
-  const settled = () => document.querySelector("#runhead .state.finished") !== null;
+  const settled = () => document.querySelector("#runhead .state.finished, #runhead .state.failed") !== null;
   const listen = () => {
     source = new EventSource(address);
     source.addEventListener("hello", () => { say("live"); if (!first || !settled()) refresh(); first = false; });
