@@ -16,7 +16,7 @@ from kept.web.preferences import Preferences, Store, problems_in
 from kept.web.refining import Wanted, command, environment, variables
 from kept.web.refusing import Refused
 from kept.web.seeds import Asking, Seed
-from kept.web.sessions import best_manifest, documents, shown
+from kept.web.sessions import best_manifest, documents_in, shown
 from tests.web.project import LEGACY
 from tests.web.registry import PITFALLS, make_registry
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from kept.agents.refine.folder import Told as Judged
+from kept.agents.refine.ledger import counted_words
 from kept.agents.refine.made import all_made, made_of
 from kept.agents.story import STORY, Moment, record_of
 from kept.core.plan import REFINE
@@ -73,6 +74,10 @@ def body(run: Run, told: Glance, asked: Asked) -> View:
         "seed_loss": seed_loss,
         "seed_parts": loss_shown(known.parts(told.seed), widest),
         "findings": seed.findings,
+        "ledger": known.ledger,
+        "counted": {one.k: counted_words(known.ledger, one.k) for one in known.attempts},
+        "from_best": bool(wanted.start),
+        "start_run": seed.run_id,
         "iterations": [_on(one, widest) for one in found],
         "now": now_of(run, told),
         "raced": known.raced,

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from kept.agents.refine.findings import SAME, Findings
 from kept.agents.refine.made import Made
 from kept.core.refine import Attempt
-from kept.core.words import one_line
+from kept.core.words import count, one_line
 
 Fate = Literal["fixed", "still open", "new"]
 
@@ -83,7 +83,7 @@ def counted_words(lines: Iterable[Line], k: int) -> str:
     """`3 findings given: 2 fixed, 1 still open; 1 new`."""
     found = counts_of(lines, k)
     fates = f"{found['fixed']} fixed, {found['still open']} still open"
-    return f"{found['given']} findings given: {fates}; {found['new']} new"
+    return f"{count(found['given'], 'finding')} given: {fates}; {found['new']} new"
 
 
 def _keyed(findings: Findings) -> dict[str, tuple[str, str]]:
