@@ -4,13 +4,24 @@ import json
 import signal
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from kept.agents.rundir.read import read_loss
 from kept.sandbox import abilities
+from kept.store.glance import Glance
+from kept.store.home import Home
+from kept.store.index import RunIndex
+from kept.store.reader import Run
 from kept.testing.server import Fault, ModelServer, Seen
-from tests.agents.play import REPORT, Play, Say, complete, delegate, done, plan, use, write
+from kept.web.agent_page import Told, body
+from kept.web.figures import figure
+from kept.web.kind import Asked
+from kept.web.kinds import kind_of
+from kept.web.run_page import top
+from kept.web.runs_page import Line, Query, runs_view
+from tests.agents.play import REPORT, Play, Say, complete, delegate, done, plan, say, use, write
 from tests.recipes.killing import kept
 
 pytestmark = [
@@ -68,6 +79,38 @@ def test_a_task_is_done_and_told_as_a_story(project: Path) -> None:
     assert "loss: 0.0" in shown and "= eval 0." in shown
     assert "agent  complete, loss 0.0" in listed
     assert (project / "data.csv").read_text() == "12,15"
+
+
+def test_a_run_that_failed_or_was_cut_off_is_listed_as_its_page_shows_it(project: Path) -> None:
+    gave_up = Play([plan("report.md"), say({"decision": "fail", "reason": "cannot"})])
+    with ModelServer(gave_up.of_server) as server:
+        assert _agent(project, server)[0] == 1
+        failed = _run(project, server, "runs", "--json")[1]
+        listed = _run(project, server, "runs")[1]
+    assert [row["status"] for row in json.loads(failed)] == ["failed"]
+    assert " failed  agent  failed, loss" in listed and "finished" not in listed
+    cut = Play([plan("report.md"), Fault("status", 400)])
+    with ModelServer(cut.of_server) as server:
+        assert _agent(project, server)[0] == 3
+    home = Home(project / ".kept")
+    lines = runs_view(RunIndex(home).rows(), Query(), home.runs)["lines"]
+    shown = {line.row.id: (line.state, line.result) for line in cast("list[Line]", lines)}
+    for folder, state in zip(home.folders(), ("failed", "crashed"), strict=True):
+        with Run(folder) as run:
+            glance = Glance(folder).refresh()
+            head = top(glance, kind_of(run.recipe or ""))
+            told = cast("Told", body(run, glance, Asked())["told"])
+        assert told.loss is not None
+        ended = told.record.status
+        assert shown[folder.name] == (state, f"{ended}, loss {figure(told.loss.total)}")
+        assert head["state"] == state
+    assert run_ids(runs_view(RunIndex(home).rows(), Query(state="failed"), home.runs)) == [
+        home.folders()[0].name
+    ]
+
+
+def run_ids(view: dict[str, object]) -> list[str]:
+    return [line.row.id for line in cast("list[Line]", view["lines"])]
 
 
 def test_what_a_worker_said_and_used_is_shown_word_for_word(project: Path) -> None:

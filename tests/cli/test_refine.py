@@ -86,6 +86,12 @@ def test_a_run_that_gets_better_ends_with_0_and_best_holds_it(here: Path, stage:
     # while it goes on modules are no garbage, as in every sitting
     assert min(stage.frozen) > frozen + 10_000
     assert "better: loss 0." in called.stdout
+    lines = called.stderr.splitlines()
+    for k in (1, 2, 3):
+        (began,) = (n for n, line in enumerate(lines) if f"iteration {k} of 3 starts from" in line)
+        (ended,) = (n for n, line in enumerate(lines) if f"iteration {k} of 3  keep" in line)
+        assert any(line.startswith("turn 1") for line in lines[began:ended])
+        assert f"attempt {k}" in called.stdout and "given: " in called.stdout
     # each loss with its parts: a gain of the budget alone is no better deliverable
     assert called.stdout.count("= eval 0.") == 4
     assert (seed / "BEST" / "report.md").read_text() == "# Report\n\nVersion 3.\n"

@@ -260,8 +260,9 @@ class _Making:
         return ModelPair(self._asked.model, self._asked.worker_model)
 
     def say(self, line: str) -> None:
-        """Tell a person what begins."""
-        self._watched.tell(line)
+        """Tell a person what begins, or what a resume goes on with."""
+        if self._watched.say is not None:
+            self._watched.say(line)
 
     def runner_for(
         self,
