@@ -114,7 +114,8 @@ def test_what_somebody_chose_stays_the_best_of_a_task_and_a_person_hears_of_it(h
     words = ("experiment", "task", "set-best", made.target, "--run", str(made.run))
     assert kept(*words).code == 0
     called = kept("refine", "--target", made.target, "--iterations", "1")
-    assert called.code == 0, called.stderr
+    assert called.code == 1, called.stderr
+    assert "BEST did not move: a person chose what it holds" in called.stderr
     assert made.manifest["winner_run_id"] == "first"
     assert f"set-best {made.target.partition(':')[0]}" in called.stdout
     assert kept("experiment", "task", "set-best", made.target, "--auto").code == 0

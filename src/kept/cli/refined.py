@@ -196,7 +196,7 @@ class Refined:
             best = asked.root / f"iter_{told.best_iter}" / "output" / told.best.run_id
             left = "it could not be written" if held is None else self._stays(held)
             if asked.target and chosen(asked.task):
-                left = "somebody chose what it holds"
+                left = "a person chose what it holds"
         return {"best": str(best) if best else None, "best_left": left, "session": str(session)}
 
     def _stays(self, held: Held) -> str:
