@@ -92,6 +92,18 @@ def test_the_next_refinement_of_a_task_starts_from_its_best_and_is_the_latest(
     assert made.manifest["loss"] < won["loss"]
 
 
+def test_a_task_is_refined_from_its_first_run_on_request(here: Path):
+    made = Made()
+    assert kept("refine", "--target", made.target, "--iterations", "1").code == 0
+    won = made.manifest
+    called = kept("refine", "--target", made.target, "--iterations", "1", "--from", "seed")
+    session = made.told(f"{made.told('session.json')['latest']}.json")
+    assert (session["seed_run_id"], session["iterations"][0]["parent_run_id"]) == ("first", "first")
+    # the same again is no better than what BEST holds
+    assert (called.code, made.manifest) == (1, won)
+    assert "BEST did not move: it holds run" in called.stderr
+
+
 def test_fault_9_a_target_without_a_gain_ends_with_1_and_one_without_findings_with_0(
     here: Path, stage: Stage
 ):
