@@ -117,7 +117,12 @@ def documents(seed: Seed, home: Home) -> list[Document]:
     ids = {seed.id, seed.folder.name, text_in(told.get("run_id"))} - {""}
     of_tasks = [one for task in tasks_of(home) for one in _of_task(task, ids)]
     found = [*own, *of_tasks]
-    return sorted(found, key=lambda one: text_in(one.told.get("started_at")), reverse=True)[:MOST]
+    # two may begin in one second: then their names tell
+    return sorted(
+        found,
+        key=lambda one: (text_in(one.told.get("started_at")), text_in(one.told.get("session_id"))),
+        reverse=True,
+    )[:MOST]
 
 
 def documents_in(place: Path, pattern: str = "*.json", task: Task | None = None) -> list[Document]:
