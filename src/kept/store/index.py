@@ -78,8 +78,8 @@ UNREADABLE = "unreadable"
 _COLUMNS = [field.name for field in fields(RunRow)]
 _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
 """Quoted: `limit` is a word of SQL."""
-_TABLE = f"runs_{len(_COLUMNS)}_checked"
-"""Named by its width, so that a table of an older version is not taken for this one."""
+_TABLE = f"runs_{len(_COLUMNS)}_checked_2"
+"""Named by its width and by what a status means: a table of an older version is another one."""
 
 
 class RunIndex:
