@@ -13,6 +13,7 @@ from kept.agents.experiments.tasks import best_run, first_run
 from kept.agents.refine.best import winning_run
 from kept.agents.refine.lock import refining
 from kept.agents.refine.session import SESSIONS, free_name, session_name
+from kept.agents.rundir.places import COMPLETION
 from kept.agents.rundir.write import Layout, write_run
 from kept.agents.stopping import Stop
 from kept.cli import output
