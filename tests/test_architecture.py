@@ -38,8 +38,10 @@ LAYERS = (
             *("parsing", "json_schema"),
         )
     ),
+    # what models are given to work with: environments and agents hand it on
+    Layer(modules=("tools",), closed=True),
     Layer(
-        modules=("tools", "runners", "scorers", "proposers", "envs", "agents", "spec"),
+        modules=("runners", "scorers", "proposers", "envs", "agents", "spec"),
         closed=True,
     ),
     Layer(modules=("recipes", "registry", "runs", "adopt", "intake")),

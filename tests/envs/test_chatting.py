@@ -6,8 +6,8 @@ from pathlib import Path
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.model import ModelReply, ModelRequest, ToolCall
-from kept.core.ports import Tool
-from kept.core.rollout import Failure, Job, Rollout, TraceItem, Usage
+from kept.core.ports import Scope, Tool
+from kept.core.rollout import NO_FILES, Failure, Job, Rollout, TraceItem, Usage
 from kept.core.score import Score
 from kept.engine.scope import JournalScope
 from kept.envs.chatting import ChatRunner
@@ -143,7 +143,7 @@ class Guess(Environment):
     def pose(self, case: Case) -> Posed:
         return Posed("Guess a number.")
 
-    def begin(self, case: Case) -> Episode:
+    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
         return Guessing(Posed("Guess a number."))
 
     def grade(self, case: Case, rollout: Rollout) -> Graded:
@@ -155,7 +155,7 @@ class Guessing(OneReply):
         super().__init__(posed)
         self.step = 0
 
-    async def answer(self, said: str) -> Turn | Failure:
+    async def answer(self, said: str, files: Mapping[str, bytes] = NO_FILES) -> Turn | Failure:
         self.step += 1
         if not said.isdigit():
             return Failure("parse", "candidate", f"`{said}` is no number")

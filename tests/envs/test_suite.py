@@ -1,6 +1,6 @@
 """The suite of environments is shown broken ones, and names what is wrong with each."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kept.core.case import Case
-from kept.core.rollout import Failure, Rollout, TraceItem
+from kept.core.ports import Scope
+from kept.core.rollout import NO_FILES, Failure, Job, Rollout, TraceItem
 from kept.envs.contract import Environment, Episode, Graded, Item, OneReply, Posed, Turn
 from kept.envs.jsonl import Jsonl
 from kept.envs.opened import About
@@ -83,9 +84,11 @@ class Silent(Sound):
 class Odd(Sound):
     """Tells of a case in a way that nobody can show."""
 
-    def begin(self, case: Case) -> Episode:
+    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
         class Strange(OneReply):
-            async def answer(self, said: str) -> Turn | Failure:
+            async def answer(
+                self, said: str, files: Mapping[str, bytes] = NO_FILES
+            ) -> Turn | Failure:
                 return Turn(item=TraceItem("dance", said), output=said)
 
         return Strange(self.pose(case))

@@ -132,7 +132,7 @@ class ModelAuthor:
         room = None if self.room is None else self.room - tokens_of(told)
         if not template:
             fitted = fit([*self._items(work, component)], room)
-            return f"{told}\n{fitted.message()}", fitted.unseen
+            return f"{told}\n{fitted.message().text}", fitted.unseen
         # it has places for the text and the records alone
         text = _text_item(work, component)
         fitted = fit([text, *_record_items(work, component)], room)

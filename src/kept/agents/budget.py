@@ -16,7 +16,7 @@ from kept.agents.record import AgentRun, BudgetSnapshot, Limits, Phase, Used
 from kept.core.model import Message, ModelReply, ToolOffer
 from kept.core.ports import Priced, Scope
 from kept.core.rollout import FREE, Failure, Usage
-from kept.models.window import REPLY, tokens_of
+from kept.models.window import REPLY, picture_tokens, tokens_of
 
 R = TypeVar("R", bound=Priced)
 
@@ -324,7 +324,10 @@ def _worst_tokens(request: object) -> int:
     asked = cast("Mapping[str, Any]", request)
     messages = cast("Sequence[Message]", asked.get("messages", ()))
     said = sum(
-        tokens_of(m.text) + sum(tokens_of(c.arguments) for c in m.tool_calls) for m in messages
+        tokens_of(m.text)
+        + sum(tokens_of(c.arguments) for c in m.tool_calls)
+        + sum(map(picture_tokens, m.images))
+        for m in messages
     )
     offers = cast("Sequence[ToolOffer]", asked.get("tools", ()))
     offered = sum(tokens_of(o.description + json.dumps(dict(o.parameters))) for o in offers)

@@ -117,11 +117,18 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
         ("cases", ", ".join(f"{size} {name}" for name, size in splits)),
         ("steps", f"{steps}, {batch} rollouts each"),
         ("rollouts", f"at most {most:,}, those of the gate and of retried steps included"),
+        *judge_rows(plan, most),
         ("edits", f"{schedule.max_edits} to {schedule.min_edits} a step, {schedule.curve}"),
         ("epoch ends", ", ".join(end.proposer for end in schedule.ends) or "nothing"),
         ("gate", f"{plan.gate.name}, by `{plan.objective.metric}`"),
         ("outputs", str(plan.facts["results"])),
     ]
+
+
+def judge_rows(plan: "Plan", rollouts: int) -> list[tuple[str, str]]:
+    """The judge of the environment, with the most calls that it gets."""
+    name = plan.facts.get("judge")
+    return [("judge", f"`{name}`, at most {rollouts:,} calls")] if name else []
 
 
 def check_place(plan: "Plan") -> None:

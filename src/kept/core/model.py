@@ -3,7 +3,7 @@
 Pure values. How a provider spells them is the business of `kept.models`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,6 +17,9 @@ Effort = Literal["minimal", "low", "medium", "high"]
 Finish = Literal["stop", "length", "tool_calls", "refused"]
 """Why a reply ended: it was done, cut at `max_tokens`, waits for tools, or would not answer."""
 
+Detail = Literal["low", "high"]
+"""How closely a model looks at a picture."""
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
@@ -24,6 +27,10 @@ class Image:
 
     media_type: str
     data: bytes
+    detail: Detail | None = None
+    """None leaves it to the provider."""
+    at: int | None = None
+    """Characters of the message's text before the picture; None for no place within the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,22 @@ class Message:
     """What an assistant's message asked for."""
     answers: str = ""
     """The id of the tool call that a tool's message answers."""
+
+
+def parts_of(message: Message) -> Iterator[str | Image]:
+    """The text of a message in pieces, each picture that has a place in it between two pieces."""
+    done = 0
+    for image in sorted((one for one in message.images if one.at is not None), key=_place):
+        if piece := message.text[done : image.at]:
+            yield piece
+        done = max(done, image.at or 0)
+        yield image
+    if piece := message.text[done:]:
+        yield piece
+
+
+def _place(image: Image) -> int:
+    return image.at or 0
 
 
 @dataclass(frozen=True, slots=True)

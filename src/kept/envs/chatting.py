@@ -6,26 +6,28 @@ what a provider does not answer is a failure of infrastructure, and no rollout a
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.exchange import failed, said
 from kept.core.model import Message, ModelRequest, asking
-from kept.core.ports import Model, Scope
+from kept.core.ports import Model, Scope, Tool
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.words import count
 from kept.envs.contract import Environment, Episode, Posed, Turn
 from kept.envs.opened import STEP
+from kept.envs.pictures import marked
 from kept.envs.probing import Probing, probing_of, skill_of
 from kept.envs.rendering import system_prompt
+from kept.errors import KeptError
 from kept.models.asking import draw_seed
 from kept.models.conversation import Agent
 from kept.models.pricing import usual_usd, worst_usd
 
-MAX_REPLIES = 30
-"""Replies of a model that wants tools used, before it has to answer."""
+Price = Callable[[Model, ModelRequest], float | None]
 
 
 class ChatRunner:
@@ -64,33 +66,40 @@ class ChatRunner:
 
     def worst_usd(self, candidate: Candidate, case: Case) -> float | None:
         """The most that a rollout can cost; None where nobody can tell."""
-        return self._priced(worst_usd(self._model, self._first(candidate, case)))
+        return self._priced(worst_usd, candidate, case)
 
     def usual_usd(self, candidate: Candidate, case: Case) -> float | None:
         """What a rollout of middling length costs; None where nobody can tell."""
-        return self._priced(usual_usd(self._model, self._first(candidate, case)))
+        return self._priced(usual_usd, candidate, case)
 
-    def _priced(self, once: float | None) -> float | None:
-        # later turns are longer, by how much nobody knows
-        return once if self._env.turns() == 1 else None
-
-    def _first(self, candidate: Candidate, case: Case) -> ModelRequest:
-        posed = self._env.pose(case)
-        system = _system(posed, candidate)
-        return replace(self._shape, messages=(*system, Message("user", posed.prompt)))
+    def _priced(self, price: Price, candidate: Candidate, case: Case) -> float | None:
+        try:
+            posed, tools = self._env.pose(case), self._env.tools(case)
+        except KeptError:
+            return None  # its data is gone, which the rollout says
+        if self._env.turns() > 1 or tools:
+            return None  # later requests are longer; by how much is not known
+        asked = Message("user", posed.prompt, posed.images)
+        return price(
+            self._model, replace(self._shape, messages=(*_system(posed, candidate), asked))
+        )
 
     async def _run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        episode = self._env.begin(case)
+        try:
+            episode = self._env.begin(case, job, scope.branch("episode"))
+        except KeptError as error:
+            return Failure("harness", "infrastructure", str(error), tried=True)
         try:
             posed = await episode.pose()
             if isinstance(posed, Failure):
                 return posed
             request = asking(self._shape, _system(posed, candidate), self._shape.seed)
-            agent = Agent(self._model, request, self._env.tools(case), MAX_REPLIES)
+            tools = (*self._env.tools(case), *episode.tools())
+            agent = Agent(self._model, request, tools, self._env.replies())
             seed = draw_seed(job.purpose, job.case_id, job.repeat)
-            talk = _Talk(agent, episode, scope, seed)
+            talk = _Talk(agent, episode, scope, seed, tools)
             return await talk.whole(posed, probing_of(candidate), self._env.turns())
         finally:
             await episode.close()
@@ -99,8 +108,12 @@ class ChatRunner:
 class _Talk:
     """One conversation, as it goes on."""
 
-    def __init__(self, agent: Agent, episode: Episode, scope: Scope, seed: int) -> None:
+    def __init__(
+        self, agent: Agent, episode: Episode, scope: Scope, seed: int, tools: Sequence[Tool]
+    ) -> None:
         self._agent = agent
+        self._tools = tools
+        self._redone = 0
         self._episode = episode
         self._scope = scope
         self._seed = seed
@@ -119,7 +132,7 @@ class _Talk:
             if not isinstance(again, Message):
                 return again
             message = again
-        self._trace.append(said(message))
+        self._trace.append(replace(said(message), text=marked(message.text, message.images)))
         while True:
             self._asked += 1
             turn = await self._turn(message)
@@ -157,7 +170,8 @@ class _Talk:
     def _ended(self, turn: Turn) -> Rollout:
         last = self._messages[-1].text
         output = last if turn.output is None else turn.output
-        return Rollout(output=output, metrics=turn.metrics, trace=tuple(self._trace))
+        trace = tuple(self._trace)
+        return Rollout(output=output, metrics=turn.metrics, files=turn.files, trace=trace)
 
     async def _again(self, message: Message, probing: Probing) -> Message | Rollout | Failure:
         """Say and do again what an earlier rollout had, up to the chosen step."""
@@ -170,6 +184,7 @@ class _Talk:
             if item.role == "assistant":
                 self._say(Message("assistant", item.text))
             elif item.role == "tool":
+                await self._redo(item)
                 self._say(Message("user", f"[{item.data.get('name', 'tool')}] {item.text}"))
             elif item.role == STEP:
                 self._asked += 1
@@ -182,6 +197,14 @@ class _Talk:
                     return self._ended(turn)
                 self._say(Message("user", turn.text))
         return Message("user", instruction)
+
+    async def _redo(self, item: TraceItem) -> None:
+        """Use a tool once more whose uses build on one another, for what it leaves behind."""
+        for tool in self._tools:
+            if tool.offer.name == item.data.get("name") and getattr(tool, "keeps_state", False):
+                self._redone += 1
+                given = cast("Mapping[str, object]", item.data.get("arguments") or {})
+                await tool.use(given, self._scope.branch(f"again-{self._redone}"))
 
     def _say(self, message: Message) -> None:
         self._messages = (*self._messages, message)

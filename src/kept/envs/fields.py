@@ -61,9 +61,9 @@ class Fields:
         refuse(self.problems)
 
 
-def id_of(row: Row, prefix: str = "") -> str:
+def id_of(row: Row, prefix: str = "", names: Sequence[str] = IDS) -> str:
     """What a row is called: as it says, else by its part, its file and its place in it."""
-    for name in IDS:
+    for name in names:
         value = row.data.get(name)
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
             return str(value).strip()
@@ -73,9 +73,9 @@ def id_of(row: Row, prefix: str = "") -> str:
     return f"{folder}-{name}" if folder in _PARTS else name
 
 
-def item(row: Row, data: dict[str, Any], prefix: str = "") -> Item:
+def item(row: Row, data: dict[str, Any], prefix: str = "", names: Sequence[str] = IDS) -> Item:
     """A case made of a row."""
-    return Item(Case(id_of(row, prefix), data), row.where)
+    return Item(Case(id_of(row, prefix, names), data), row.where)
 
 
 def values(case: Case) -> dict[str, Any]:

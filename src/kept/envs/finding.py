@@ -9,7 +9,8 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
-from typing import Any, get_type_hints
+from pathlib import Path
+from typing import Any, cast, get_type_hints
 
 from kept.envs.contract import Environment
 from kept.envs.settings import EnvSettings
@@ -21,9 +22,11 @@ GROUP = "kept.environments"
 BUILT_IN: Mapping[str, str] = {
     "alfworld": "kept.envs.alfworld:AlfWorld",
     "bbh": "kept.envs.bbh:Bbh",
+    "docvqa": "kept.envs.docvqa:DocVqa",
     "gsm8k": "kept.envs.gsm8k:Gsm8k",
     "ifeval": "kept.envs.ifeval:IfEval",
     "jsonl": "kept.envs.jsonl:Jsonl",
+    "livemathematicianbench": "kept.envs.livemathematicianbench:LiveMathematicianBench",
     "searchqa": "kept.envs.searchqa:SearchQa",
 }
 
@@ -35,9 +38,10 @@ def find_env(settings: EnvSettings) -> Environment:
     if problems:
         raise SpecError(problems)
     hints = _hints(made)
+    defaults = _defaults(made)
     options = {
-        key: _read(hints[key], value) if key in hints else value
-        for key, value in settings.options.items()
+        key: _placed(_read(hints[key], value) if key in hints else value, settings)
+        for key, value in {**defaults, **settings.options}.items()
     }
     try:
         env: Any = made(**options)
@@ -108,6 +112,28 @@ def _imported(settings: EnvSettings, target: str) -> Any:  # noqa: ANN401 # a cl
 
 def _parameters(made: Any) -> dict[str, inspect.Parameter]:  # noqa: ANN401 # a class of a user's
     return dict(inspect.signature(made).parameters)
+
+
+def _defaults(made: Any) -> dict[str, Any]:  # noqa: ANN401 # a class of a user's
+    """Defaults that are paths: they begin where those of the config do."""
+    found = {name: one.default for name, one in _parameters(made).items()}
+    return {name: value for name, value in found.items() if _is_paths(value)}
+
+
+def _placed(value: Any, settings: EnvSettings) -> Any:  # noqa: ANN401 # any option
+    """An option with its paths where the config means them."""
+    if isinstance(value, Path):
+        return settings.path(str(value))
+    if _is_paths(value):
+        return tuple(settings.path(str(one)) for one in value)
+    return value
+
+
+def _is_paths(value: Any) -> bool:  # noqa: ANN401 # any option
+    if isinstance(value, tuple):
+        parts = cast("tuple[object, ...]", value)
+        return bool(parts) and all(isinstance(one, Path) for one in parts)
+    return isinstance(value, Path)
 
 
 def _hints(made: Any) -> dict[str, Any]:  # noqa: ANN401 # a class of a user's

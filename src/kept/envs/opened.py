@@ -25,8 +25,10 @@ from pathlib import Path
 from typing import Protocol
 
 from kept.core.case import Case, Cases
+from kept.core.model import Image
 from kept.core.ports import Runner, Scorer
 from kept.core.rollout import TraceItem
+from kept.models.config import ModelConfig
 
 SKILL = "SKILL.md"
 """The artifact that every skill has; the others of a skill folder have their paths in it."""
@@ -102,6 +104,10 @@ class Opened:
     materialise: Callable[[Path], Path | None]
     """Writes a split that was made by ratio, below the outputs of a run or where the config says;
     the folder, or None where the split was read."""
+    pictures: Callable[[Case], Sequence[Image]] | None = None
+    """Pictures of a case, for analysts that may see them."""
+    judge: ModelConfig | None = None
+    """The model that decides what the rules of the environment cannot."""
     warnings: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     """What was given and is not used, in words: a file that is no text, a key of another way."""

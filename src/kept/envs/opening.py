@@ -3,15 +3,18 @@
 from collections.abc import Callable
 
 from kept.core.case import Cases, fault_in, too_few
-from kept.core.ports import Runner, Scorer
+from kept.core.ports import Model, Runner, Scorer
 from kept.envs.contract import Environment
-from kept.envs.opened import Opened
+from kept.envs.opened import SKILL, Opened
 from kept.envs.probing import PROBE, probed
 from kept.envs.scoring import EnvScorer
 from kept.envs.settings import EnvSettings
 from kept.envs.skills import Read, skill_at
 from kept.envs.splitting import Parted, part
 from kept.errors import Problem, SpecError
+
+NO_SKILL = "none"
+"""Said in place of a path: the student works without any skill."""
 
 Student = Callable[[Environment], Runner]
 """Makes the runner of an environment: a chat model's, or an agent CLI's."""
@@ -43,23 +46,26 @@ def opened(
     by_split: Parted,
     student: Student,
     scorer: Scorer | None = None,
+    judge: Model | None = None,
 ) -> Opened:
     """An environment with its cases, its skill and its student.
 
-    `scorer` stands for the environment's own, where a config names how answers are measured.
+    `scorer` stands for the environment's own, where a config names how answers are measured;
+    `judge` decides what the environment's rules cannot.
     """
     skill = skill_of(env, settings)
     return Opened(
         name=env.name,
         cases=by_split.cases,
         runner=student(env),
-        scorer=scorer or env.scorer() or EnvScorer(env),
+        scorer=scorer or env.scorer() or EnvScorer(env, judge),
         about=env.about,
+        pictures=env.pictures,
         prompts=env.prompts(),
         skill=skill.texts,
         probe=probed,
         materialise=by_split.write,
-        warnings=tuple(_warnings(by_split.cases)),
+        warnings=(*_warnings(by_split.cases), *by_split.notes),
         ignored=tuple(map(_unseen, skill.left_out)),
         inputs={"cases": by_split.cases.fingerprint()},
     )
@@ -69,6 +75,8 @@ def skill_of(env: Environment, settings: EnvSettings) -> Read:
     """The skill to begin with: the one that is named, or the environment's own."""
     if not settings.skill_init:
         return Read(env.skill())
+    if settings.skill_init == NO_SKILL and not settings.path(NO_SKILL).exists():
+        return Read({SKILL: ""})
     skill = skill_at(settings.path(settings.skill_init), settings)
     if PROBE in skill.texts:
         raise SpecError([settings.problem("skill_init", f"`{PROBE}` is a name of Kept's own")])

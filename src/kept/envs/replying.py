@@ -28,6 +28,14 @@ def answer_in(text: str) -> str | Failure:
     return answer.strip()
 
 
+def answer_or_last_line(text: str) -> str | Failure:
+    """What stands in the last pair of answer tags, or the last line that is not empty."""
+    if "<answer>" in text.lower():
+        return answer_in(text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return answer_in(lines[-1] if lines else "")
+
+
 def quoted(text: str) -> str:
     """An answer as a finding shows it."""
     return f"`{one_line(text, SHOWN)}`"

@@ -1,20 +1,29 @@
-"""The scorer of an environment: `hard`, `soft` and why, with what analysts are told of it."""
+"""The scorer of an environment: `hard`, `soft` and why, with what analysts are told of it.
+
+Where a grade needs a judge, the judge is asked in the scope of the rollout: journalled, paid for
+and served from the journal like any other call.
+"""
+
+from dataclasses import replace
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.exchange import failure_of
-from kept.core.ports import Scope
+from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Finding, Score
-from kept.envs.contract import Environment, Graded
+from kept.envs.contract import Environment, Graded, JudgeQuestion
 from kept.envs.opened import HARD, SOFT, VERIFICATION
+from kept.models.asking import ask
 
 
 class EnvScorer:
     """Has an environment grade what a rollout came to."""
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self, env: Environment, judge: Model | None = None) -> None:
+        """Without a judge the environment's own rule decides what a judge would."""
         self._env = env
+        self._judge = judge
 
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
@@ -24,11 +33,28 @@ class EnvScorer:
         if failure is not None:
             return failed_score(failure)
         graded = self._env.grade(case, rollout)
+        if isinstance(graded, JudgeQuestion):
+            graded = await self._judged(graded, scope)
         if isinstance(graded, Failure):
             if graded.blame == "infrastructure":
                 return graded
             return failed_score(graded)
         return scored(graded, rollout, self._env.about(case).reference)
+
+    async def _judged(self, question: JudgeQuestion, scope: Scope) -> Graded | Failure:
+        judge = self._judge
+        if judge is None:
+            return question.fallback
+        reply = await ask(scope.branch("judge"), judge, question.request)
+        if not isinstance(reply, Failure):
+            return question.read(reply.text)
+        # a failure of the judge is never the candidate's, and a refusal would only be repeated
+        return replace(
+            reply,
+            blame="infrastructure",
+            message=f"the judge `{judge.name}`: {reply.message}",
+            tried=reply.tried or reply.blame == "candidate",
+        )
 
     async def close(self) -> None:
         """Nothing was opened here."""

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kept.core.case import Case
-from kept.core.rollout import Failure, Rollout
+from kept.core.ports import Scope
+from kept.core.rollout import Failure, Job, Rollout
 from kept.core.words import count
-from kept.envs.contract import Environment, Episode, Graded, Item, OneReply, Posed, Turn
+from kept.envs.contract import Environment, Episode, Graded, Item, LookAgain, Posed
 from kept.envs.fields import Fields, as_items, item, values
 from kept.envs.opened import About
 from kept.envs.reading import rows_in
@@ -85,10 +86,9 @@ class SearchQa(Environment):
         parts.append(f"Question: {data['question']}")
         return Posed("\n\n".join(parts), SYSTEM, notes=notes)
 
-    def begin(self, case: Case) -> Episode:
+    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
         """One reply, or some second thoughts."""
-        posed = self.pose(case)
-        return OneReply(posed) if self.max_turns == 1 else _Again(posed, self.max_turns)
+        return LookAgain(self.pose(case), self.max_turns, AGAIN)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
         """Exact match is hard, the overlap of words is soft."""
@@ -106,19 +106,6 @@ class SearchQa(Environment):
         data = values(case)
         golds: list[str] = data["answers"]
         return About(data["question"], "searchqa", " | ".join(golds), golds=tuple(golds))
-
-
-class _Again(OneReply):
-    """A case with second thoughts: all that was said before stays said."""
-
-    def __init__(self, posed: Posed, turns: int) -> None:
-        super().__init__(posed)
-        self._left = turns
-
-    async def answer(self, said: str) -> Turn:
-        """Ask to look again, as long as there are turns."""
-        self._left -= 1
-        return Turn(AGAIN, over=False) if self._left else Turn()
 
 
 def cut_documents(context: str, most: int) -> tuple[str, str]:

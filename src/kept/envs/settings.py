@@ -39,8 +39,10 @@ class EnvSettings:
     """The first so many of the selection split; 0 for all."""
     test_env_num: int = 0
     """The first so many of the test split; 0 for all."""
+    limit: int = 0
+    """The first so many cases of the data, or of each part of a split; 0 for all."""
     skill_init: str = ""
-    """A file or a folder to begin with; by default the environment's own."""
+    """A file or a folder to begin with, or `none`; by default the environment's own."""
     options: Mapping[str, object] = field(default_factory=dict[str, object])
     """What only this environment knows."""
     keys: tuple[str, ...] = ()

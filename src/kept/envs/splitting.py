@@ -45,6 +45,8 @@ class Parted:
     """The folder that the config names for it."""
     whole: Cases | None = None
     """What is written where that is more: a split is the same however much of it is looked at."""
+    notes: tuple[str, ...] = ()
+    """Known defects of cases, each with the places of all that have it."""
 
     def write(self, out_root: Path) -> Path | None:
         """Write a generated split, once; the folder that it is in, None where there is none.
@@ -95,11 +97,14 @@ def _by_ratio(env: Environment, settings: EnvSettings) -> Parted:
         hint = "or set `split_mode: split_dir` and a `split_dir`"
         raise SpecError([settings.problem("data_path", "`split_mode: ratio` needs it", hint)])
     path = settings.path(settings.data_path)
-    items = _read(env, settings, "data_path", path)
-    refuse(list(_twice(items)))
+    found = _read(env, settings, "data_path", path)
+    refuse(list(_twice(found)))
+    notes, items = _without_defects(env, found)
+    items = items[: settings.limit or None]
     if not items:
-        raise SpecError([settings.problem("data_path", f"there is no case in {path}")])
-    cases = _shared_out([item.case for item in items], settings)
+        message = f"there is no case in {path}"
+        raise SpecError([settings.problem("data_path", message, env.data or None)])
+    cases = _shared_out([item.case for item in items], settings, env.strata)
     ratio = "-".join(map(str, settings.split_ratio))
     manifest: dict[str, Any] = {
         "version": VERSION,
@@ -110,30 +115,35 @@ def _by_ratio(env: Environment, settings: EnvSettings) -> Parted:
         "counts": {FOLDERS[split][0]: len(cases.of(split)) for split in SPLITS},
         "fingerprint": cases.fingerprint(),
     }
+    manifest |= {"strata": env.strata} if env.strata else {}
     fixed = settings.path(settings.split_output_dir) if settings.split_output_dir else None
     if fixed is not None:
         _refuse_other(fixed, manifest)
     name = env.name.replace(":", "_").replace("/", "_")
-    return Parted(cases, manifest, f"{name}_{ratio}_seed{settings.split_seed}", fixed)
+    folder = f"{name}_{ratio}_seed{settings.split_seed}"
+    return Parted(cases, manifest, folder, fixed, notes=notes)
 
 
-def _shared_out(cases: Sequence[Case], settings: EnvSettings) -> Cases:
+def _shared_out(cases: Sequence[Case], settings: EnvSettings, strata: str) -> Cases:
     """Shared out by ratio; a copy goes where the first of its content goes."""
     first: dict[str, Case] = {}
     of: dict[str, str] = {}
     for case in cases:
         of[case.id] = first.setdefault(case_text(case), case).id
-    split = split_cases(tuple(first.values()), settings.split_ratio, settings.split_seed)
+    ratio, seed = settings.split_ratio, settings.split_seed
+    split = split_cases(tuple(first.values()), ratio, seed, strata or None)
     place = {case.id: name for name in SPLITS for case in split.of(name)}
     return Cases(*(tuple(c for c in cases if place[of[c.id]] == name) for name in SPLITS))
 
 
 def _by_folder(env: Environment, settings: EnvSettings) -> Parted:
     if not settings.split_dir:
-        raise SpecError([settings.problem("split_dir", "`split_mode: split_dir` needs it")])
+        hint = env.data or None
+        raise SpecError([settings.problem("split_dir", "`split_mode: split_dir` needs it", hint)])
     folder = settings.path(settings.split_dir)
     if not folder.is_dir():
-        raise SpecError([settings.problem("split_dir", f"there is no folder {folder}")])
+        message = f"there is no folder {folder}"
+        raise SpecError([settings.problem("split_dir", message, env.data or None)])
     found: dict[Split, list[Item]] = {}
     for split in SPLITS:
         place = _part(folder, split)
@@ -144,7 +154,28 @@ def _by_folder(env: Environment, settings: EnvSettings) -> Parted:
         found[split] = _read(env, settings, "split_dir", place) if place else []
     everything = [item for split in SPLITS for item in found[split]]
     refuse([*_twice(everything), *_copied(found)])
-    return Parted(Cases(*(tuple(item.case for item in found[split]) for split in SPLITS)))
+    notes, left = _without_defects(env, everything)
+    used = {item.case.id for item in left}
+    parts = ([item.case for item in found[split] if item.case.id in used] for split in SPLITS)
+    cases = Cases(*(tuple(mine[: settings.limit or None]) for mine in parts))
+    return Parted(cases, notes=notes)
+
+
+def _without_defects(
+    env: Environment, items: Sequence[Item]
+) -> tuple[tuple[str, ...], Sequence[Item]]:
+    """A warning for each known defect that names the cases with it; and the cases to use."""
+    places = {item.case.id: item.where for item in items}
+    alike: dict[tuple[str, bool], list[str]] = {}
+    for defect in env.defects(items):
+        alike.setdefault((defect.why, defect.left_out), []).append(defect.case_id)
+    notes: list[str] = []
+    for (why, left_out), ids in alike.items():
+        verb = f" {are(len(ids))} left out" if left_out else ""
+        named = ", ".join(f"`{one}` ({places[one]})" for one in ids)
+        notes.append(f"{count(len(ids), 'case')}{verb}: {why}: {named}")
+    gone = {one for (_, left_out), ids in alike.items() if left_out for one in ids}
+    return tuple(notes), [item for item in items if item.case.id not in gone]
 
 
 def _part(folder: Path, split: Split) -> Path | None:
@@ -164,7 +195,8 @@ def _read(env: Environment, settings: EnvSettings, key: str, path: Path) -> list
     except SpecError:
         raise
     except KeptError as error:
-        raise SpecError([settings.problem(key, error.message, error.hint)]) from error
+        hint = error.hint or env.data or None
+        raise SpecError([settings.problem(key, error.message, hint)]) from error
 
 
 def _twice(items: Sequence[Item]) -> Iterator[Problem]:

@@ -12,11 +12,12 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.exchange import COMMAND, FINAL, failed
 from kept.core.ports import Scope
-from kept.core.rollout import FREE, NO_FILES, Failure, Job, Rollout, TraceItem
-from kept.envs.contract import Environment, Posed
+from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.envs.contract import Environment, Episode, Posed
 from kept.envs.opened import SKILL
+from kept.envs.pictures import marked, picture_files
 from kept.envs.probing import Probing, packed_session, probing_of, session_data, skill_of
-from kept.errors import SetupError
+from kept.errors import KeptError, SetupError
 from kept.harness import Errand, Harness, Session, session_of
 
 TASK = "task.md"
@@ -42,21 +43,51 @@ class WorkspaceRunner:
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
         """Send it once."""
-        posed = await self._env.begin(case).pose()
+        try:
+            episode = self._env.begin(case, job, scope.branch("episode"))
+        except KeptError as error:
+            return Failure("harness", "infrastructure", str(error), tried=True)
+        try:
+            return await self._run(episode, job, candidate, scope)
+        finally:
+            await episode.close()
+
+    async def _run(
+        self, episode: Episode, job: Job, candidate: Candidate, scope: Scope
+    ) -> Rollout | Failure:
+        posed = await episode.pose()
         if isinstance(posed, Failure):
             return posed
         errand = self._errand(posed, candidate)
         harness = self._harness
+        given = sum(map(len, errand.files.values()))
+        # what it was given lies in its workspace again when it is done
+        harness = replace(harness, most_output=harness.most_output + given)
+
+        async def run() -> Rollout | Failure:
+            ran = await harness.run(errand)
+            if isinstance(ran, Failure):
+                return ran
+            changed = {p: d for p, d in ran.files.items() if errand.files.get(p) != d}
+            return ran._replace(files=changed)
+
         request = {"agent": harness.cli.name, "model": harness.config.name, "job": list(job)}
-        ran = await scope.call(request, Rollout, lambda: harness.run(errand))
+        ran = await scope.call(request, Rollout, run)
         if isinstance(ran, Failure):
             return ran
         trace = tuple(self._told(ran, posed, keeps=job.purpose == _PROBED))
         if not ran.output.strip():
             nothing = Failure("empty", "candidate", "the agent answered nothing")
             return Rollout(trace=(*trace, failed(nothing)))
+        cli = harness.cli
+        left = {p: d for p, d in ran.files.items() if p not in (cli.raw, cli.summary, cli.session)}
+        turn = await episode.answer(ran.output, left)
+        if isinstance(turn, Failure):
+            infra = turn.blame == "infrastructure"
+            return turn if infra else Rollout(trace=(*trace, failed(turn)))
+        output = ran.output if turn.output is None else turn.output
         # the scope has counted what it used
-        return ran._replace(trace=trace, files=NO_FILES, usage=FREE)
+        return Rollout(output, turn.metrics, turn.files, trace)
 
     async def close(self) -> None:
         """Remove the scratch folder."""
@@ -66,12 +97,14 @@ class WorkspaceRunner:
     def _errand(self, posed: Posed, candidate: Candidate) -> Errand:
         skill = skill_of(candidate)
         texts = {SKILL: skill.pop(SKILL, ""), **skill}
-        task = "\n\n".join(part for part in (posed.system.strip(), posed.prompt) if part)
+        pictures = picture_files(posed.images)
+        prompt = marked(posed.prompt, posed.images, list(pictures))
+        task = "\n\n".join(part for part in (posed.system.strip(), prompt) if part)
         probing = probing_of(candidate)
         session = self._session(probing) if probing is not None else None
         return Errand(
             prompt=task if probing is None else _probed(task, probing, resumed=session is not None),
-            files={**posed.files, TASK: task.encode("utf-8", "surrogateescape")},
+            files={**posed.files, **pictures, TASK: task.encode("utf-8", "surrogateescape")},
             skill=texts if any(text.strip() for text in texts.values()) else {},
             session=session,
         )

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, json
 
-from kept.core.model import Finish, Message, ModelRequest, ToolCall
+from kept.core.model import Finish, Image, Message, ModelRequest, ToolCall, parts_of
 from kept.models.speech import Habits, Heard, Taken, is_count, mapping
 
 _FINISH: Mapping[str, Finish] = {
@@ -198,11 +198,8 @@ def _message(message: Message) -> dict[str, Any]:
         return {"role": "tool", "tool_call_id": message.answers, "content": message.text}
     content: Any = message.text
     if message.images:
-        content = [{"type": "text", "text": message.text}] if message.text else []
-        content += [
-            {"type": "image_url", "image_url": {"url": _data_url(image.media_type, image.data)}}
-            for image in message.images
-        ]
+        behind = (image for image in message.images if image.at is None)
+        content = [_part(part) for part in (*parts_of(message), *behind)]
     told: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:
         told["content"] = content or None
@@ -213,8 +210,12 @@ def _message(message: Message) -> dict[str, Any]:
     return told
 
 
-def _data_url(media_type: str, data: bytes) -> str:
-    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+def _part(part: str | Image) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    url = f"data:{part.media_type};base64,{base64.b64encode(part.data).decode()}"
+    detail = {"detail": part.detail} if part.detail else {}
+    return {"type": "image_url", "image_url": {"url": url, **detail}}
 
 
 def _text(content: _Content) -> str:

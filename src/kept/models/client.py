@@ -1,7 +1,7 @@
 """A model behind HTTP: asked over a line, which is paced and tries again, and counted."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.model import Image, ModelReply, ModelRequest
 from kept.core.rollout import Failure, Usage
 from kept.models.chat import Chat
 from kept.models.config import SHAPES, ModelConfig
@@ -23,15 +23,13 @@ from kept.models.providers import PROVIDERS, located
 from kept.models.speech import Habits, Heard, Speech, Taken
 from kept.models.structured import instructed
 from kept.models.trouble import Trouble, bare, hidden, passing, refused
+from kept.models.window import picture_tokens
 
 MOST_TOKENS = {"openai": 16_384, "azure_openai": 16_384, "anthropic": 8_192}
 """Of a reply, where nobody says: a call must end, and have a worst case, before it is made."""
 
 PICTURE = 50_000
 """Tokens that no provider counts more than for a picture."""
-
-USUAL_PICTURE = 1_000
-"""Tokens that most of them count."""
 
 HAIR = 1e-9
 """US dollars by which sums in floating point may differ."""
@@ -73,16 +71,19 @@ class HttpModel:
         """The most that a reply can cost to a request of so many bytes."""
         if self.rates is None or (filled.max_tokens is None and self.rates.output.most):
             return None
-        pictures = sum(len(message.images) for message in filled.messages)
-        return self.rates.worst(size + pictures * PICTURE, filled.max_tokens or 0)
+        pictures = _pictures(filled)
+        # a picture is counted by what it shows, however many bytes that takes
+        tokens = size - _encoded_size(pictures) + len(pictures) * PICTURE
+        return self.rates.worst(tokens, filled.max_tokens or 0)
 
     def usual_usd(self, request: ModelRequest) -> float | None:
         """What a reply of middling length costs; None where the price is not known."""
         if self.rates is None:
             return None
         filled = self._filled(request)
-        pictures = sum(len(message.images) for message in filled.messages)
-        tokens = len(self._body(filled)) // BYTES + pictures * USUAL_PICTURE
+        pictures = _pictures(filled)
+        tokens = (len(self._body(filled)) - _encoded_size(pictures)) // BYTES
+        tokens += sum(map(picture_tokens, pictures))
         return self.rates.usd(Taken(tokens, min(REPLY, filled.max_tokens or REPLY)))
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
@@ -207,6 +208,15 @@ class HttpModel:
 def make(config: ModelConfig) -> HttpModel:
     """A model of a config; a `SetupError` where it lacks a key or an address."""
     return HttpModel(located(config))
+
+
+def _pictures(request: ModelRequest) -> list[Image]:
+    return [image for message in request.messages for image in message.images]
+
+
+def _encoded_size(images: Sequence[Image]) -> int:
+    """Bytes that pictures take in a request, where they stand as base64."""
+    return sum((len(image.data) + 2) // 3 * 4 for image in images)
 
 
 def _tokens(answer: tuple[Heard, Usage]) -> int | None:

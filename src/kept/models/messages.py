@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, convert
 
-from kept.core.model import Finish, Message, ModelRequest, ToolCall
+from kept.core.model import Finish, Image, Message, ModelRequest, ToolCall, parts_of
 from kept.models.speech import Habits, Heard, Taken, is_count, mapping
 
 _FINISH: Mapping[str, Finish] = {
@@ -185,11 +185,8 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     if message.role == "tool":
         result = {"type": "tool_result", "tool_use_id": message.answers, "content": message.text}
         return [result]
-    blocks: list[dict[str, Any]] = [
-        _image(image.media_type, image.data) for image in message.images
-    ]
-    if message.text:
-        blocks.append({"type": "text", "text": message.text})
+    before = (image for image in message.images if image.at is None)
+    blocks = [_block(part) for part in (*before, *parts_of(message))]
     blocks += [
         {"type": "tool_use", "id": c.id, "name": c.name, "input": _given(c.arguments)}
         for c in message.tool_calls
@@ -205,9 +202,14 @@ def _given(arguments: str) -> dict[str, Any]:
         return {"unreadable": arguments}
 
 
-def _image(media_type: str, data: bytes) -> dict[str, Any]:
-    source = {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
-    return {"type": "image", "source": source}
+def _block(part: str | Image) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    data = base64.b64encode(part.data).decode()
+    return {
+        "type": "image",
+        "source": {"type": "base64", "media_type": part.media_type, "data": data},
+    }
 
 
 def _call(use: _ToolUse) -> ToolCall:

@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 
+from kept.core.model import Image
 from kept.models.config import ModelConfig
 from kept.models.providers import PROVIDERS
 
@@ -10,6 +11,9 @@ BYTES = 3
 
 REPLY = 4_096
 """Tokens left for a reply where nobody says how long it may be."""
+
+PICTURE, COARSE_PICTURE = 2_000, 300
+"""Tokens of a picture, and of one at low detail: what providers mostly count, or a few more."""
 
 
 def window_of(config: ModelConfig) -> int | None:
@@ -35,6 +39,11 @@ def room_of(config: ModelConfig) -> int | None:
 def tokens_of(text: str) -> int:
     """Tokens of a text, rather too many than too few."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES)
+
+
+def picture_tokens(image: Image) -> int:
+    """Tokens of a picture, rather too many than too few."""
+    return COARSE_PICTURE if image.detail == "low" else PICTURE
 
 
 @lru_cache(maxsize=256)

@@ -64,4 +64,4 @@ def once_more(request: ModelRequest, said: str, words: str) -> ModelRequest:
 
 
 def _showing(told: ModelRequest, shown: Fitted) -> ModelRequest:
-    return replace(told, messages=(*told.messages, Message("user", shown.message())))
+    return replace(told, messages=(*told.messages, shown.message()))

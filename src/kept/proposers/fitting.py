@@ -5,14 +5,17 @@ Pure. Half a trace or half a file would be taken for all of it.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from kept.core.model import Image, Message
 from kept.core.words import count
 from kept.models.fencing import fences
-from kept.models.window import tokens_of
+from kept.models.window import picture_tokens, tokens_of
 
 TAGS = 20
 """Tokens that the tags round an item take, and the lines between."""
+
+SPACE = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +30,14 @@ class Item:
     """Whether it is shown as material that gives no orders; else it is what somebody wants done."""
     needed: bool = False
     """Whether nothing can be done without it."""
+    images: tuple[Image, ...] = ()
+    """Pictures, shown behind the text."""
 
     @property
     def tokens(self) -> int:
         """About how many it takes."""
-        return tokens_of(self.title) + tokens_of(self.text) + TAGS
+        pictures = sum(map(picture_tokens, self.images))
+        return tokens_of(self.title) + tokens_of(self.text) + TAGS + pictures
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +59,17 @@ class Fitted:
         words = ", ".join(count(n, what) for what, n in counted.items())
         return f"not shown to the model, which has no room for it: {words}" if words else ""
 
-    def message(self) -> str:
-        """All that is shown, as one text."""
+    def message(self) -> Message:
+        """All that is shown, as one message; pictures stand behind the text of their item."""
         material = [item for item in self.items if item.material]
         marked = iter(fences([(item.what.replace(" ", "-"), item.text) for item in material]))
-        return "\n\n".join(
-            f"{item.title}\n\n{next(marked) if item.material else item.text}" for item in self.items
-        )
+        text = ""
+        images: list[Image] = []
+        for item in self.items:
+            shown = next(marked) if item.material else item.text
+            text += f"{SPACE if text else ''}{item.title}{SPACE}{shown}"
+            images += [replace(image, at=len(text)) for image in item.images]
+        return Message("user", text, tuple(images))
 
 
 def fit(items: Sequence[Item], room: int | None) -> Fitted:

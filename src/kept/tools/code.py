@@ -6,8 +6,9 @@ dies or floods its output is an answer; one that fills its folder changes nothin
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from shlex import join, quote
 
@@ -15,16 +16,17 @@ from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE
 from kept.core.model import ToolOffer
 from kept.core.ports import Scope
-from kept.core.rollout import Failure
+from kept.core.rollout import FREE, Failure, Usage
 from kept.core.tool import ToolAnswer
 from kept.core.words import count, shortened
 from kept.models.structured import problem_with
 from kept.sandbox import Command, Exit, Limits, View
 from kept.settings import without_secrets
 from kept.shared_files import OUTPUT, SharedFiles, changes_between
+from kept.store.home import Home
 from kept.tools.files import applied
 from kept.tools.using import journalled
-from kept.workspace import Output, Scratch
+from kept.workspace import MAX_OUTPUT, Output, Scratch
 
 SECONDS = 60.0
 """For one program."""
@@ -129,7 +131,7 @@ class CodeTool:
         }
         changes = changes_between(before, without_secrets(found))
         refused = self.files.refusal(changes)
-        text = _told(ended, self.bench.seconds)
+        text = exit_text(ended, self.bench.seconds)
         text += "".join(f"\nleft alone: {what}" for what in output.skipped[:10])
         if refused:
             return ToolAnswer(f"{text}\nno file was changed: {refused}", wrong=True)
@@ -139,7 +141,78 @@ class CodeTool:
         return ToolAnswer(text, wrong=not ended.ok, changes=changes, stamp=self.files.stamp())
 
 
-def _told(ended: Exit, seconds: float) -> str:
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run of a program, as the journal has it."""
+
+    code: int
+    """Its exit status."""
+    text: str
+    """What a model is told of its end and of what it printed."""
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Files that it made or changed."""
+    timed_out: bool = False
+    stderr: str = ""
+    """The end of what it wrote there."""
+    usage: Usage = FREE
+
+    @property
+    def ok(self) -> bool:
+        """True where it ended by itself and without complaint."""
+        return self.code == 0 and not self.timed_out
+
+
+async def run_program(
+    bench: Bench,
+    scope: Scope,
+    program: str,
+    files: Mapping[str, bytes],
+    most: int = MAX_OUTPUT,
+) -> Ran | Failure:
+    """Run Python that a model wrote on some files, in the sandbox; journalled, so run once.
+
+    It begins in a folder with those files and nothing else. A failure of the candidate is a program
+    that leaves more than `most` bytes.
+    """
+
+    async def do() -> Ran | Failure:
+        words = f"exec {join([sys.executable, '-B', '-s'])} {quote(_PROGRAM)}"
+        code = program.encode("utf-8", "replace")
+        ended, output = await bench.run(words, {**files, _PROGRAM: code}, most)
+        for failure in (ended, output):
+            if isinstance(failure, Failure):
+                return failure
+        assert isinstance(ended, Exit) and isinstance(output, Output)
+        made = {p: d for p, d in output.files.items() if p != _PROGRAM and files.get(p) != d}
+        text = exit_text(ended, bench.seconds)
+        return Ran(ended.code, text, made, ended.timed_out, ended.detail())
+
+    known_by = {path: sha256(data).hexdigest() for path, data in sorted(files.items())}
+    return await scope.call({"program": program, "files": known_by}, Ran, do, 0.0)
+
+
+def data_bench(scratch: Scratch, data: Sequence[Path], seconds: float = SECONDS) -> Bench:
+    """A bench whose programs see neither the data of an environment nor the folder of the run."""
+    here = Path.cwd()
+    hidden = [part for one in (*data, here) for part in all_but_python(one.resolve())]
+    home = Home.find(here).path.resolve()
+    return Bench(scratch=scratch, hidden=(*dict.fromkeys([*hidden, home]),), seconds=seconds)
+
+
+def all_but_python(folder: Path) -> Iterator[Path]:
+    """A folder to be hidden, or what is in it but for the Python that programs are run by."""
+    needed = [Path(one).resolve() for one in (sys.prefix, sys.base_prefix)]
+    if any(folder == one for one in needed):
+        return
+    if not any(one.is_relative_to(folder) for one in needed) or not folder.is_dir():
+        yield folder
+        return
+    for one in sorted(folder.iterdir()):
+        yield from all_but_python(one)
+
+
+def exit_text(ended: Exit, seconds: float) -> str:
+    """What a model is told of the end of a command, and of what it printed."""
     how = f"did not end within {count(seconds, 'second')}" if ended.timed_out else str(ended)
     parts = [how if not ended.ok else "exit 0"]
     if ended.stdout:

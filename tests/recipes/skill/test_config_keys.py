@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from kept.core.case import Case
+from kept.core.model import Image
 from kept.core.plan import Plan
 from kept.envs.searchqa import SearchQa
 from kept.errors import SetupError
@@ -69,6 +71,7 @@ CHANGED: dict[str, str] = {
     "gradient.deep_reflect_failures": "1",
     "gradient.deep_reflect_successes": "1",
     "gradient.reference_to_teacher": "false",
+    "gradient.pictures_to_teacher": "true",
     "optimizer.learning_rate": "3",
     "optimizer.min_learning_rate": "1",
     "optimizer.lr_scheduler": "linear",
@@ -99,6 +102,7 @@ CHANGED: dict[str, str] = {
     "env.split_dir": "there",
     "env.split_output_dir": "there",
     "env.data_path": "there",
+    "env.limit": "5",
     "env.workers": "3",
     "budget.max_usd": "3",
     "budget.max_rollouts": "3000",
@@ -141,12 +145,16 @@ def test_the_page_has_a_row_for_every_key_and_no_other():
     assert {key for key, _ in rows} == all_keys() == CHANGED.keys()
 
 
+def no_pictures(_: Case) -> tuple[Image, ...]:
+    return ()
+
+
 def seen(folder: Path, *overrides: str) -> Any:
     """All that a run does by a config: what is asked of whom, in which order, decided how."""
     path = folder / "skill.yaml"
     path.write_text(SNAPSHOT + "  name: searchqa\n  data_path: x\n")
     spec = sound_skill(path, overrides)
-    opened = world.opened(MODEL, SIZES)
+    opened = world.opened(MODEL, SIZES, pictures=no_pictures)
     plan = plan_of(spec, opened, (), "", TEACHER).plan
     what = (plan.schedule, plan.gate, plan.objective, plan.budget, plan.workers, plan.width)
     more = (

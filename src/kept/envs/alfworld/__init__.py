@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kept.core.case import Case
-from kept.core.rollout import Failure, Rollout
+from kept.core.ports import Scope
+from kept.core.rollout import Failure, Job, Rollout
 from kept.core.words import count
 from kept.envs.alfworld.playing import Game, Players
 from kept.envs.contract import Environment, Episode, Graded, Item, Posed
@@ -96,7 +97,7 @@ class AlfWorld(Environment):
         """What is known before a game is opened; `begin` has the rest."""
         return Posed(f"Your task is to: {values(case)['goal']}")
 
-    def begin(self, case: Case) -> Episode:
+    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
         """A game about to be played."""
         return Game(Path(values(case)["gamefile"]), self.max_steps, self._players)
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kept.core.rollout import Failure, TraceItem
+from kept.core.rollout import NO_FILES, Failure, TraceItem
 from kept.core.words import count
-from kept.envs.contract import Posed, Turn
+from kept.envs.contract import Episode, Posed, Turn
 from kept.envs.opened import STEP
 from kept.sandbox.child import Child, ChildEnded
 from kept.sandbox.turns import Turns
@@ -74,7 +74,7 @@ class Players:
             self._idle.pop().end()
 
 
-class Game:
+class Game(Episode):
     """One game, as an episode."""
 
     def __init__(self, file: Path, max_steps: int, players: Players) -> None:
@@ -99,7 +99,7 @@ class Game:
             return seen
         return Posed(self._shown(seen), SYSTEM)
 
-    async def answer(self, said: str) -> Turn | Failure:
+    async def answer(self, said: str, files: Mapping[str, bytes] = NO_FILES) -> Turn | Failure:
         """Do what the student wants done."""
         assert self._child is not None
         action = self._action(said)

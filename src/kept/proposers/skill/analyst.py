@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kept.core.case import Case
+from kept.core.model import Image
 from kept.core.proposal import Brief
 from kept.core.protect import uncommented
 from kept.core.rollout import Pair, Purpose, TraceItem
 from kept.core.score import Outcome
 from kept.core.words import count
-from kept.models.window import tokens_of
+from kept.errors import KeptError
+from kept.models.window import picture_tokens, tokens_of
 from kept.proposers.fitting import TAGS, Item
 from kept.proposers.skill import traces
 from kept.proposers.skill.document import SKILL
@@ -68,6 +70,17 @@ class Sight:
     """Whether they are told the expected answer."""
     agent_traces: bool = True
     """Whether they are told the summary and the steps of an agent CLI."""
+    pictures: Callable[[Case], Sequence[Image]] | None = None
+    """Pictures of a case that analysts see; None for none."""
+
+    def images(self, case: Case) -> tuple[Image, ...]:
+        """Pictures of a case; none where one is gone, for the rollout was made with it."""
+        if self.pictures is None:
+            return ()
+        try:
+            return tuple(self.pictures(case))
+        except KeptError:
+            return ()
 
     def hidden(self, case: Case, trace: Sequence[TraceItem] = ()) -> tuple[str, ...]:
         """What may not be told of a case by whoever knows the expected answer."""
@@ -125,14 +138,17 @@ def analyst_items(
     """The front matter, then each rollout; `room` is what all of it may take."""
     heads = [head_of(row, n, sight, front) for n, row in enumerate(rows, 1)]
     turns = [traces.turns_of(row.trace, sight.hidden(row.case, row.trace)) for row in rows]
+    seen = [sight.images(row.case) for row in rows]
     items = [*front, _total(rows)]
+    if room is not None:
+        room -= sum(picture_tokens(image) for images in seen for image in images)
     rooms = _rooms(room, items, heads, [*map(traces.size_of, turns)])
     cut = 0
-    for row, (title, head), mine, each in zip(rows, heads, turns, rooms, strict=True):
-        shown = traces.fitted(mine, each)
+    for at, (title, head) in enumerate(heads):
+        shown = traces.fitted(turns[at], rooms[at])
         cut += shown.cut
         text = f"{head}\n\n{shown.text}".strip()
-        items.append(Item("trajectory", title, text, needed=row is rows[0]))
+        items.append(Item("trajectory", title, text, needed=not at, images=seen[at]))
     return Pages(items, cut)
 
 

@@ -31,6 +31,7 @@ from kept.recipes import Compiled
 from kept.recipes.hashing import hash_of
 from kept.recipes.racing import default_gate, with_race
 from kept.recipes.skill.guards import guards_of
+from kept.recipes.skill.judging import judge_facts
 from kept.recipes.skill.money import check_money
 from kept.recipes.skill.proposing import check_prompts, proposers_of, read_prompts, teacher_of
 from kept.scorers.mixed import MIXED, Mixed
@@ -50,8 +51,8 @@ PATIENCE = 1.2
 CLAIM_DRAWS = 300
 """Of each side, that a claim is by at least: the test split is the largest there is."""
 
-_NOT_DECIDING = ("out_root", "exports", "workers")
-"""Keys of `env` that change no result: a run goes on with other values of them."""
+_NOT_DECIDING = ("out_root", "exports", "workers", "limit")
+"""Keys of `env` that change no result by themselves; a `limit` is seen in the cases."""
 
 OUTPUTS = Path("outputs")
 """Where the files of runs go, unless a config says otherwise."""
@@ -108,7 +109,7 @@ def plan_of(
     told = teacher_of(spec, asked.model, asked.config, opened.prompts)
     cases = opened.cases if spec.evaluation.eval_test else replace(opened.cases, test=())
     schedule = schedule_of(spec, cases)
-    configs = [one for one in (asked.config, spec.student) if one is not None]
+    configs = [one for one in (asked.config, spec.student, opened.judge) if one is not None]
     plan = Plan(
         recipe=RECIPE,
         seed=Candidate(dict(opened.skill)),
@@ -131,7 +132,9 @@ def plan_of(
         random_seed=spec.train.seed,
         priced=not all(map(is_free, configs)) or spec.agent is not None,
         dear=spec.agent is not None,
-        probes=probes_of([spec.student if spec.agent is None else None], [asked.config]),
+        probes=probes_of(
+            [spec.student if spec.agent is None else None, opened.judge], [asked.config]
+        ),
         inputs={
             **(opened.inputs or {}),
             "config": hash_of(_deciding(spec)),
@@ -261,6 +264,9 @@ def _deciding(spec: SkillSpec) -> dict[str, object]:
     told = spec.told()
     del told["budget"]
     told["env"] = {k: v for k, v in told["env"].items() if k not in _NOT_DECIDING}
+    if not spec.gradient.pictures_to_teacher:
+        # a run that began before there was the key goes on
+        del told["gradient"]["pictures_to_teacher"]
     return told
 
 
@@ -295,6 +301,7 @@ def _facts(spec: SkillSpec, opened: Opened, overrides: Sequence[str]) -> dict[st
         RECIPE: spec.told(),
         "results": str(_place(spec, opened)),
         "named": bool(spec.env.out_root),
+        **judge_facts(opened.judge),
     }
     if spec.env.skill_init:
         path = spec.folder / Path(spec.env.skill_init).expanduser()

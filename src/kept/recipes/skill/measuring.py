@@ -19,6 +19,7 @@ from kept.models.roles import is_priced
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
 from kept.recipes.hashing import hash_of
+from kept.recipes.skill.judging import judge_facts
 from kept.recipes.skill.money import check_money
 from kept.recipes.skill.opening import has_problems, heard, open_skill
 from kept.recipes.sweeping import Wanted, as_sweep
@@ -79,13 +80,14 @@ def compile_measure(
             max_rollouts=spec.budget.max_rollouts,
         ),
         workers=workers or spec.env.workers,
-        probes=probes_of([spec.student if spec.agent is None else None]),
+        probes=probes_of([spec.student if spec.agent is None else None, opened.judge]),
         inputs={**(opened.inputs or {}), "config": hash_of(_deciding(spec))},
         facts={
             "spec": str(spec.source.path.resolve()),
             "set": list(overrides),
             "folder": str(spec.folder),
             "id": opened.name,
+            **judge_facts(opened.judge),
         },
     )
     told = {"name": f"{opened.name}, {split}", "kind": KIND, "agent": _about(spec, opened)}
@@ -112,7 +114,7 @@ def _about(spec: SkillSpec, opened: Opened) -> dict[str, object]:
 def _deciding(spec: SkillSpec) -> dict[str, object]:
     """What scores depend on: who works, and where."""
     told = spec.told()
-    other = ("out_root", "exports", "workers", "skill_init")
+    other = ("out_root", "exports", "workers", "skill_init", "limit")
     env = {k: v for k, v in told["env"].items() if k not in other}
     return {"model": told["model"], "env": env}
 

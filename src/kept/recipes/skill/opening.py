@@ -16,6 +16,8 @@ from kept.envs.opening import opened, parted
 from kept.envs.settings import RATIO, EnvSettings, ratio_of
 from kept.envs.skills import skill_at
 from kept.errors import KeptError, Problem, SpecError
+from kept.recipes.skill.judging import KEY as JUDGE
+from kept.recipes.skill.judging import connect_judge, judge_config, judge_warnings
 from kept.recipes.skill.students import named_student, student_of
 from kept.spec.skill.config import EnvSection
 from kept.spec.skill.read import SkillSpec
@@ -52,9 +54,12 @@ def open_skill(spec: SkillSpec) -> Opened | None:
             spec.source.report(("env", key), told, "set `split_mode` as well")
     if by_split is None or student is None:
         return None
-    made = opened(env, settings, by_split, lambda _: student, scorer)
+    config = heard(spec, lambda: judge_config(spec, env), ("env", JUDGE))
+    judge = heard(spec, lambda: connect_judge(spec, config), ("env", JUDGE)) if config else None
+    made = opened(env, settings, by_split, lambda _: student, scorer, judge)
     unread = (f"`env.{key}` {told}" for key, told in _unread(spec))
-    return replace(made, ignored=(*made.ignored, *unread))
+    ignored = (*made.ignored, *unread, *judge_warnings(env, config))
+    return replace(made, judge=config, ignored=ignored)
 
 
 def heard(spec: SkillSpec, find: Callable[[], T], loc: Loc) -> T | None:
@@ -101,6 +106,7 @@ def settings_of(spec: SkillSpec) -> EnvSettings:
         train_size=spec.train.train_size,
         sel_env_num=evaluation.sel_env_num,
         test_env_num=evaluation.test_env_num,
+        limit=env.limit,
         skill_init=env.skill_init,
         options=spec.options,
         keys=tuple(EnvSection.model_fields),

@@ -84,7 +84,9 @@ def proposers_of(spec: SkillSpec, opened: Opened, teacher: Teacher) -> tuple[Pro
 
 def _proposers(spec: SkillSpec, opened: Opened, teacher: Teacher) -> Iterator[Proposer]:
     optimizer, gradient = spec.optimizer, spec.gradient
-    sight = Sight(opened.about, gradient.reference_to_teacher, spec.run.codex_trace_to_teacher)
+    pictures = opened.pictures if gradient.pictures_to_teacher else None
+    traces = spec.run.codex_trace_to_teacher
+    sight = Sight(opened.about, gradient.reference_to_teacher, traces, pictures)
     lapses = None
     if optimizer.use_skill_aware_reflection:
         sources = optimizer.skill_aware_appendix_source

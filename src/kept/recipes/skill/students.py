@@ -19,9 +19,6 @@ from kept.spec.skill.read import SkillSpec
 from kept.store.home import Home
 from kept.workspace import Scratch
 
-TIMEOUT = 600.0
-"""Seconds for one execution of an agent CLI, after which it is the student's failure."""
-
 _PROVIDERS = {"codex_exec": "openai", "claude_code_exec": "anthropic"}
 _OPEN = "danger-full-access"
 """The seed's word for no walls."""
@@ -30,7 +27,7 @@ _OPEN = "danger-full-access"
 def student_of(spec: SkillSpec, env: Environment) -> Runner:
     """The student of a config, in an environment."""
     if spec.agent is not None:
-        return WorkspaceRunner(env, _harness(spec, spec.agent))
+        return WorkspaceRunner(env, _harness(spec, spec.agent, env.exec_seconds()))
     return ChatRunner(env, connect_role("target", named_student(spec)), ModelRequest(()))
 
 
@@ -58,7 +55,7 @@ def student_config(spec: SkillSpec) -> ModelConfig | None:
     )
 
 
-def _harness(spec: SkillSpec, agent: str) -> Harness:
+def _harness(spec: SkillSpec, agent: str, seconds: float) -> Harness:
     config = named_student(spec)
     cli = _cli(spec, agent)
     if config.provider not in cli.providers:
@@ -88,7 +85,7 @@ def _harness(spec: SkillSpec, agent: str) -> Harness:
         bare=True,
         walls=walls,
     )
-    command = Command(cli.program, Path("/"), TIMEOUT, view=view)
+    command = Command(cli.program, Path("/"), seconds, view=view)
     return Harness(cli, config, command, Scratch())
 
 

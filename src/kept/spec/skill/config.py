@@ -77,6 +77,8 @@ class GradientSection(Model):
     deep_reflect_successes: Whole = 2
     reference_to_teacher: bool = True
     """Whether the expected answers are shown to the optimizer."""
+    pictures_to_teacher: bool = False
+    """Whether analysts see the pictures of cases."""
 
 
 class OptimizerSection(Model):
@@ -133,6 +135,7 @@ class EnvSection(Model):
     split_dir: str = ""
     split_output_dir: str = ""
     data_path: str = ""
+    limit: Whole = 0
     workers: Count = 16
 
 

@@ -97,6 +97,9 @@ _TOLD = ("provider", "name", "temperature", "max_tokens", "top_p")
 def _told_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """What an environment is told, with no more of its judges than can be shown."""
     found = dict(options)
+    judge = found.get("judge_model")
+    if isinstance(judge, dict):
+        found["judge_model"] = _told_model(cast("dict[str, Any]", judge))
     metrics = found.get("metrics")
     if isinstance(metrics, list):
         found["metrics"] = [_told_metric(one) for one in cast("list[Any]", metrics)]
@@ -110,8 +113,11 @@ def _told_metric(metric: object) -> object:
     judge = found.get("model")
     if not isinstance(judge, dict):
         return found
-    told = {key: value for key, value in cast("dict[str, Any]", judge).items() if key in _TOLD}
-    return {**found, "model": told}
+    return {**found, "model": _told_model(cast("dict[str, Any]", judge))}
+
+
+def _told_model(model: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in model.items() if key in _TOLD}
 
 
 def _without_secrets(config: ModelConfig) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""Pictures of cases: found at load, checked at use, in their place in a request."""
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from kept.core.model import Image, Message, ModelRequest
+from kept.envs.contract import Posed
+from kept.envs.fields import Fields
+from kept.envs.pictures import find_picture, load_picture, marked, picture_files
+from kept.envs.reading import Row
+from kept.errors import SetupError
+from kept.models.chat import Chat
+from kept.models.messages import Messages
+from kept.models.speech import Habits
+from tests.envs.drawing import draw, page
+
+ONE, TWO = Image("image/png", page("one")), Image("image/png", page("two"), "low")
+
+
+def row(folder: Path) -> Row:
+    return Row({}, folder / "rows.json", 1, 7)
+
+
+def test_a_picture_is_found_in_the_first_folder_that_has_it(tmp_path: Path):
+    place = draw(tmp_path / "b" / "x.png", "hello")
+    fields = Fields()
+    found = find_picture(fields, row(tmp_path), "x.png", (tmp_path / "a", tmp_path / "b"))
+    assert found is not None and not fields.problems
+    assert found["path"] == str(place) and len(found["sha256"]) == 16
+    assert load_picture(found).data == page("hello")
+    assert load_picture(found, "low").detail == "low" and load_picture(found).detail is None
+    # as a generated split has it
+    assert find_picture(fields, row(tmp_path), dict(found), (tmp_path,)) == found
+
+
+def test_a_picture_that_is_missing_or_no_picture_is_a_problem_with_its_line(tmp_path: Path):
+    (tmp_path / "text.png").write_text("no picture")
+    fields = Fields()
+    for value in ("nowhere.png", "text.png", "", None, 3):
+        assert find_picture(fields, row(tmp_path), value, (tmp_path,)) is None
+    told = [str(problem.message) for problem in fields.problems]
+    assert {problem.where for problem in fields.problems} == {f"{tmp_path}/rows.json:7"}
+    assert told[0] == f"there is no picture `nowhere.png` in {tmp_path}"
+    assert told[1].endswith("cannot be used: it is no PNG, JPEG, GIF or WebP picture")
+    assert told[2:] == ["it has no picture"] * 3
+
+
+def test_a_picture_that_changed_since_is_refused(tmp_path: Path):
+    place = draw(tmp_path / "x.png", "hello")
+    found = find_picture(Fields(), row(tmp_path), "x.png", (tmp_path,))
+    assert found is not None
+    draw(place, "another")
+    with pytest.raises(SetupError, match="has changed since its case was read"):
+        load_picture(found)
+    place.unlink()
+    with pytest.raises(SetupError, match="cannot read the picture"):
+        load_picture(found)
+
+
+def test_text_and_pictures_keep_their_order_in_both_protocols():
+    posed = Posed.of(["Is ", ONE, " like ", TWO, "?"])
+    message = Message("user", posed.prompt, posed.images)
+    assert posed.prompt == "Is  like ?"
+    request = ModelRequest((message,), max_tokens=5)
+    chat = Chat().body("m", request, Habits())["messages"][0]["content"]
+    assert [part.get("text") for part in chat] == ["Is ", None, " like ", None, "?"]
+    url = f"data:image/png;base64,{base64.b64encode(ONE.data).decode()}"
+    assert chat[1] == {"type": "image_url", "image_url": {"url": url}}
+    assert chat[3]["image_url"]["detail"] == "low"
+    blocks = Messages().body("m", request, Habits())["messages"][0]["content"]
+    assert [block.get("text") for block in blocks] == ["Is ", None, " like ", None, "?"]
+    assert base64.b64decode(blocks[3]["source"]["data"]) == TWO.data
+
+
+def test_a_picture_without_a_place_stands_where_it_stood_before():
+    request = ModelRequest((Message("user", "what is it?", (ONE,)),), max_tokens=5)
+    chat = Chat().body("m", request, Habits())["messages"][0]["content"]
+    assert [part["type"] for part in chat] == ["text", "image_url"]
+    blocks = Messages().body("m", request, Habits())["messages"][0]["content"]
+    assert [block["type"] for block in blocks] == ["image", "text"]
+
+
+def test_readers_of_the_text_alone_see_where_pictures_are():
+    posed = Posed.of([ONE, " or ", TWO])
+    assert marked(posed.prompt, posed.images) == "[picture 1] or [picture 2]"
+    names = list(picture_files(posed.images))
+    assert names == ["images/01.png", "images/02.png"]
+    assert marked(posed.prompt, posed.images, names).startswith("[picture: images/01.png] or")
+    assert marked("see", (ONE,)) == "see\n\n[picture 1]"
+    assert marked("plain", ()) == "plain"
