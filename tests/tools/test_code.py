@@ -1,18 +1,20 @@
 """Running what a model wrote: in a copy of the files, within limits, and nowhere else."""
 
 import asyncio
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from kept.core.ports import Tool
+from kept.core.rollout import Failure, Job
 from kept.core.tool import ToolAnswer
 from kept.engine.scope import JournalScope
 from kept.sandbox import Limits, abilities
 from kept.shared_files import SharedFiles
 from kept.testing import MemoryJournal, ToolSuite
-from kept.tools.code import Bench, CodeTool
+from kept.tools.code import Bench, CodeTool, Ran, all_but_python, data_bench, run_program
 from kept.workspace import Scratch
 
 pytestmark = [
@@ -145,3 +147,57 @@ def test_a_program_has_no_network(bench: Bench) -> None:
         "except OSError as error: print(error.errno)\n"
     )
     assert "101" in _run(SharedFiles(), bench, code).text
+
+
+def ran(
+    bench: Bench,
+    program: str,
+    files: Mapping[str, bytes] | None = None,
+    journal: MemoryJournal | None = None,
+) -> Ran | Failure:
+    scope = JournalScope(journal or MemoryJournal(), Job("x", "c", 0, "decide"))
+    return asyncio.run(run_program(bench, scope, program, files or {}))
+
+
+def test_a_program_of_a_rollout_works_on_given_files_and_brings_files_back(bench: Bench):
+    program = "data = open('in.txt').read(); open('out.txt', 'w').write(data * 2); print('ok')"
+    found = ran(bench, program, {"in.txt": b"ab", "other.txt": b""})
+    assert isinstance(found, Ran)
+    assert found.ok and found.files == {"out.txt": b"abab"}
+    assert found.text == "exit 0\nstdout:\nok\n"
+    broken = ran(bench, "raise ValueError('no such sheet')")
+    assert isinstance(broken, Ran) and not broken.ok
+    assert "ValueError: no such sheet" in broken.stderr
+
+
+def test_a_program_of_a_rollout_is_run_once(bench: Bench):
+    journal = MemoryJournal()
+    program = "import time; open('now', 'w').write(str(time.time_ns()))"
+    first, again = (ran(bench, program, journal=journal) for _ in range(2))
+    assert isinstance(first, Ran) and first.files["now"] and first == again
+
+
+def test_a_program_of_a_rollout_sees_no_data_of_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "here").mkdir()
+    for place in ("data", "here"):
+        (tmp_path / place / "gold.json").write_text("the answer")
+    monkeypatch.chdir(tmp_path / "here")
+    scratch = Scratch()
+    bench = data_bench(scratch, (tmp_path / "data",), 20)
+    for place in ("data", "here"):
+        found = ran(bench, f"print(open('{tmp_path}/{place}/gold.json').read())")
+        assert isinstance(found, Ran) and not found.ok and "the answer" not in found.text
+    found = ran(bench, "import openpyxl; print('imports')")
+    assert isinstance(found, Ran) and found.ok, found.stderr
+    scratch.close()
+
+
+def test_of_a_folder_that_holds_the_python_all_else_is_hidden(tmp_path: Path):
+    prefix = Path(sys.prefix).resolve()
+    hidden = list(all_but_python(prefix.parent))
+    assert prefix.parent not in hidden and prefix not in hidden
+    assert not any(prefix.is_relative_to(one) for one in hidden)
+    assert list(all_but_python(tmp_path)) == [tmp_path]
