@@ -23,40 +23,48 @@ def row(folder: Path) -> Row:
     return Row({}, folder / "rows.json", 1, 7)
 
 
-def test_a_picture_is_found_in_the_first_folder_that_has_it(tmp_path: Path):
-    place = draw(tmp_path / "b" / "x.png", "hello")
+def test_a_picture_is_found_below_the_root_beside_its_file_or_elsewhere(tmp_path: Path):
+    root, other = tmp_path / "root", tmp_path / "other"
+    draw(root / "a" / "x.png", "hello")
+    beside = draw(tmp_path / "x.png", "beside")
+    draw(other / "y.png", "other")
     fields = Fields()
-    found = find_picture(fields, row(tmp_path), "x.png", (tmp_path / "a", tmp_path / "b"))
+    found = find_picture(fields, row(tmp_path), "a/x.png", root)
     assert found is not None and not fields.problems
-    assert found["path"] == str(place) and len(found["sha256"]) == 16
-    assert load_picture(found).data == page("hello")
-    assert load_picture(found, "low").detail == "low" and load_picture(found).detail is None
-    # as a generated split has it
-    assert find_picture(fields, row(tmp_path), dict(found), (tmp_path,)) == found
+    assert found["path"] == "a/x.png" and len(found["sha256"]) == 16
+    assert load_picture(found, root).data == page("hello")
+    assert load_picture(found, root, "low").detail == "low"
+    assert load_picture(found, root).detail is None
+    # as a generated split has it, wherever that lies
+    assert find_picture(fields, row(other), dict(found), root) == found
+    near = find_picture(fields, row(tmp_path), "x.png", root)
+    assert near is not None and near["path"] == str(beside)
+    assert load_picture(near, root).data == page("beside")
+    assert find_picture(fields, row(tmp_path), "y.png", root, (other,)) is not None
 
 
 def test_a_picture_that_is_missing_or_no_picture_is_a_problem_with_its_line(tmp_path: Path):
     (tmp_path / "text.png").write_text("no picture")
     fields = Fields()
     for value in ("nowhere.png", "text.png", "", None, 3):
-        assert find_picture(fields, row(tmp_path), value, (tmp_path,)) is None
+        assert find_picture(fields, row(tmp_path), value, tmp_path / "root") is None
     told = [str(problem.message) for problem in fields.problems]
     assert {problem.where for problem in fields.problems} == {f"{tmp_path}/rows.json:7"}
-    assert told[0] == f"there is no picture `nowhere.png` in {tmp_path}"
+    assert told[0] == f"there is no picture `nowhere.png` in {tmp_path}/root, {tmp_path}"
     assert told[1].endswith("cannot be used: it is no PNG, JPEG, GIF or WebP picture")
     assert told[2:] == ["it has no picture"] * 3
 
 
 def test_a_picture_that_changed_since_is_refused(tmp_path: Path):
     place = draw(tmp_path / "x.png", "hello")
-    found = find_picture(Fields(), row(tmp_path), "x.png", (tmp_path,))
+    found = find_picture(Fields(), row(tmp_path), "x.png", tmp_path)
     assert found is not None
     draw(place, "another")
     with pytest.raises(SetupError, match="has changed since its case was read"):
-        load_picture(found)
+        load_picture(found, tmp_path)
     place.unlink()
     with pytest.raises(SetupError, match="cannot read the picture"):
-        load_picture(found)
+        load_picture(found, tmp_path)
 
 
 def test_text_and_pictures_keep_their_order_in_both_protocols():

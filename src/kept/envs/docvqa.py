@@ -86,7 +86,7 @@ class DocVqa(Environment):
                 continue
             question, page = _parted(given)
             named = row.data.get("image_path") or row.data.get("image") or page
-            picture = find_picture(fields, row, named, (self.data_root, row.path.parent))
+            picture = find_picture(fields, row, named, self.data_root)
             if picture is None or golds is None:
                 continue
             kind = str(row.data.get("topic") or row.data.get("category") or "docvqa")
@@ -96,7 +96,7 @@ class DocVqa(Environment):
     def pose(self, case: Case) -> Posed:
         """The question, and behind it the page."""
         data = values(case)
-        page = load_picture(data["image"], self.image_detail)
+        page = load_picture(data["image"], self.data_root, self.image_detail)
         return Posed.of([f"{data['question']}\n\n{ASK}", page], SYSTEM)
 
     def begin(self, case: Case, job: Job, scope: Scope) -> Episode:

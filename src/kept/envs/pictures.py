@@ -28,16 +28,18 @@ _SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image
 
 
 def find_picture(
-    fields: Fields, row: Row, value: object, folders: Sequence[Path]
+    fields: Fields, row: Row, value: object, root: Path, others: Sequence[Path] = ()
 ) -> Picture | None:
-    """The picture that a row names, looked for in folders in order; None, and a problem, if gone.
+    """The picture that a row names: below `root`, beside the row's file, or in another folder.
 
-    Reads what a generated split has written as well.
+    None, and a problem, where there is none. Its path is told from `root` where it lies there, so
+    that data that was moved is the same data. Reads what a generated split has written as well.
     """
     given = cast("dict[str, object]", value).get(_PATH) if isinstance(value, dict) else value
     if not isinstance(given, str) or not given.strip():
         fields.wrong(row, "it has no picture")
         return None
+    folders = (root, row.path.parent, *others)
     places = [folder / Path(given).expanduser() for folder in folders]
     place = next((one for one in places if one.is_file()), None)
     if place is None:
@@ -51,12 +53,12 @@ def find_picture(
         why = error.strerror if isinstance(error, OSError) else str(error)
         fields.wrong(row, f"the picture {place} cannot be used: {why}")
         return None
-    return {_PATH: str(place.resolve()), _HASH: _hashed(data)}
+    return {_PATH: path_from(root, place), _HASH: _hashed(data)}
 
 
-def load_picture(picture: Picture, detail: ImageDetail = "auto") -> Image:
+def load_picture(picture: Picture, root: Path, detail: ImageDetail = "auto") -> Image:
     """The picture of a case for a prompt; a `SetupError` where it is gone or has changed."""
-    path = Path(picture[_PATH])
+    path = root / picture[_PATH]
     try:
         data = path.read_bytes()
         image = pictures.read(data)
@@ -68,6 +70,12 @@ def load_picture(picture: Picture, detail: ImageDetail = "auto") -> Image:
             hint="put the picture back, or start another run",
         )
     return replace(image, detail=None if detail == "auto" else detail)
+
+
+def path_from(root: Path, path: Path) -> str:
+    """A path from a folder, for the data of a case; the whole path where it lies elsewhere."""
+    whole, base = path.resolve(), root.resolve()
+    return whole.relative_to(base).as_posix() if whole.is_relative_to(base) else str(whole)
 
 
 def marked(text: str, images: Sequence[Image], names: Sequence[str] = ()) -> str:
