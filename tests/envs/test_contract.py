@@ -205,10 +205,7 @@ class Rooted(SearchQa):
     other: Path | None = None
 
 
-def test_options_that_are_paths_begin_where_those_of_the_config_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+def test_options_that_are_paths_begin_where_those_of_the_config_do(tmp_path: Path):
     options = {"data_dirs": ["a", "/b"]}
     env = find_env(
         EnvSettings(name="tests.envs.test_contract:Rooted", folder=tmp_path, options=options)

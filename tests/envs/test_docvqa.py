@@ -11,6 +11,7 @@ from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
 from kept.envs.contract import Graded
 from kept.envs.docvqa import ASK, DocVqa, anls, levenshtein
+from kept.envs.fields import values
 from kept.envs.settings import EnvSettings
 from kept.envs.splitting import part
 from kept.errors import SpecError
@@ -33,7 +34,7 @@ class TestDocVqa(EnvironmentSuite):
         return self._folder / "data" / "docvqa_split" / "train"
 
     def solving(self, case: Case) -> Sequence[str]:
-        answers: list[str] = case.data["answers"]  # type: ignore[index] # a row
+        answers: list[str] = values(case)["answers"]
         return [f"It says <answer> {answers[-1].upper()} </answer>"]
 
     def failing(self, case: Case) -> Sequence[str]:
@@ -54,7 +55,7 @@ class TestDocVqaWithSecondThoughts(TestDocVqa):
         return [*super().solving(case), "<answer>nothing like it</answer>"]
 
 
-ANLS = [
+ANLS: list[tuple[str, list[str], float]] = [
     # by hand: 1 - edits / the longer length where that share is below one half, else 0
     ("0.28", ["0.28"], 1.0),
     ("0.28", ["0.29"], 1 - 1 / 4),
@@ -115,15 +116,13 @@ def test_rows_of_the_csv_split_are_read(tmp_path: Path):
     write_split(tmp_path)
     env, case = case_of(tmp_path, 1)
     assert case.id == "50001"
-    assert isinstance(case.data, dict)
-    assert case.data["answers"] == [amount(1), "$137"]
-    assert case.data["image"]["path"] == "data/docvqa_images/q1.png"
+    assert values(case)["answers"] == [amount(1), "$137"]
+    assert values(case)["image"]["path"] == "data/docvqa_images/q1.png"
     about = env.about(case)
     assert (about.type, about.golds) == ("form", (amount(1), "$137"))
     _, third = case_of(tmp_path, 2)
-    assert isinstance(third.data, dict)
-    assert third.data["question"] == "What is the total of invoice 2?", "without its path"
-    assert third.data["image"]["path"] == "data/docvqa_images/q2.png"
+    assert values(third)["question"] == "What is the total of invoice 2?", "without its path"
+    assert values(third)["image"]["path"] == "data/docvqa_images/q2.png"
 
 
 def test_the_page_stands_behind_the_question(tmp_path: Path):
@@ -224,8 +223,7 @@ def test_a_column_that_only_looks_like_a_list_is_a_text(tmp_path: Path, text: st
         writer.writeheader()
         writer.writerow({**csv_row(0), "answer": text})
     (one,) = DocVqa(data_root=tmp_path).read(split)
-    assert isinstance(one.case.data, dict)
-    assert one.case.data["answers"] == [text.strip()]
+    assert values(one.case)["answers"] == [text.strip()]
 
 
 def test_the_published_split_has_ids_of_its_own():

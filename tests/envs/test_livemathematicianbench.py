@@ -10,6 +10,7 @@ import pytest
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
 from kept.envs.contract import Graded
+from kept.envs.fields import values
 from kept.envs.livemathematicianbench import (
     Choice,
     LiveMathematicianBench,
@@ -71,12 +72,11 @@ def test_monthly_files_of_a_folder_are_read_and_the_right_choice_is_added(tmp_pa
     cases = [one.case for one in LiveMathematicianBench().read(write_months(tmp_path))]
     assert {case.id for case in cases} == {f"{row(n)['month']}:{n}" for n in range(12)}
     for case in cases:
-        assert isinstance(case.data, dict)
-        choices, right = case.data["choices"], case.data["correct_choice"]
+        choices, right = values(case)["choices"], values(case)["correct_choice"]
         assert len(choices) == 4 and "ABCD".index(right) >= 0
-        assert choices["ABCD".index(right)] == right_text(case.data["question"])
-        assert case.data["theorem_type"] == [
-            kind for question, _, _, kind in QUESTIONS if question == case.data["question"]
+        assert choices["ABCD".index(right)] == right_text(values(case)["question"])
+        assert values(case)["theorem_type"] == [
+            kind for question, _, _, kind in QUESTIONS if question == values(case)["question"]
         ]
 
 
@@ -104,8 +104,7 @@ def test_every_published_form_of_choices_is_the_same_case(
     nested = {"month": "1", "mcq": {"question": "q", "choices": choices, "correct_choice": right}}
     (case,) = read(tmp_path, [nested])
     assert case.id == "1:1", "without a number, by its row"
-    assert isinstance(case.data, dict)
-    assert (case.data["choices"], case.data["correct_choice"]) == (["x", "y", "z"], "B")
+    assert (values(case)["choices"], values(case)["correct_choice"]) == (["x", "y", "z"], "B")
     flat = {"id": "7", "question": "q", "choices": choices, "correct_choice": right}
     (case,) = read(tmp_path, [flat])
     assert case.id == "7"
@@ -122,8 +121,7 @@ def test_choices_stand_in_another_order_and_always_in_the_same(tmp_path: Path):
     assert any(other.pose(case).prompt != prompt for case, prompt in zip(cases, shown, strict=True))
     plain = LiveMathematicianBench(shuffle_choices=False)
     for case in cases:
-        assert isinstance(case.data, dict)
-        assert plain.about(case).reference == case.data["correct_choice"]
+        assert plain.about(case).reference == values(case)["correct_choice"]
 
 
 def test_what_is_asked_and_what_is_added_where_the_config_wants_it(tmp_path: Path):
@@ -193,7 +191,7 @@ def test_a_choice_may_be_named_by_its_text(tmp_path: Path):
 
 def test_all_that_is_wrong_with_the_data_is_told_at_once(tmp_path: Path):
     good = row(0)
-    broken = [
+    broken: list[dict[str, Any]] = [
         {**good, "mcq": {**good["mcq"], "question": ""}},
         {**good, "mcq": {**good["mcq"], "choices": []}},
         {**good, "mcq": {**good["mcq"], "correct_choice": None}},

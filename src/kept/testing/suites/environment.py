@@ -14,6 +14,7 @@ from typing import TypeVar
 from kept.core.artifact import Candidate
 from kept.core.case import Case, case_text
 from kept.core.model import ModelRequest
+from kept.core.ports import Model
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Score
 from kept.engine.scope import JournalScope
@@ -55,6 +56,10 @@ class EnvironmentSuite:
     def failing(self, case: Case) -> Sequence[Line] | Callable[[ModelRequest], Line]:
         """What a student says that does not solve it, and can be graded."""
         raise NotImplementedError
+
+    def judge(self) -> Model | None:
+        """The model that decides what the environment's rules cannot; None for none."""
+        return None
 
     def metrics(self) -> Sequence[str]:
         """Measures besides `hard` and `soft` that every graded case has."""
@@ -189,7 +194,7 @@ class EnvironmentSuite:
     ) -> tuple[Rollout | Failure, Score | Failure | None]:
         env = self.make_env()
         runner = ChatRunner(env, ScriptedModel(script))
-        scorer = env.scorer() or EnvScorer(env)
+        scorer = env.scorer() or EnvScorer(env, self.judge())
         candidate = Candidate(env.skill())
         job = Job(candidate.id, case.id, 0, "decide")
         scope = JournalScope(MemoryJournal(), job)
