@@ -94,6 +94,12 @@ def test_a_picture_counts_in_the_worst_case_whatever_its_size():
     pictured = made.worst_usd(ModelRequest((small,)))
     assert plain is not None and pictured is not None
     assert pictured > plain + 0.04
+    large = Message("user", "x", images=(Image("image/png", b"pixel" * 400_000),))
+    assert made.worst_usd(ModelRequest((large,))) == pytest.approx(pictured, rel=1e-3)
+    usual = [made.usual_usd(ModelRequest((one,))) or 0.0 for one in (small, large)]
+    assert usual[0] == pytest.approx(usual[1], rel=1e-3)
+    coarse = Message("user", "x", images=(Image("image/png", b"tiny", "low"),))
+    assert 0 < (made.usual_usd(ModelRequest((coarse,))) or 0.0) < usual[0]
 
 
 def test_without_a_price_or_an_end_there_is_no_worst_case():

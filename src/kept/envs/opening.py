@@ -13,9 +13,6 @@ from kept.envs.skills import Read, skill_at
 from kept.envs.splitting import Parted, part
 from kept.errors import Problem, SpecError
 
-NO_SKILL = "none"
-"""Said in place of a path: the student works without any skill."""
-
 Student = Callable[[Environment], Runner]
 """Makes the runner of an environment: a chat model's, or an agent CLI's."""
 
@@ -75,7 +72,7 @@ def skill_of(env: Environment, settings: EnvSettings) -> Read:
     """The skill to begin with: the one that is named, or the environment's own."""
     if not settings.skill_init:
         return Read(env.skill())
-    if settings.skill_init == NO_SKILL and not settings.path(NO_SKILL).exists():
+    if settings.no_skill:
         return Read({SKILL: ""})
     skill = skill_at(settings.path(settings.skill_init), settings)
     if PROBE in skill.texts:

@@ -12,6 +12,9 @@ SplitMode = Literal["ratio", "split_dir"]
 RATIO = (2, 1, 7)
 SPLIT_SEED = 42
 
+NO_SKILL = "none"
+"""Said in place of the path of a skill."""
+
 
 def _nowhere(key: str) -> str:
     return "the settings"
@@ -53,6 +56,11 @@ class EnvSettings:
     def path(self, given: str) -> Path:
         """A path of the config."""
         return self.folder / Path(given).expanduser()
+
+    @property
+    def no_skill(self) -> bool:
+        """True where the student is to work without any skill."""
+        return self.skill_init == NO_SKILL and not self.path(NO_SKILL).exists()
 
     def problem(self, key: str, message: str, hint: str | None = None) -> Problem:
         """What is wrong with a key."""

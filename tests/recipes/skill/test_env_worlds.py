@@ -1,24 +1,33 @@
 """Each environment, trained for two steps and measured through the commands."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kept.core.model import ModelReply
+from kept.envs.finding import find_env
+from kept.envs.settings import EnvSettings
 from kept.testing.server import ModelServer, Seen
+from tests.cli.tasks import kept
 from tests.envs.docvqa_data import amount, write_split
 from tests.envs.drawing import page
 from tests.envs.livemath_data import right_text, write_months
 from tests.envs.test_livemathematicianbench import letter_of
+from tests.harness.stand_in import KEY
+from tests.harness.worlds import shell
 from tests.recipes.skill.env_world import (
     RULE,
     STUDENT,
+    TEACHER,
     EnvWorld,
     check_trained,
     evaluate,
     pictures,
     put_agent,
+    system,
     train,
 )
 
@@ -117,6 +126,45 @@ def test_a_skill_is_measured_on_all_cases(world: EnvWorld, server: ModelServer, 
     assert told["summary"]["passed"] == len(told["results"])
 
 
+def test_the_baseline_without_any_skill(world: EnvWorld, server: ModelServer, here: Path):
+    words = world.words("eval", here, server.v1)
+    called = kept(*words[:3], "--skill", "none", "--limit", "2", "--json", *words[4:])
+    assert called.code == 0, called.stderr
+    assert len(server.log) == 2 and not any("# Skill" in system(seen) for seen in server.log)
+
+
+def test_missing_data_is_one_error_that_says_what_to_get(
+    world: EnvWorld, server: ModelServer, here: Path
+):
+    words = world.words("train", here / "elsewhere", server.v1)
+    words = [word for word in words if "split_ratio" not in word]
+    called = kept(*words)
+    assert called.code == 2
+    (line,) = called.stderr.splitlines()
+    env = find_env(EnvSettings(name=world.name))
+    assert "there is no" in line and f"{here}/data/" in line
+    assert line.endswith(f"(hint: {env.data})")
+    assert world.name in env.data.lower()
+
+
+def test_analysts_see_the_pictures_of_cases_where_the_config_wants_it(here: Path):
+    made = WORLDS["docvqa"]
+    for wanted in (False, True):
+        with ModelServer(made.answer) as server:
+            place = here / str(wanted)
+            more = ("evaluation.gate=selection", f"env.out_root={place}")
+            more = (*more, f"gradient.pictures_to_teacher={str(wanted).lower()}")
+            called = train(made, here, server, *more)
+            assert called.code == 0, called.stderr
+            shown = [seen for seen in server.log if seen.model == TEACHER and pictures(seen)]
+        assert bool(shown) == wanted
+        for seen in shown:
+            asked = re.findall(r"invoice (\d+)\?", seen.text)
+            numbers = [int(n) for n in dict.fromkeys(asked)]
+            drawn = [page(f"Invoice {n}", f"Total {amount(n)}") for n in numbers]
+            assert pictures(seen) == drawn, "each page behind its own rollout"
+
+
 @pytest.mark.parametrize("name", sorted(AGENTS))
 def test_an_agent_is_trained_as_a_student(name: str, here: Path, monkeypatch: pytest.MonkeyPatch):
     world = WORLDS[name]
@@ -126,3 +174,42 @@ def test_an_agent_is_trained_as_a_student(name: str, here: Path, monkeypatch: py
         asked = {seen.model for seen in server.log}
     check_trained(called, here)
     assert STUDENT not in asked
+
+
+READ = "cat .agents/skills/*/*.md .claude/skills/*/*.md 2>/dev/null; od -An -c -N4 images/01.png"
+
+
+@pytest.mark.agents
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("agent_clis")
+@pytest.mark.parametrize("name", ["codex_exec", "claude_code_exec"])
+def test_a_real_cli_is_trained_with_the_pictures_in_its_workspace(
+    name: str, here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(key, KEY)
+
+    def answer(seen: Seen) -> str | ModelReply:
+        if seen.model == TEACHER:
+            return WORLDS["docvqa"].answer(seen)
+        if not seen.tools:
+            return "a title"
+        if not seen.tool_results:
+            return shell(name, READ)
+        assert "P   N   G" in seen.tool_results[-1]
+        n = int(re.findall(r"invoice (\d+)\?", "\n".join(line.text for line in seen.lines))[0])
+        right = RULE in seen.tool_results[-1]
+        return f"<answer>{amount(n)}</answer>" if right else "<answer>unreadable</answer>"
+
+    def write(folder: Path) -> list[str]:
+        write_split(folder, (2, 2, 1))
+        return []
+
+    world = EnvWorld("docvqa", write, invoice, invoice, batch=1)
+    with ModelServer(answer) as server:
+        provider = "anthropic" if name == "claude_code_exec" else "openai"
+        url = server.url if name == "claude_code_exec" else server.v1
+        target = f"{{provider: {provider}, model: some-model, base_url: '{url}'}}"
+        more = ("evaluation.gate=selection", f"model.student_backend={name}")
+        called = train(world, here, server, *more, f"model.target={target}")
+    check_trained(called, here)

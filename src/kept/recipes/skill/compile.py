@@ -303,8 +303,8 @@ def _facts(spec: SkillSpec, opened: Opened, overrides: Sequence[str]) -> dict[st
         "named": bool(spec.env.out_root),
         **judge_facts(opened.judge),
     }
-    if spec.env.skill_init:
-        path = spec.folder / Path(spec.env.skill_init).expanduser()
+    path = spec.folder / Path(spec.env.skill_init).expanduser()
+    if spec.env.skill_init and path.exists():
         facts["source"] = str((path if path.is_dir() else path.parent).resolve())
         if path.is_file():
             facts["names"] = {SKILL: path.name}

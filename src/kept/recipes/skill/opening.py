@@ -143,7 +143,7 @@ def _look_alone(spec: SkillSpec, settings: EnvSettings, *, known: bool) -> None:
         if given and read and not settings.path(given).exists():
             message = f"there is no {settings.path(given)}"
             spec.source.problems.append(settings.problem(key, message))
-    if settings.skill_init:
+    if settings.skill_init and not settings.no_skill:
         there = settings.path(settings.skill_init)
         heard(spec, lambda: skill_at(there, settings), ("env", "skill_init"))
 

@@ -1,0 +1,42 @@
+"""Training in each environment, killed with SIGKILL, resumes to the same end.
+
+In CI one environment stands for each kind of rollout; at night all are killed.
+"""
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.recipes.killing import Killable, Kills
+from tests.recipes.skill.test_env_worlds import WORLDS
+
+pytestmark = pytest.mark.kill
+
+KINDS = {"one call": "docvqa"}
+"""An environment for each kind of rollout."""
+
+
+def write(name: str, folder: Path, url: str) -> Sequence[str]:
+    """Data and words of a training; the key goes with the server."""
+    return WORLDS[name].words("train", folder, url, "evaluation.gate=selection")
+
+
+def check(name: str, kills: int, low: float, folder: Path) -> None:
+    made = Kills(Killable(partial(write, name), lambda: WORLDS[name].answer), folder)
+    with made.server:
+        made.check(made.reference(), kills, random.Random(name), low)
+    assert made.kills == kills
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_kind_of_rollout_that_is_killed_resumes_to_the_same_end(kind: str, tmp_path: Path):
+    check(KINDS[kind], 1, 0.3, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", sorted(WORLDS))
+def test_training_that_is_killed_resumes_to_the_same_end(name: str, tmp_path: Path):
+    check(name, 3, 0.0, tmp_path)
