@@ -86,7 +86,9 @@ return f"<answer>{letter}</answer>" if has_rule else "<answer>none</answer>"
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if "agent_clis" in request.fixturenames:
+        request.getfixturevalue("agent_clis")  # they lie in the cache that is replaced below
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEPT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "sk-very-secret-key")
