@@ -489,6 +489,11 @@ ELSEWHERE: dict[str, str] = {
     "env.split_seed": f"{SPLITS}::test_the_same_data_and_seed_give_the_same_split",
     "env.split_dir": f"{SPLITS}::test_parts_go_by_either_of_their_names",
     "env.split_output_dir": f"{SPLITS}::test_a_split_that_is_there_is_left_alone",
+    "env.limit": "tests/envs/test_contract.py::test_a_limit_takes_the_first_cases",
+    "gradient.pictures_to_teacher": (
+        "tests/recipes/skill/test_env_worlds.py"
+        "::test_analysts_see_the_pictures_of_cases_where_the_config_wants_it"
+    ),
     "env.data_path": f"{SPLITS}::test_a_split_that_cannot_be_had_is_said",
     "budget.max_usd": f"{__file__}::test_money_that_cannot_be_counted_is_no_limit",
     "budget.max_minutes": f"{__file__}::test_a_training_ends_with_its_minutes",
