@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -16,6 +17,9 @@ from kept.shared_files import SharedFiles
 from kept.testing import MemoryJournal, ToolSuite
 from kept.tools.code import Bench, CodeTool, Ran, all_but_python, data_bench, run_program
 from kept.workspace import Scratch
+
+OPEN = Path("/var") if Path.home().is_relative_to("/tmp") else Path.home()
+"""Where a command sees what is not hidden from it: /tmp is private."""
 
 pytestmark = [
     pytest.mark.sandbox,
@@ -177,21 +181,21 @@ def test_a_program_of_a_rollout_is_run_once(bench: Bench):
     assert isinstance(first, Ran) and first.files["now"] and first == again
 
 
-def test_a_program_of_a_rollout_sees_no_data_of_its_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "here").mkdir()
-    for place in ("data", "here"):
-        (tmp_path / place / "gold.json").write_text("the answer")
-    monkeypatch.chdir(tmp_path / "here")
+def test_a_program_of_a_rollout_sees_no_data_of_its_environment(monkeypatch: pytest.MonkeyPatch):
     scratch = Scratch()
-    bench = data_bench(scratch, (tmp_path / "data",), 20)
-    for place in ("data", "here"):
-        found = ran(bench, f"print(open('{tmp_path}/{place}/gold.json').read())")
-        assert isinstance(found, Ran) and not found.ok and "the answer" not in found.text
-    found = ran(bench, "import openpyxl; print('imports')")
-    assert isinstance(found, Ran) and found.ok, found
+    with TemporaryDirectory(dir=OPEN) as name:
+        for place in ("data", "here", "other"):
+            Path(name, place).mkdir()
+            Path(name, place, "gold.json").write_text("the answer")
+        monkeypatch.chdir(Path(name, "here"))
+        bench = data_bench(scratch, (Path(name, "data"),), 20)
+        for place in ("data", "here", "other"):
+            found = ran(bench, f"print(open('{name}/{place}/gold.json').read())")
+            assert isinstance(found, Ran)
+            assert ("the answer" in found.text) == (place == "other")
+        found = ran(bench, "import openpyxl; print('imports')")
+        assert isinstance(found, Ran) and found.ok, found
+        monkeypatch.chdir("/")
     scratch.close()
 
 

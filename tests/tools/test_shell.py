@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import pytest
@@ -14,6 +15,9 @@ from kept.testing import MemoryJournal
 from kept.tools import shell as module
 from kept.tools.shell import EpisodeWorkspace, ShellSettings, ShellTool
 from kept.workspace import Scratch
+
+OPEN = Path("/var") if Path.home().is_relative_to("/tmp") else Path.home()
+"""Where a command sees what is not hidden from it: /tmp is private."""
 
 pytestmark = pytest.mark.sandbox
 T = TypeVar("T")
@@ -82,11 +86,19 @@ def test_a_resume_makes_the_changes_again_and_runs_nothing():
     assert files["now"].decode().strip() in first[1]
 
 
-def test_a_command_sees_neither_the_network_nor_what_is_hidden(tmp_path: Path):
-    (tmp_path / "gold.json").write_text("the answer")
-    settings = ShellSettings(seconds=20, hidden=(tmp_path,))
+def test_a_command_sees_neither_the_network_nor_what_is_hidden():
+    with TemporaryDirectory(dir=OPEN) as name:
+        Path(name, "gold.json").write_text("the answer")
+        assert "the answer" in _looked(name, ShellSettings(seconds=20))[0], "it can be seen at all"
+        gold, net, outside = _looked(name, ShellSettings(seconds=20, hidden=(Path(name),)))
+    assert "the answer" not in gold and not gold.startswith("exit 0")
+    assert "exit 1" in net and "Network is unreachable" in net
+    assert "Read-only file system" in outside
+
+
+def _looked(folder: str, settings: ShellSettings) -> list[str]:
     lines = (
-        f"cat {tmp_path}/gold.json",
+        f"cat {folder}/gold.json",
         "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 9))'",
         "touch /usr/x /etc/x",
     )
@@ -94,10 +106,7 @@ def test_a_command_sees_neither_the_network_nor_what_is_hidden(tmp_path: Path):
     async def work(workspace: EpisodeWorkspace) -> list[str]:
         return await use(workspace, MemoryJournal(), *lines)
 
-    gold, net, outside = within({}, work, settings)
-    assert "the answer" not in gold and not gold.startswith("exit 0")
-    assert "exit 1" in net and "Network is unreachable" in net
-    assert "Read-only file system" in outside
+    return within({}, work, settings)
 
 
 def test_a_command_that_hangs_is_ended():
