@@ -37,7 +37,7 @@ MOST_CHANGED_BYTES = 32 * 1024 * 1024
 UNTRACKED = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 """Folders that tools fill by themselves: a resume does without what is in them."""
 
-_NOBODY = Candidate({})
+_NO_CANDIDATE = Candidate({})
 _SCHEMA: Mapping[str, object] = {
     "type": "object",
     "properties": {"command": {"type": "string", "description": "one command line of bash"}},
@@ -90,7 +90,7 @@ class EpisodeWorkspace:
                 f"there is no sandbox for commands of a model: {able.why_not}", hint=hint
             )
         files = None if isinstance(source, Path) else source
-        made = self._scratch.workspace(_NOBODY, IMPLICIT_CASE, files)
+        made = self._scratch.workspace(_NO_CANDIDATE, IMPLICIT_CASE, files)
         self._workspace = self._open.enter_context(made)
         if isinstance(source, Path):
             await asyncio.to_thread(
