@@ -116,6 +116,17 @@ def test_an_output_that_nobody_could_read_back_is_the_candidates_fault(
     assert failure == Failure("limit", "candidate", f"the output folder {what}")
 
 
+def test_a_command_may_be_allowed_more_files(view: View, monkeypatch: pytest.MonkeyPatch):
+    """A repository that is worked on may have more of them than a usual output."""
+    monkeypatch.setattr(fill, "MAX_ENTRIES", 50)
+    (view.tree / "fill.py").write_text(
+        f"import os\nos.chdir(os.environ['KEPT_OUTPUT'])\n{OUTPUTS['holds more than 50 files']}\n"
+    )
+    assert run("python fill.py", view, Limits(entries=100)).ok
+    failure = end_of("python fill.py", view, Limits(entries=55))
+    assert failure == Failure("limit", "candidate", "the output folder holds more than 55 files")
+
+
 def test_a_command_that_fills_the_disk_is_not_waited_for(
     view: View, monkeypatch: pytest.MonkeyPatch
 ):

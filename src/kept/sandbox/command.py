@@ -34,6 +34,8 @@ class Limits:
     output folder; each."""
     processes: int | None = 512
     """At once, threads included."""
+    entries: int | None = None
+    """Files and folders of the output folder; None is the usual number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ async def execute(
     A failure means that it could not even be started, or left more than can be read back.
     Cancelling this ends the command first.
     """
-    filled = Filled(_on_disk(variables, site), command.limits.tree)
+    filled = Filled(_on_disk(variables, site), command.limits.tree, command.limits.entries)
     mark = warden.new_mark()
     with ExitStack() as open_:
         try:

@@ -23,26 +23,29 @@ _BLOCK = 512
 class Filled:
     """Folders that a command writes to, by what they are to it."""
 
-    def __init__(self, folders: Mapping[str, Path], limit: int) -> None:
+    def __init__(self, folders: Mapping[str, Path], limit: int, entries: int | None = None) -> None:
+        """`limit` is in bytes; `entries` counts files and folders, None is `MAX_ENTRIES`."""
         self._folders = folders
         self._limit = limit
+        self._entries = entries
 
     def too_much(self) -> bool:
         """Whether there is too much in any of them."""
-        return any(overfull(folder, self._limit) for folder in self._folders.values())
+        return any(overfull(folder, self._limit, self._entries) for folder in self._folders.values())
 
     def clear(self) -> str:
         """Remove what is too much; what was, in words."""
         told: list[str] = []
         for what, folder in self._folders.items():
-            if why := overfull(folder, self._limit):
+            if why := overfull(folder, self._limit, self._entries):
                 told.append(f"the {what} {why}")
                 remove(folder)
         return "; ".join(told)
 
 
-def overfull(folder: Path, limit: int) -> str | None:
+def overfull(folder: Path, limit: int, most: int | None = None) -> str | None:
     """What a folder has too much of; None when it is all right."""
+    most = MAX_ENTRIES if most is None else most
     if folder.is_symlink():
         # put there by the command; where it leads is not looked at
         return None
@@ -52,14 +55,14 @@ def overfull(folder: Path, limit: int) -> str | None:
         path, depth = pending.pop()
         if depth > MAX_DEPTH:
             return f"is nested more than {MAX_DEPTH} deep"
-        for entry in _entries(path):
+        for entry in _entries(path, most):
             entries += 1
             if entry.is_dir(follow_symlinks=False):
                 pending.append((entry.path, depth + 1))
             else:
                 size += _room(entry)
-            if entries > MAX_ENTRIES:
-                return f"holds more than {MAX_ENTRIES} files"
+            if entries > most:
+                return f"holds more than {most} files"
             if size > limit:
                 return f"takes more than {limit / 2**20:g} MiB"
     return None
@@ -72,11 +75,11 @@ def remove(path: Path) -> None:
         subprocess.run(["rm", "-rf", "--", str(path)], check=False, capture_output=True)
 
 
-def _entries(path: str) -> list["os.DirEntry[str]"]:
+def _entries(path: str, most: int) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(path) as found:
             # one more than is allowed is enough to know
-            return [entry for entry, _ in zip(found, range(MAX_ENTRIES + 1), strict=False)]
+            return [entry for entry, _ in zip(found, range(most + 1), strict=False)]
     except OSError:
         # gone, or taken away: who reads it back says so
         return []

@@ -1,0 +1,262 @@
+"""Test results read from what a test runner prints: pytest, unittest, Django and SymPy.
+
+Every parser takes a log and returns a status by test name. The names are those of the published
+`FAIL_TO_PASS` lists. A pytest id may hold blanks, and those lists cut it at the first one, except
+for the projects whose parser keeps the whole id.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+Status = Literal["PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL"]
+Statuses = dict[str, Status]
+Parser = Callable[[str], Statuses]
+
+_SUMMARY = re.compile(r"(PASSED|FAILED|ERROR|SKIPPED|XFAIL)")
+_COUNT = re.compile(r"\[\d+\]\Z")
+"""Stands where a name would: `SKIPPED [2] tests/test_a.py:3: needs a network`."""
+_COLOUR = re.compile(r"\[\d+m")
+_CONTROLS = dict.fromkeys(range(1, 32))
+_PARAMETERS = re.compile(r"(.*?)\[(.*)\]")
+_UNITTEST_NAME = re.compile(r"(\w+) \(([\w.<>]+)\)")
+_UNITTEST_END = re.compile(
+    r"(ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)\Z", re.DOTALL
+)
+_UNITTEST_HEAD = re.compile(r"(FAIL|ERROR): (\w+) \(([\w.<>]+)\)")
+_SYMPY_HEAD = re.compile(r"_+ (\S[^\n]*?\.py):(\S[^\n]*?) _+$", re.MULTILINE)
+_SYMPY_ENDS: Mapping[str, Status] = {"ok": "PASSED", "F": "FAILED", "E": "ERROR"}
+
+
+def parse_pytest(log: str) -> Statuses:
+    """Results of the short summary of `pytest -rA`; an id ends at its first blank."""
+    found: Statuses = {}
+    for line in log.split("\n"):
+        words = _summary_words(line)
+        if words is not None:
+            found[words[1]] = _status(words[0])
+    return found
+
+
+def parse_pytest_paths(log: str) -> Statuses:
+    """As `parse_pytest`; of a path as parameter only the last part is left.
+
+    Such a parameter holds the folder of the machine that the list was made on.
+    """
+    found: Statuses = {}
+    for name, status in parse_pytest(log).items():
+        parts = _PARAMETERS.match(name)
+        if parts is not None:
+            last = parts[2]
+            if last.startswith("/") and not last.startswith("//") and "*" not in last:
+                last = "/" + last.rpartition("/")[2]
+            name = f"{parts[1]}[{last}]"
+        found[name] = status
+    return found
+
+
+def parse_pytest_whole(log: str) -> Statuses:
+    """As `parse_pytest`, with whole ids; and old releases, which print the status last."""
+    found: Statuses = {}
+    for raw in log.split("\n"):
+        line = _COLOUR.sub("", raw).translate(_CONTROLS)
+        if _SUMMARY.match(line):
+            text = line.partition(" - ")[0] if line.startswith("FAILED") else line
+            words = _summary_words(text)
+            if words is not None:
+                found[" ".join(words[1:])] = _status(words[0])
+            continue
+        last = line.split()
+        if len(last) > 1 and line.endswith(("PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL")):
+            found[" ".join(last[:-1])] = _status(last[-1])
+    return found
+
+
+def parse_pytest_verbose(log: str) -> Statuses:
+    """Results of `pytest -v` as seaborn has them: passed on a line of its own, or in a summary."""
+    found: Statuses = {}
+    for line in log.split("\n"):
+        words = line.split()
+        if len(words) < 2:
+            continue
+        if line.startswith("FAILED"):
+            found[words[1]] = "FAILED"
+        elif " PASSED " in line:
+            if words[1] == "PASSED":
+                found[words[0]] = "PASSED"
+        elif line.startswith("PASSED"):
+            found[words[1]] = "PASSED"
+    return found
+
+
+def parse_matplotlib(log: str) -> Statuses:
+    """As `parse_pytest`; buttons of a mouse have names in some releases and numbers in others."""
+    return parse_pytest(log.replace("MouseButton.LEFT", "1").replace("MouseButton.RIGHT", "3"))
+
+
+def parse_unittest(log: str) -> Statuses:
+    """Results of `python -m unittest -v`, as `test_name (module.Class)`.
+
+    A test with a docstring has its name on a line and its end on the next one. What a test prints
+    stands between its name and its end. A failed subtest fails its test.
+    """
+    found: Statuses = {}
+    name = ""
+    for line in log.split("\n"):
+        head = _UNITTEST_HEAD.match(line)
+        if head is not None:
+            found[unittest_name(f"{head[2]} ({head[3]})")] = (
+                "FAILED" if head[1] == "FAIL" else "ERROR"
+            )
+            name = ""
+            continue
+        known = _UNITTEST_NAME.match(line)
+        if known is not None:
+            name = unittest_name(known[0])
+        end = _UNITTEST_END.search(line.rpartition(" ... ")[2] if " ... " in line else line)
+        if name and end is not None and _ends_test(line, end):
+            found.setdefault(name, _unittest_status(end[1]))
+            name = ""
+    return found
+
+
+def unittest_name(name: str) -> str:
+    """The name of a unittest as all Pythons print it: since 3.11 its method stands there twice."""
+    known = _UNITTEST_NAME.fullmatch(name.strip())
+    if known is None:
+        return name
+    return f"{known[1]} ({known[2].removesuffix(f'.{known[1]}')})"
+
+
+def parse_django(log: str) -> Statuses:
+    """Results of Django's `runtests.py --verbosity 2`.
+
+    A test with a docstring is called by the first line of it, as in the published lists. A test
+    that prints something has its `ok` on a later line.
+    """
+    found: Statuses = {}
+    running: str | None = None
+    for line in map(str.strip, log.split("\n")):
+        if "--version is equivalent to version" in line:
+            found["--version is equivalent to version"] = "PASSED"
+        if " ... " in line:
+            running = line.partition(" ... ")[0]
+        _django_line(line, found)
+        if line.startswith("ok") and running is not None:
+            found[running] = "PASSED"
+    for pattern in _DJANGO_INTERRUPTED:
+        found.update((match[1], "PASSED") for match in pattern.finditer(log))
+    return found
+
+
+_DJANGO_INTERRUPTED = tuple(
+    re.compile(rf"^(.*?)\s\.\.\.\s{noise}\nok$", re.MULTILINE)
+    for noise in (
+        r"Testing against Django installed in [^\n]*(?:\n[^\n]*){0,20}? silenced\)\.",
+        r"Internal Server Error: /.*/",
+        r"System check identified no issues \(0 silenced\)",
+    )
+)
+"""Messages of Django that come between a test and its `ok`."""
+
+
+def _django_line(line: str, found: Statuses) -> None:
+    for end in (" ... ok", " ... OK", " ...  OK"):
+        if line.endswith(end):
+            # a migration prints on the same line before the test does
+            begins = "Applying sites.0002_alter_domain_unique...test_no_migrations"
+            whole = line.partition("...")[2].strip() if line.startswith(begins) else line
+            found[whole.removesuffix(end)] = "PASSED"
+            break
+    if " ... skipped" in line:
+        found[line.partition(" ... skipped")[0]] = "SKIPPED"
+    for word, status in (("FAIL", "FAILED"), ("ERROR", "ERROR")):
+        if line.endswith(f" ... {word}"):
+            found[line.partition(f" ... {word}")[0]] = _status(status)
+        words = line.split()
+        if line.startswith(f"{word}:") and len(words) > 1:
+            found[words[1]] = _status(status)
+
+
+def parse_sympy(log: str) -> Statuses:
+    """Results of SymPy's `bin/test --verbose`: a name and a letter; failures once more by file."""
+    found: Statuses = {f"{file}:{name}": "FAILED" for file, name in _SYMPY_HEAD.findall(log)}
+    for line in map(str.strip, log.split("\n")):
+        words = line.split()
+        if line.startswith("test_") and len(words) > 1 and words[-1] in _SYMPY_ENDS:
+            found[words[0]] = _SYMPY_ENDS[words[-1]]
+    return found
+
+
+def _summary_words(line: str) -> list[str] | None:
+    """Words of a line of the summary: status, name and more; None where it is no such line."""
+    if not _SUMMARY.match(line):
+        return None
+    words = (line.replace(" - ", " ") if line.startswith("FAILED") else line).split()
+    if len(words) < 2 or words[0] not in _STATUSES:
+        return None
+    return None if words[0] == "SKIPPED" and _COUNT.match(words[1]) else words
+
+
+_STATUSES: Mapping[str, Status] = {
+    "PASSED": "PASSED",
+    "FAILED": "FAILED",
+    "ERROR": "ERROR",
+    "SKIPPED": "SKIPPED",
+    "XFAIL": "XFAIL",
+}
+
+
+def _status(word: str) -> Status:
+    return _STATUSES[word]
+
+
+def _ends_test(line: str, end: re.Match[str]) -> bool:
+    """True where a line is the end of a test: behind dots, or alone after what the test printed."""
+    return " ... " in line or end[1] == line.strip()
+
+
+def _unittest_status(word: str) -> Status:
+    if word.startswith("skipped"):
+        return "SKIPPED"
+    ends: Mapping[str, Status] = {"ok": "PASSED", "ERROR": "ERROR", "expected failure": "XFAIL"}
+    return ends.get(word, "FAILED")
+
+
+PARSERS: Mapping[str, Parser] = {
+    "django": parse_django,
+    "matplotlib": parse_matplotlib,
+    "pytest": parse_pytest,
+    "pytest_paths": parse_pytest_paths,
+    "pytest_verbose": parse_pytest_verbose,
+    "pytest_whole": parse_pytest_whole,
+    "sympy": parse_sympy,
+    "unittest": parse_unittest,
+}
+
+_PUBLISHED: Mapping[str, str] = {
+    "astropy": "pytest_whole",
+    "django": "django",
+    "matplotlib": "matplotlib",
+    "pydicom": "pytest_paths",
+    "pylint": "pytest_paths",
+    "pytest_options": "pytest_paths",
+    "pytest_v2": "pytest_whole",
+    "requests": "pytest_paths",
+    "scikit": "pytest_whole",
+    "seaborn": "pytest_verbose",
+    "sphinx": "pytest_whole",
+    "sympy": "sympy",
+}
+"""Parsers that published instances name, as `parse_log_NAME`; all others are pytest's."""
+
+_COMMANDS = (("runtests.py", "django"), ("bin/test", "sympy"), ("unittest", "unittest"))
+"""What a command has in it, and the parser for what it prints."""
+
+
+def parser_name(named: str, command: str) -> str:
+    """The parser that an instance names, or the usual one for its test command."""
+    if named:
+        short = named.removeprefix("parse_log_")
+        return short if short in PARSERS else _PUBLISHED.get(short, "pytest")
+    return next((name for mark, name in _COMMANDS if mark in command), "pytest")
