@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-from kept.core.case import Case
+from kept.core.case import Case, Cases
 from kept.core.model import Image, ModelRequest
 from kept.core.ports import Scope, Scorer, Tool
 from kept.core.rollout import NO_FILES, Failure, Job, Rollout, TraceItem
@@ -181,6 +181,10 @@ class Environment(Protocol):
     def read(self, path: Path) -> Iterable[Item]:
         """The cases of a file or a folder; what is wrong with it is a `SpecError`, all at once."""
         ...
+
+    def split(self, cases: Sequence[Case], ratio: Sequence[int], seed: int) -> Cases | None:
+        """The split by ratio, where an environment has a rule of its own for it."""
+        return None
 
     def defects(self, items: Sequence[Item]) -> Iterable[Defect]:
         """Cases with a known defect: solved without any work, or never to be solved."""

@@ -99,12 +99,12 @@ def _by_ratio(env: Environment, settings: EnvSettings) -> Parted:
     path = settings.path(settings.data_path)
     found = _read(env, settings, "data_path", path)
     refuse(list(_twice(found)))
-    notes, items = _without_defects(env, found)
-    items = items[: settings.limit or None]
+    # a defect may take minutes to find, so that only those are looked at that are wanted
+    notes, items = _without_defects(env, found[: settings.limit or None])
     if not items:
         message = f"there is no case in {path}"
         raise SpecError([settings.problem("data_path", message, env.data or None)])
-    cases = _shared_out([item.case for item in items], settings, env.strata)
+    cases = _shared_out([item.case for item in items], settings, env)
     ratio = "-".join(map(str, settings.split_ratio))
     manifest: dict[str, Any] = {
         "version": VERSION,
@@ -124,14 +124,20 @@ def _by_ratio(env: Environment, settings: EnvSettings) -> Parted:
     return Parted(cases, manifest, folder, fixed, notes=notes)
 
 
-def _shared_out(cases: Sequence[Case], settings: EnvSettings, strata: str) -> Cases:
+def _shared_out(cases: Sequence[Case], settings: EnvSettings, env: Environment) -> Cases:
     """Shared out by ratio; a copy goes where the first of its content goes."""
     first: dict[str, Case] = {}
     of: dict[str, str] = {}
     for case in cases:
         of[case.id] = first.setdefault(case_text(case), case).id
     ratio, seed = settings.split_ratio, settings.split_seed
-    split = split_cases(tuple(first.values()), ratio, seed, strata or None)
+    different = tuple(first.values())
+    split = env.split(different, ratio, seed)
+    if split is not None:
+        order = {case.id: n for n, case in enumerate(c for s in SPLITS for c in split.of(s))}
+        cases = sorted(cases, key=lambda case: order[of[case.id]])
+    else:
+        split = split_cases(different, ratio, seed, env.strata or None)
     place = {case.id: name for name in SPLITS for case in split.of(name)}
     return Cases(*(tuple(c for c in cases if place[of[c.id]] == name) for name in SPLITS))
 
@@ -151,13 +157,14 @@ def _by_folder(env: Environment, settings: EnvSettings) -> Parted:
             names = ", ".join(f"`{name}`" for name in FOLDERS[split])
             message = f"there is no {FOLDERS[split][0]} part in {folder}"
             raise SpecError([settings.problem("split_dir", message, f"one of {names}")])
-        found[split] = _read(env, settings, "split_dir", place) if place else []
+        rows = _read(env, settings, "split_dir", place) if place else []
+        found[split] = rows[: settings.limit or None]
     everything = [item for split in SPLITS for item in found[split]]
     refuse([*_twice(everything), *_copied(found)])
     notes, left = _without_defects(env, everything)
     used = {item.case.id for item in left}
     parts = ([item.case for item in found[split] if item.case.id in used] for split in SPLITS)
-    cases = Cases(*(tuple(mine[: settings.limit or None]) for mine in parts))
+    cases = Cases(*(tuple(mine) for mine in parts))
     return Parted(cases, notes=notes)
 
 

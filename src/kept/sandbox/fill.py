@@ -31,7 +31,9 @@ class Filled:
 
     def too_much(self) -> bool:
         """Whether there is too much in any of them."""
-        return any(overfull(folder, self._limit, self._entries) for folder in self._folders.values())
+        return any(
+            overfull(folder, self._limit, self._entries) for folder in self._folders.values()
+        )
 
     def clear(self) -> str:
         """Remove what is too much; what was, in words."""

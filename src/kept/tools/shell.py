@@ -84,11 +84,7 @@ class EpisodeWorkspace:
 
     async def open(self, source: Path | Mapping[str, bytes]) -> None:
         """Make it, with a copy of a folder or with some files; a `SetupError` without a sandbox."""
-        if not (able := abilities()).walls:
-            hint = "install bubblewrap"
-            raise SetupError(
-                f"there is no sandbox for commands of a model: {able.why_not}", hint=hint
-            )
+        self.check()
         files = None if isinstance(source, Path) else source
         made = self._scratch.workspace(_NO_CANDIDATE, IMPLICIT_CASE, files)
         self._workspace = self._open.enter_context(made)
@@ -97,6 +93,14 @@ class EpisodeWorkspace:
                 shutil.copytree, source, self.folder, symlinks=True, dirs_exist_ok=True
             )
         self._marks = _marks_of(self.folder)
+
+    def check(self) -> None:
+        """Raise a `SetupError` where nothing would hold a command."""
+        if not (able := abilities()).walls:
+            hint = "install bubblewrap"
+            raise SetupError(
+                f"there is no sandbox for commands of a model: {able.why_not}", hint=hint
+            )
 
     async def run(self, line: str, seconds: float | None = None) -> Exit | Failure:
         """Run a line of bash in it."""

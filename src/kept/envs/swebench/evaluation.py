@@ -8,6 +8,7 @@ by a parser of ours and held against the lists of the instance.
 import asyncio
 import hashlib
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -19,7 +20,7 @@ from kept.envs.swebench.instances import Instance
 from kept.envs.swebench.logs import PARSERS, Statuses, parser_name
 from kept.envs.swebench.patches import PatchRefused, touched_files
 from kept.envs.swebench.testbed import REPO, Testbed
-from kept.sandbox import Exit, execute
+from kept.sandbox import Exit
 from kept.sandbox.scratch import scratch_folder
 from kept.sandbox.walls import INSIDE, Site
 
@@ -62,7 +63,8 @@ async def evaluate(
         site = Site(folder)
         try:
             folder.mkdir(parents=True)
-            await asyncio.to_thread(testbed.copy_to, folder / "output")
+            copied = folder / "output"
+            await asyncio.to_thread(shutil.copytree, testbed.repo, copied, symlinks=True)
             (folder / "candidate").mkdir()
             for name, text in (("model", patch), ("test", instance.test_patch)):
                 data = text.encode("utf-8", "surrogateescape")
@@ -71,13 +73,13 @@ async def evaluate(
             message = f"cannot copy the repository of {instance.id}: {error.strerror}"
             return Failure("limit", "infrastructure", message)
         for name, line in _preparing(instance, patch):
-            ended = await execute(testbed.command(line, _APPLY_SECONDS), {}, site)
+            ended = await testbed.run(site, line, _APPLY_SECONDS)
             if isinstance(ended, Failure):
                 return ended
             if not ended.ok:
                 return _unresolved(instance, f"the {name} does not apply: {_last_line(ended)}")
         command = f"{{ {instance.setup.test_cmd}\n}} 2>&1"
-        ended = await execute(testbed.command(command, seconds), {}, site)
+        ended = await testbed.run(site, command, seconds)
     if isinstance(ended, Failure):
         # the disk was filled, say: tests that do so have failed
         return ended if ended.blame != "candidate" else _unresolved(instance, ended.message)

@@ -4,14 +4,13 @@ Both are made once, in the user's cache folder, and used read-only by all later 
 
     output/        the repository, with what installing it left there
     venv/          its packages, byte-compiled
-    built.json     written last: what was made, and packages that could not be installed
+    built.json     packages that could not be installed
 
 Installing runs code of the repository, so it happens in the sandbox. There the repository always
 has the path that it has when it is worked on, for an editable install names that path.
 """
 
 import asyncio
-import fcntl
 import hashlib
 import json
 import os
@@ -19,23 +18,24 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import join, quote
 
 from kept.core.rollout import Failure
+from kept.envs.caching import cached_folder
 from kept.envs.swebench.instances import Instance
 from kept.errors import SetupError
 from kept.git import git
 from kept.sandbox import Command, Exit, Limits, Network, View, execute
 from kept.sandbox.scratch import remove_tree, scratch_folder
 from kept.sandbox.walls import INSIDE, Site
-from kept.settings import cache_home
+from kept.tools.shell import EpisodeWorkspace, ShellSettings
+from kept.workspace import Scratch
 
 VERSION = 1
-"""Of what is built; a higher one has all of it built again."""
+"""Of the way it is built; another one has all of it built again."""
 
 REPO = INSIDE / "output"
 """Where a repository lies for everything that runs in the sandbox."""
@@ -48,8 +48,7 @@ BUILT = "built.json"
 
 _FETCH_SECONDS = 600.0
 _INSTALL_SECONDS = 1800.0
-_POLL_SECONDS = 0.2
-_NOT_IN_DIFFS = ("__pycache__/", "*.pyc", ".pytest_cache/", "*.egg-info/")
+NOT_IN_DIFFS = ("__pycache__/", "*.pyc", ".pytest_cache/", "*.egg-info/")
 _INSTALLER_VARIABLES = (
     *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CERT", "PIP_TRUSTED_HOST"),
     *("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"),
@@ -81,6 +80,8 @@ class Testbed:
     """Environment variables of every command in it."""
     lacking: tuple[str, ...] = ()
     """Packages that could not be installed."""
+    hidden: tuple[Path, ...] = ()
+    """What no command may read: the data, which has the gold patches."""
 
     __test__ = False
     """It is no test, whatever pytest thinks of the name."""
@@ -96,23 +97,31 @@ class Testbed:
 
     def command(self, line: str, seconds: float, network: Network = "loopback") -> Command:
         """A line of the shell, run in the repository."""
-        view = View(Path("/"), bare=True, seen=self.seen(), network=network)
+        view = View(Path("/"), bare=True, hidden=self.hidden, seen=self.seen(), network=network)
         line = f"cd {REPO} && {line}"
         return Command(line, Path("/"), seconds, self.variables, LIMITS, view, most_text=2**24)
 
-    def copy_to(self, folder: Path) -> None:
-        """Copy the repository."""
-        shutil.copytree(self.repo, folder, symlinks=True)
+    async def run(self, site: Site, line: str, seconds: float) -> Exit | Failure:
+        """Run a line of the shell in a copy of the repository, the `output` of a site."""
+        return await execute(self.command(line, seconds), {}, site)
+
+    def workspace(self, scratch: Scratch, settings: ShellSettings) -> EpisodeWorkspace:
+        """A workspace for a student, to be opened with `repo`."""
+        return EpisodeWorkspace(scratch, settings)
 
     def diff_line(self) -> str:
-        """A line of the shell that prints what was changed in the repository, as a patch.
+        """A line of the shell that prints what was changed in a copy, as a patch."""
+        return self.diff_between(self.repo / ".git", REPO)
 
-        It reads the git folder of the cache: that of the copy was open to whatever ran there.
+    @staticmethod
+    def diff_between(own: Path, root: Path) -> str:
+        """A line that compares a folder with the commit of a git folder that is not in it.
+
+        That in the copy was open to whatever ran there: a file in it could name a program to run.
         """
-        own = self.repo / ".git"
         variables = {
             "GIT_DIR": str(own),
-            "GIT_WORK_TREE": str(REPO),
+            "GIT_WORK_TREE": str(root),
             "GIT_INDEX_FILE": "/tmp/kept-index",
             "GIT_OBJECT_DIRECTORY": "/tmp/kept-objects",
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(own / "objects"),
@@ -125,36 +134,38 @@ class Testbed:
 
 
 class Testbeds:
-    """Makes environments, each once."""
+    """Makes environments, each once for all runs of this user."""
 
     __test__ = False
 
-    def __init__(self, sources: Sources, cache: Path | None = None) -> None:
+    def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self._cache = cache or cache_home() / "swebench"
 
     async def of(self, instance: Instance) -> Testbed | Failure:
         """The environment of an instance; a failure says what is missing for it."""
         try:
-            python = find_python(instance.setup.python, self._sources.pythons)
-            folder = self._cache / f"{instance.id}-{_key(instance, python)}"
-            async with _locked(folder):
-                built = _read(folder)
-                if built is None:
-                    with scratch_folder("swebench") as scratch:
-                        # sites lie two folders down: what is above them is hidden from commands
-                        site = Site(scratch / "one" / "w")
-                        builder = _Builder(instance, self._sources, folder, python, site)
-                        built = await builder.build()
+            python = await asyncio.to_thread(
+                find_python, instance.setup.python, self._sources.pythons
+            )
+            # instances of one commit share it
+            name = f"{instance.repo.replace('/', '__')}-{_key(instance, python)}"
+
+            async def build(folder: Path) -> None:
+                with scratch_folder("swebench") as scratch:
+                    # sites lie two folders down: what is above them is hidden from commands
+                    site = Site(scratch / "one" / "w")
+                    await _Builder(instance, self._sources, folder, python, site).build()
+
+            folder = await cached_folder("swebench", name, build)
+            built = json.loads((folder / BUILT).read_text(encoding="utf-8"))
         except SetupError as error:
-            return Failure("harness", "infrastructure", error.message, error.hint or "")
+            hint = f"; hint: {error.hint}" if error.hint else ""
+            return Failure("harness", "infrastructure", f"{error.message}{hint}", tried=True)
         except OSError as error:
             message = f"cannot write {error.filename}: {error.strerror}"
-            return Failure("limit", "infrastructure", message)
-        if isinstance(built, Failure):
-            return built
-        lacking: list[str] = built["lacking"]
-        return Testbed(folder, python, _variables(instance, folder), tuple(lacking))
+            return Failure("limit", "infrastructure", message, tried=True)
+        variables = _variables(instance, folder)
+        return Testbed(folder, python, variables, tuple(built["lacking"]))
 
 
 @dataclass(slots=True)
@@ -172,21 +183,16 @@ class _Builder:
     def _repo(self) -> Path:
         return self.site.folder / "output"
 
-    async def build(self) -> dict[str, list[str]] | Failure:
-        """Make it in its folder, from nothing."""
-        remove_tree(self.folder)
-        self.folder.mkdir(parents=True)
+    async def build(self) -> None:
+        """Make it in its folder; a `SetupError` says why that is not possible."""
         await asyncio.to_thread(self._make_venv)
         self.site.folder.mkdir(parents=True)
         await asyncio.to_thread(self._fetch)
-        failure = await self._install()
-        if failure is not None:
-            return failure
+        await self._install()
         repo = self.folder / "output"
         await asyncio.to_thread(shutil.copytree, self._repo, repo, symlinks=True)
         built = {"lacking": self.lacking}
         (self.folder / BUILT).write_text(json.dumps(built), encoding="utf-8")
-        return built
 
     def _fetch(self) -> None:
         """The repository with one commit: later ones would give the fix away."""
@@ -200,11 +206,13 @@ class _Builder:
         (repo / ".git" / "FETCH_HEAD").unlink(missing_ok=True)
         exclude = repo / ".git" / "info" / "exclude"
         exclude.parent.mkdir(exist_ok=True)
-        exclude.write_text("\n".join((*_NOT_IN_DIFFS, "")), encoding="utf-8")
+        exclude.write_text("\n".join((*NOT_IN_DIFFS, "")), encoding="utf-8")
 
     def _make_venv(self) -> None:
+        setup = self.instance.setup
+        words = [] if setup.packages or setup.install else ["--without-pip"]
         done = subprocess.run(
-            [str(self.python), "-m", "venv", str(self.folder / "venv")],
+            [str(self.python), "-m", "venv", *words, str(self.folder / "venv")],
             capture_output=True,
             text=True,
             timeout=_FETCH_SECONDS,
@@ -214,55 +222,44 @@ class _Builder:
             said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
             raise SetupError(f"{self.python} cannot make a virtual environment: {said[-1]}")
 
-    async def _install(self) -> Failure | None:
+    async def _install(self) -> None:
         """Packages, then the repository; what the install changed becomes part of its commit."""
         setup = self.instance.setup
         if setup.packages:
-            failure = await self._packages(setup.packages)
-            if failure is not None:
-                return failure
+            await self._packages(setup.packages)
         ended = await self._repository("\n".join(("set -e", *setup.install)))
-        if isinstance(ended, Failure):
-            return ended
         if not ended.ok:
-            return self._fault(f"the repository cannot be installed: {ended}", ended)
+            raise SetupError(f"the repository cannot be installed: {ended}")
         who = "git -c user.name=kept -c user.email=kept@localhost"
         ended = await self._run(f"git add -A && {who} commit -q --allow-empty -m installed")
-        if isinstance(ended, Failure) or not ended.ok:
-            return ended if isinstance(ended, Failure) else self._fault(str(ended), ended)
+        if not ended.ok:
+            raise SetupError(f"git cannot record what was installed: {ended}")
         # an old package that is not compiled warns while it is imported from a read-only folder
         await self._run(f"python -m compileall -q {quote(str(self.folder / 'venv' / 'lib'))}")
-        return None
 
-    async def _repository(self, lines: str) -> Exit | Failure:
+    async def _repository(self, lines: str) -> Exit:
         """Install it as its project says; else with what the venv has, which needs no network."""
         if self.sources.network:
             ended = await self._run(lines)
-            if isinstance(ended, Failure) or ended.ok:
+            if ended.ok:
                 return ended
         # pip reads this as `--no-build-isolation`
         return await self._run(lines, {"PIP_NO_BUILD_ISOLATION": "0"})
 
-    async def _packages(self, packages: tuple[str, ...]) -> Failure | None:
+    async def _packages(self, packages: tuple[str, ...]) -> None:
         """All at once; where one of them fails, each by itself, for tests may not need that one."""
         words = ["python", "-m", "pip", "install", "-q", "--no-deps"]
         ended = await self._run(join([*words, *packages]))
-        if isinstance(ended, Failure):
-            return ended
         if ended.ok:
-            return None
+            return
         for package in packages:
-            one = await self._run(join([*words, package]))
-            if isinstance(one, Failure):
-                return one
-            if not one.ok:
+            if not (await self._run(join([*words, package]))).ok:
                 self.lacking.append(package)
         if len(self.lacking) == len(packages):
-            hint = "; allow `env.network`, or name a folder of wheels in `env.wheels_dir`"
-            return self._fault(f"no package can be installed: {ended}{hint}", ended)
-        return None
+            hint = "set `env.network: true`, or name a folder of wheels in `env.wheels_dir`"
+            raise SetupError(f"none of its packages can be installed: {ended}", hint=hint)
 
-    async def _run(self, line: str, more: Mapping[str, str] | None = None) -> Exit | Failure:
+    async def _run(self, line: str, more: Mapping[str, str] | None = None) -> Exit:
         """Run a line in the repository, where it may write to the venv."""
         sources = self.sources
         bed = Testbed(self.folder, self.python, _variables(self.instance, self.folder))
@@ -276,7 +273,10 @@ class _Builder:
         )
         env = {**command.env, **self._installer_variables(), **(more or {})}
         command = replace(command, view=view, env=env, passed_on=_INSTALLER_VARIABLES)
-        return await execute(command, {}, self.site)
+        ended = await execute(command, {}, self.site)
+        if isinstance(ended, Failure):
+            raise SetupError(ended.message)
+        return ended
 
     def _installer_variables(self) -> dict[str, str]:
         found = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
@@ -290,9 +290,6 @@ class _Builder:
             # tags are left out with the rest of the history
             found["SETUPTOOLS_SCM_PRETEND_VERSION"] = self.instance.version
         return found
-
-    def _fault(self, message: str, ended: Exit) -> Failure:
-        return Failure("harness", "infrastructure", message, ended.detail())
 
 
 def find_repo(name: str, sources: Sources) -> Path:
@@ -370,24 +367,3 @@ def _key(instance: Instance, python: Path) -> str:
     told += [list(setup.packages), list(setup.install), dict(setup.variables)]
     text = json.dumps(told, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _read(folder: Path) -> dict[str, list[str]] | None:
-    try:
-        return json.loads((folder / BUILT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-@asynccontextmanager
-async def _locked(folder: Path) -> AsyncGenerator[None]:
-    """Hold the lock of a testbed; the kernel releases it when its process ends."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f"{folder.name}.lock").open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(_POLL_SECONDS)
-        yield
