@@ -278,3 +278,52 @@ def _commit(repo: Path, files: Mapping[str, str], message: str) -> None:
 def _digest(data: bytes) -> str:
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
     return f"sha256={digest.decode()}"
+
+
+def make_kata(folder: Path, count: int) -> Path:
+    """Rows of many bugs in one repository, all at one commit, that share one venv.
+
+    Bug n is fixed where `kata.n<n>.value()` returns n; before, it returns None.
+    """
+    repo = folder / "repos" / "acme__kata"
+    repo.mkdir(parents=True)
+    git(repo, "init", "-q")
+    names = [f"n{n:02}" for n in range(count)]
+    before = {f"kata/{name}.py": "def value():\n    return None\n" for name in names}
+    _commit(repo, {**before, "kata/__init__.py": "", "tests/__init__.py": ""}, "begin")
+    base = git(repo, "rev-parse", "HEAD").strip()
+    rows: list[dict[str, Any]] = []
+    for n, name in enumerate(names):
+        source = f"def value():\n    return {n}\n"
+        test = (
+            f"import unittest\n\nfrom kata.{name} import value\n\n\n"
+            "class ValueTest(unittest.TestCase):\n"
+            f"    def test_value(self):\n        self.assertEqual(value(), {n})\n"
+        )
+        rows.append(
+            {
+                "instance_id": f"acme__kata-{n}",
+                "repo": "acme/kata",
+                "base_commit": base,
+                "problem_statement": f"value() of kata/{name}.py should return {n}, not None.",
+                "patch": _diff(repo, {f"kata/{name}.py": source}),
+                "test_patch": _diff(repo, {f"tests/test_{name}.py": test}),
+                "FAIL_TO_PASS": [f"test_value (tests.test_{name}.ValueTest)"],
+                "PASS_TO_PASS": [],
+                "version": "1.0",
+                "setup": {"test_cmd": f"python -m unittest -v tests.test_{name}"},
+            }
+        )
+    path = folder / "kata.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def _diff(repo: Path, files: Mapping[str, str]) -> str:
+    """The patch that makes these files what they are told, which leaves the repository alone."""
+    for name, text in files.items():
+        (repo / name).write_text(text, encoding="utf-8")
+    git(repo, "add", "-A")
+    found = git(repo, "diff", "--cached")
+    git(repo, "reset", "-q", "--hard")
+    return found

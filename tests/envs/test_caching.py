@@ -52,3 +52,17 @@ def test_a_name_that_leads_elsewhere_is_refused(name: str):
 
     with pytest.raises(ValueError, match="no name of a folder"):
         asyncio.run(cached_folder("e", name, build))
+
+
+def test_those_who_wait_leave_the_builder_its_threads():
+    """A builder that needs a thread waited for ever where forty others waited for it in theirs."""
+
+    async def build(folder: Path) -> None:
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread((folder / "x").touch)
+
+    async def ask() -> None:
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(cached_folder("e", "one", build) for _ in range(40)))
+
+    asyncio.run(ask())

@@ -203,7 +203,8 @@ def test_instances_that_tell_nothing_are_left_out_by_name(home: Path, tmp_path: 
         )
     )
     env = env_of(home)
-    found = {d.case_id: d for d in env.defects(list(env.read(tmp_path / "rows.jsonl")))}
+    items = list(env.read(tmp_path / "rows.jsonl"))
+    found = {d.case_id: d for d in env.defects(items)}
     assert sorted(found) == ["acme__ledger-2", "acme__ledger-3", "acme__ledger-4"]
     assert all(one.left_out for one in found.values())
     assert found["acme__ledger-2"].why == "its tests pass without any patch"
@@ -214,10 +215,12 @@ def test_instances_that_tell_nothing_are_left_out_by_name(home: Path, tmp_path: 
     # each is looked at once, in all runs of this user
     (home / "repos").rename(home / "away")
     try:
-        again = {d.case_id for d in env.defects(list(env.read(tmp_path / "rows.jsonl")))}
+        again = {d.case_id for d in env.defects(items)}
     finally:
         (home / "away").rename(home / "repos")
     assert again == set(found)
+    with pytest.raises(SpecError, match="its tests pass without any patch"):
+        env.defects(items[1:])
 
 
 def test_where_nothing_can_be_set_up_all_is_told_at_once(home: Path, tmp_path: Path):
@@ -316,6 +319,18 @@ def test_what_a_student_changed_is_the_patch_and_its_shell_is_confined(home: Pat
     assert score.metrics["hard"] == 1, score
     # only the fix, though more lies in the folder
     assert rollout.output.count("diff --git") == 1 and "+    return a * b" in rollout.output
+
+
+def test_a_cache_may_lie_in_the_folder_of_the_run(home: Path, monkeypatch: pytest.MonkeyPatch):
+    """That folder is hidden from commands, and what they need is not."""
+    monkeypatch.chdir(home)
+    env = env_of(home)
+    case = next(one.case for one in items_of(home, env) if one.case.id == LEDGER.id)
+    rollout, score = rolled(env, case, shell(f"cat {home}/rows.json", FIXES[LEDGER.id]))
+    assert isinstance(rollout, Rollout) and isinstance(score, Score), rollout
+    assert score.metrics["hard"] == 1
+    told = [item.text for item in rollout.trace if item.role == "tool"]
+    assert "FAIL_TO_PASS" not in told[0] and not told[0].startswith("exit 0")
 
 
 def test_the_shell_ends_where_its_time_does(home: Path):

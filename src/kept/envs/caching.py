@@ -6,12 +6,15 @@ They lie in the user's cache folder, below `envs/`.
 import asyncio
 import fcntl
 import shutil
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kept.core.artifact import is_safe_path
 from kept.settings import cache_home
+
+POLL_SECONDS = 0.1
+"""Between two looks at a lock that another holds."""
 
 COMPLETE = ".complete"
 """The file that says that a folder was built to its end."""
@@ -29,21 +32,23 @@ async def cached_folder(env: str, name: str, build: Callable[[Path], Awaitable[N
     if (folder / COMPLETE).exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    held = _locked(folder.with_name(f"{folder.name}.lock"))
-    await asyncio.to_thread(held.__enter__)
-    try:
+    async with _locked(folder.with_name(f"{folder.name}.lock")):
         if not (folder / COMPLETE).exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             await build(folder)
             (folder / COMPLETE).touch()
-    finally:
-        held.__exit__(None, None, None)
     return folder
 
 
-@contextmanager
-def _locked(path: Path) -> Generator[None]:
+@asynccontextmanager
+async def _locked(path: Path) -> AsyncGenerator[None]:
+    """Hold a lock; who waits takes no thread, for the one who builds may need them all."""
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(POLL_SECONDS)
         yield

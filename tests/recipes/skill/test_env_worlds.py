@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import ModelReply
+from kept.core.model import ModelReply, ToolCall
+from kept.core.rollout import Usage
 from kept.envs.finding import find_env
 from kept.envs.settings import EnvSettings
 from kept.testing.server import ModelServer, Seen
 from tests.cli.tasks import kept
+from tests.envs.bugs import make_kata
 from tests.envs.docvqa_data import amount, write_split
 from tests.envs.drawing import page
 from tests.envs.livemath_data import right_text, write_months
@@ -23,6 +25,7 @@ from tests.recipes.skill.env_world import (
     STUDENT,
     TEACHER,
     EnvWorld,
+    Reply,
     check_trained,
     evaluate,
     pictures,
@@ -54,6 +57,25 @@ def livemath(folder: Path) -> list[str]:
     return ["split_ratio='8:10:6'"]
 
 
+def kata(folder: Path) -> list[str]:
+    if not (folder / "kata.jsonl").exists():
+        make_kata(folder, 12)
+    return ["data_path=kata.jsonl", "repos_dir=repos", "dataset_name=''", "split_ratio='4:8:0'"]
+
+
+def bash(seen: Seen, line: str) -> Reply:
+    """One command, and then a word to end with."""
+    if any(one.role == "tool" for one in seen.lines):
+        return "Done."
+    call = ToolCall("1", "bash", json.dumps({"command": line}))
+    return ModelReply("", Usage(1), "tool_calls", (call,))
+
+
+def fixed(seen: Seen) -> Reply:
+    path, value = re.findall(r"value\(\) of (\S+) should return (\d+)", seen.text)[0]
+    return bash(seen, f"sed -i 's/None/{value}/' {path}")
+
+
 WORLDS = {
     "docvqa": EnvWorld("docvqa", docvqa, invoice, lambda _: "<answer>unreadable</answer>"),
     "livemathematicianbench": EnvWorld(
@@ -62,8 +84,12 @@ WORLDS = {
         lambda seen: f"<answer>{letter(seen)}</answer>",
         lambda seen: f"<answer>{'A' if letter(seen) != 'A' else 'B'}</answer>",
     ),
+    # what happens in a sandbox takes longer than one reply: fewer cases a step
+    "swebench": EnvWorld(
+        "swebench", kata, fixed, lambda seen: bash(seen, "echo '# no' >> kata/n00.py"), batch=2
+    ),
 }
-"""By the name of the environment; each trains on 8 cases."""
+"""By the name of the environment; each trains on 8 cases, or on two steps of fewer."""
 
 AGENTS = {
     "docvqa": """

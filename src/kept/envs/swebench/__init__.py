@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,7 @@ from kept.core.text import words_of
 from kept.envs.contract import Defect, Environment, Episode, Graded, Item, Posed
 from kept.envs.fields import Fields, as_items
 from kept.envs.opened import About
+from kept.envs.reading import refuse
 from kept.envs.skills import initial
 from kept.envs.swebench.docker import ImageTestbeds, why_no_docker
 from kept.envs.swebench.episode import EVALUATION, RepositoryEpisode
@@ -26,7 +27,7 @@ from kept.envs.swebench.evaluation import why_useless
 from kept.envs.swebench.instances import Instance, Wanted, instance_of, read_instances
 from kept.envs.swebench.sharing import split_by_repo
 from kept.envs.swebench.testbed import Sources, Testbed, Testbeds
-from kept.errors import Problem, SpecError
+from kept.errors import Problem
 from kept.sandbox import abilities
 from kept.tools.code import data_bench
 from kept.workspace import Scratch
@@ -133,10 +134,10 @@ class SweBench(Environment):
         # in a thread of its own: an event loop may be running here
         with ThreadPoolExecutor(1) as pool:
             found = pool.submit(asyncio.run, self._verified(items)).result()
-        if all(isinstance(why, Failure) for why in found):
-            told = [why.message for why in found if isinstance(why, Failure)]
-            raise SpecError([Problem(o.where, "", w) for o, w in zip(items, told, strict=True)])
         words = [why.message if isinstance(why, Failure) else why for why in found]
+        if all(words):
+            told = zip((item.where for item in items), words, strict=True)
+            refuse([Problem(where, "", why) for where, why in told])
         told = zip((item.case.id for item in items), words, strict=True)
         return [Defect(one, why, left_out=True) for one, why in told if why]
 
@@ -187,7 +188,7 @@ class SweBench(Environment):
             return await ImageTestbeds().of(instance)
         more = (self.wheels_dir, self.pythons, self.network, self.clone_url)
         found = await Testbeds(Sources(self.repos_dir, *more)).of(instance)
-        return found if isinstance(found, Failure) else replace(found, hidden=self._hidden())
+        return found if isinstance(found, Failure) else found.hiding(self._hidden())
 
     async def _verified(self, items: Sequence[Item]) -> list[str | Failure]:
         turns = asyncio.Semaphore(self.eval_workers)

@@ -18,7 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import join, quote
@@ -94,6 +94,12 @@ class Testbed:
     def seen(self) -> tuple[Path, ...]:
         """Folders that a command in it needs to see."""
         return (self.folder, self.python.resolve().parents[1])
+
+    def hiding(self, places: Iterable[Path]) -> "Testbed":
+        """The same, where no command may read these places, as far as it can do without them."""
+        needed = [one.resolve() for one in self.seen()]
+        found = [part for one in places for part in _all_but(one.resolve(), needed)]
+        return replace(self, hidden=tuple(dict.fromkeys(found)))
 
     def command(self, line: str, seconds: float, network: Network = "loopback") -> Command:
         """A line of the shell, run in the repository."""
@@ -342,6 +348,17 @@ def _version_of(python: Path) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip()
+
+
+def _all_but(folder: Path, needed: Sequence[Path]) -> Iterator[Path]:
+    """A folder, or what is in it but for that which is needed."""
+    if any(folder.is_relative_to(one) for one in needed):
+        return
+    if not any(one.is_relative_to(folder) for one in needed):
+        yield folder
+        return
+    for one in sorted(folder.iterdir()):
+        yield from _all_but(one, needed)
 
 
 def _variables(instance: Instance, folder: Path) -> dict[str, str]:
