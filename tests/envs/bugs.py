@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import subprocess
 import zipfile
 from collections.abc import Mapping
@@ -260,8 +261,14 @@ def make_wheels(folder: Path, *names: str) -> Path:
 
 def git(folder: Path, *words: str) -> str:
     who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
+    # so that the same files are the same commit
+    dates = {"GIT_AUTHOR_DATE": "2026-01-01T00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00Z"}
     done = subprocess.run(
-        ["git", *who, "-C", str(folder), *words], capture_output=True, text=True, check=True
+        ["git", *who, "-C", str(folder), *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": os.defpath, **dates},
     )
     return done.stdout
 
@@ -285,7 +292,7 @@ def make_kata(folder: Path, count: int) -> Path:
 
     Bug n is fixed where `kata.n<n>.value()` returns n; before, it returns None.
     """
-    repo = folder / "repos" / "acme__kata"
+    repo = folder / "swebench_repos" / "acme__kata"
     repo.mkdir(parents=True)
     git(repo, "init", "-q")
     names = [f"n{n:02}" for n in range(count)]
@@ -314,7 +321,8 @@ def make_kata(folder: Path, count: int) -> Path:
                 "setup": {"test_cmd": f"python -m unittest -v tests.test_{name}"},
             }
         )
-    path = folder / "kata.jsonl"
+    path = folder / "swe-bench-tasks" / "kata.jsonl"
+    path.parent.mkdir()
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     return path
 

@@ -308,6 +308,8 @@ def written(folder: Path) -> Iterator[tuple[str, str]]:
         name = path.relative_to(folder).as_posix()
         if not path.is_file() or name.startswith(".cache/") or path.name in STORE:
             continue
+        if ".git" in path.relative_to(folder).parts:
+            continue  # given to a run, with the times of its files
         if path.suffix == ".db":
             with closing(sqlite3.connect(path)) as database:
                 text = "\n".join(database.iterdump())
