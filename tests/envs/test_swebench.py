@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -158,15 +160,17 @@ def test_a_patch_cannot_pass_by_changing_or_forging_tests(home: Path):
     )
     changed = graded(home, case, quiet)
     assert changed.report.resolution == "RESOLVED_NO" and not changed.why, str(changed)
-    lines = "".join(f'+    print("PASSED {name}")\n' for name in case.fail_to_pass)
+    names = (*case.fail_to_pass, *case.pass_to_pass)
+    lines = "".join(f'+    print("PASSED {name}")\n' for name in names)
     forged = (
         "diff --git a/conftest.py b/conftest.py\nnew file mode 100644\n--- /dev/null\n"
-        f"+++ b/conftest.py\n@@ -0,0 +1,{len(case.fail_to_pass) + 3} @@\n"
-        f"+def pytest_sessionfinish(session, exitstatus):\n+    import os\n{lines}"
-        "+    os._exit(1)\n"
+        f"+++ b/conftest.py\n@@ -0,0 +1,{len(names) + 3} @@\n"
+        f"+def pytest_sessionfinish(session, exitstatus):\n+    import os, sys\n{lines}"
+        "+    sys.stdout.flush(); os._exit(1)\n"
     )
     found = graded(home, case, forged)
-    assert not found.resolved, str(found)
+    assert "PASSED tests" in found.log
+    assert not found.resolved and found.why.startswith("no test reported a result: exit 1")
 
 
 @pytest.mark.parametrize(
@@ -319,6 +323,26 @@ def test_what_a_student_changed_is_the_patch_and_its_shell_is_confined(home: Pat
     assert score.metrics["hard"] == 1, score
     # only the fix, though more lies in the folder
     assert rollout.output.count("diff --git") == 1 and "+    return a * b" in rollout.output
+
+
+def test_what_lies_elsewhere_on_the_machine_is_hidden_as_well(home: Path):
+    """Temporary folders are private anyway; data and repositories may lie in a home."""
+    with TemporaryDirectory(dir=Path.home(), prefix=".kept-test-") as name:
+        place = Path(name)
+        for part in ("repos", "tasks", "rows.json"):
+            copy = shutil.copytree if (home / part).is_dir() else shutil.copy
+            copy(home / part, place / part)
+        env = env_of(home, repos_dir=place / "repos", tasks_dir=place / "tasks")
+        case = next(one.case for one in env.read(place / "rows.json") if one.case.id == LEDGER.id)
+        looks = [f"cat {place}/{one}" for one in ("rows.json", "repos/*/*/*.py", "tasks/*/*")]
+        test = f"! grep -q FAIL {place}/rows.json && python -m unittest -v tests.test_ledger"
+        data: Any = case.data
+        peeking = replace(case, data={**data, "setup": {"test_cmd": test}})
+        rollout, score = rolled(env, peeking, shell(*looks, FIXES[LEDGER.id]))
+    assert isinstance(rollout, Rollout) and isinstance(score, Score), rollout
+    told = [item.text for item in rollout.trace if item.role == "tool"]
+    assert not [one for one in told[:3] if one.startswith("exit 0") or "stdout" in one]
+    assert score.metrics["hard"] == 1, "nor do the tests see it"
 
 
 def test_a_cache_may_lie_in_the_folder_of_the_run(home: Path, monkeypatch: pytest.MonkeyPatch):
