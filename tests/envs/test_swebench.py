@@ -144,6 +144,81 @@ def test_a_package_is_compiled(home: Path):
     assert compiled
 
 
+def built(case: Instance, sources: Sources) -> Testbed | Failure:
+    async def once() -> Testbed | Failure:
+        return await Testbeds(sources).of(case)
+
+    return asyncio.run(once())
+
+
+def test_a_package_that_cannot_be_installed_is_left_out(home: Path):
+    case = instance(home, TEXTKIT)
+    more = (*case.setup.packages, "no-such-package==1.0")
+    case = replace(case, setup=replace(case.setup, packages=more))
+    found = built(case, Sources(home / "repos", home / "wheels"))
+    assert isinstance(found, Testbed) and found.lacking == ("no-such-package==1.0",)
+    none = built(case, Sources(home / "repos"))
+    # what was built is there for all
+    assert isinstance(none, Testbed)
+    case = replace(case, setup=replace(case.setup, packages=("no-such-package==1.0",)))
+    failure = built(case, Sources(home / "repos"))
+    assert isinstance(failure, Failure) and failure.blame == "infrastructure"
+    assert failure.message.startswith("none of its packages can be installed")
+    assert "hint: set `env.network: true`, or name a folder of wheels" in failure.message
+
+
+def test_a_repository_is_cloned_only_where_the_config_opens_the_network(home: Path, tmp_path: Path):
+    case = replace(instance(home, LEDGER), version="2.0")
+    url = f"file://{home}/repos/acme__ledger"
+    closed = built(case, Sources(tmp_path / "new", clone_url=url))
+    assert isinstance(closed, Failure)
+    assert "there is no repository of acme/ledger" in closed.message
+    assert "set `env.network: true`" in closed.message
+    assert isinstance(built(case, Sources(tmp_path / "new", network=True, clone_url=url)), Testbed)
+    assert [one.name for one in (tmp_path / "new").iterdir()] == ["acme__ledger"]
+
+
+def test_a_python_that_is_not_here_is_named(home: Path):
+    case = instance(home, LEDGER)
+    failure = built(replace(case, setup=replace(case.setup, python="2.1")), Sources(home / "repos"))
+    assert isinstance(failure, Failure)
+    hint = "install it, or name it in `env.pythons`"
+    assert failure.message == f"there is no Python 2.1 here; hint: {hint}"
+
+
+def test_rows_are_checked_all_at_once(tmp_path: Path):
+    rows = [
+        {"instance_id": "../x", "repo": "acme", "base_commit": "HEAD", "FAIL_TO_PASS": "[1]"},
+        {**make_row(LEDGER, tmp_path / "repos"), "FAIL_TO_PASS": "[]", "patch": "--- a/../x\n"},
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(SpecError) as caught:
+        SweBench().read(tmp_path / "rows.jsonl")
+    told = "\n".join(map(str, caught.value.problems))
+    for line, words in (
+        *((1, f"`{name}` is `") for name in ("instance_id", "repo", "base_commit")),
+        *((1, f"there is no `{name}`") for name in ("problem_statement", "test_patch", "patch")),
+        *((1, f"`{name}` is no list of") for name in ("FAIL_TO_PASS", "PASS_TO_PASS")),
+        (2, "`FAIL_TO_PASS` is empty"),
+        (2, "`patch` cannot be applied: the patch touches `../x`, which is outside"),
+    ):
+        assert any(f"rows.jsonl:{line} {words}" in one for one in told.splitlines()), (words, told)
+
+
+def test_rows_take_their_setup_from_task_folders(home: Path, tmp_path: Path):
+    rows = [make_row(bug, home / "repos") for bug in BUGS]
+    bare = [{name: row[name] for name in row if name != "setup"} for row in rows]
+    (tmp_path / "rows.json").write_text(json.dumps(bare))
+    by_task = {one.case.id: one.case for one in env_of(home).read(home / "tasks")}
+    env = env_of(home, tasks_dir=home / "tasks")
+    for item in env.read(tmp_path / "rows.json"):
+        assert instance_of(item.case).setup == instance_of(by_task[item.case.id]).setup
+    # without those, the usual command of a project and no packages
+    (first, *_) = env_of(home).read(tmp_path / "rows.json")
+    setup = instance_of(first.case).setup
+    assert setup.test_cmd == "python -m pytest -rA tests/test_slug.py" and not setup.packages
+
+
 def test_a_patch_that_hangs_is_ended(home: Path):
     case = instance(home, LEDGER)
     hang = case.gold.replace("+    return sum(rows)", "+    while True: pass")
