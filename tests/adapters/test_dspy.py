@@ -172,7 +172,7 @@ def test_whose_fault_an_error_of_dspys_is(dspy: Any):
         errors.LMAuthError("who"): ("harness", "infrastructure"),
         errors.ContextWindowExceededError(): ("context", "candidate"),
         KeyError("x"): ("exception", "candidate"),
-        SystemExit(1): ("crash", "candidate"),
+        SystemExit(1): ("exception", "candidate"),
     }
     assert {e: (trouble_of(e).kind, trouble_of(e).blame) for e in told} == told
 

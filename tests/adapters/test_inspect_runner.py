@@ -208,7 +208,7 @@ def test_a_cancelled_rollout_is_gone_and_the_others_go_on(running: Running):
 @pytest.mark.parametrize(
     ("solve", "kind", "blame", "words"),
     [
-        (crash, "crash", "candidate", "ZeroDivisionError: no such luck"),
+        (crash, "exception", "candidate", "ZeroDivisionError: no such luck"),
         (lose, "network", "infrastructure", "ConnectionResetError: gone"),
     ],
 )
