@@ -21,6 +21,7 @@ GROUP = "kept.environments"
 
 BUILT_IN: Mapping[str, str] = {
     "alfworld": "kept.envs.alfworld:AlfWorld",
+    "babyvision": "kept.envs.babyvision:BabyVision",
     "bbh": "kept.envs.bbh:Bbh",
     "docvqa": "kept.envs.docvqa:DocVqa",
     "gsm8k": "kept.envs.gsm8k:Gsm8k",

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
+from kept.envs.choosing import Choice, choices_in, label_in, labelled, text_in
 from kept.envs.contract import Environment, Episode, Graded, Item, LookAgain, Posed
 from kept.envs.fields import Fields, as_items, id_of, values
 from kept.envs.opened import About
@@ -50,13 +51,6 @@ _BOXED = re.compile(r"\\boxed\{\s*(?:\\text\{)?\s*\(?([A-Za-z])\)?")
 _SAID = re.compile(r"answer\s+is:?\s*\**\(?([A-Z])\b", re.IGNORECASE)
 _MARKED = re.compile(r"answer\s*:\s*\**\(?([A-Z])\b", re.IGNORECASE)
 _LETTER = re.compile(r"\b([A-Z])\b")
-
-
-class Choice(NamedTuple):
-    """One choice as the data has it."""
-
-    label: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -162,7 +156,7 @@ class LiveMathematicianBench(Environment):
 
     def _shown(self, case: Case) -> list[Choice]:
         """The choices as the student sees them."""
-        return _labelled([choice.text for choice in self._order(case)])
+        return labelled([choice.text for choice in self._order(case)])
 
     def _right(self, case: Case) -> str:
         """The label that the right choice is shown with."""
@@ -171,7 +165,7 @@ class LiveMathematicianBench(Environment):
         return ascii_uppercase[before.index(wanted)]
 
     def _order(self, case: Case) -> list[Choice]:
-        choices = _labelled(values(case)["choices"])
+        choices = labelled(values(case)["choices"])
         if not self.shuffle_choices:
             return choices
 
@@ -205,10 +199,6 @@ def boxed_label(text: str) -> str | Failure:
     return Failure("parse", "candidate", "there is no letter of a choice in the reply")
 
 
-def _labelled(texts: Sequence[str]) -> list[Choice]:
-    return [Choice(ascii_uppercase[n], text) for n, text in enumerate(texts)]
-
-
 def _with_mcq(row: Row) -> Row:
     """A row with the fields of its question at the top."""
     mcq = row.data.get("mcq")
@@ -220,16 +210,16 @@ def _with_mcq(row: Row) -> Row:
 
 def _choices(fields: Fields, row: Row) -> tuple[list[str], str] | None:
     """The texts of all choices in the order of their labels, and the label of the right one."""
-    found = _read(row.data.get("choices"))
+    found = choices_in(row.data.get("choices"))
     right = row.data.get("correct_choice")
     if not found or right is None:
         fields.wrong(row, "there are no `choices`" if not found else "there is no `correct_choice`")
         return None
     if isinstance(right, dict):
         given = cast("dict[str, Any]", right)
-        wanted = Choice(_label(given.get("label")), _text(given))
+        wanted = Choice(label_in(given.get("label")), text_in(given))
     else:
-        wanted = Choice(_label(right), "")
+        wanted = Choice(label_in(right), "")
     at = _place(found, wanted)
     if at is None and wanted.label and wanted.text:
         # the published files list the wrong choices only
@@ -248,22 +238,6 @@ def _choices(fields: Fields, row: Row) -> tuple[list[str], str] | None:
     return texts, ascii_uppercase[at]
 
 
-def _read(value: object) -> list[Choice]:
-    """Choices of a list of texts or mappings, or of a mapping by label."""
-    if isinstance(value, dict):
-        rows = cast("dict[str, Any]", value).items()
-        return sorted(Choice(_label(label), str(text)) for label, text in rows)
-    found: list[Choice] = []
-    for n, one in enumerate(cast("list[Any]", value) if isinstance(value, list) else []):
-        usual = ascii_uppercase[n % 26]
-        if isinstance(one, dict):
-            given = cast("dict[str, Any]", one)
-            found.append(Choice(_label(given.get("label") or usual), _text(given)))
-        else:
-            found.append(Choice(usual, str(one)))
-    return found
-
-
 def _place(choices: Sequence[Choice], wanted: Choice) -> int | None:
     """Where the right choice stands: by its label and text, or by the one that is given."""
     for at, choice in enumerate(choices):
@@ -272,14 +246,6 @@ def _place(choices: Sequence[Choice], wanted: Choice) -> int | None:
             return at
     texts = [choice.text for choice in choices]
     return texts.index(wanted.text) if wanted.text in texts else None
-
-
-def _label(value: object) -> str:
-    return str(value or "").strip().upper().rstrip(".):")
-
-
-def _text(choice: Mapping[str, Any]) -> str:
-    return str(choice.get("text") or choice.get("content") or "").strip()
 
 
 def _kinds(row: Row) -> list[str]:

@@ -8,6 +8,8 @@ from kept.core.words import one_line
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _CLOSING = re.compile(r"</answer>", re.IGNORECASE)
 _OPEN = re.compile(r"<answer>(.*)\Z", re.DOTALL | re.IGNORECASE)
+_BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
+"""A box that opens, a sign that is taken as it is, or a brace."""
 
 SHOWN = 200
 """Characters of an answer that a finding quotes."""
@@ -34,6 +36,21 @@ def answer_or_last_line(text: str) -> str | Failure:
         return answer_in(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return answer_in(lines[-1] if lines else "")
+
+
+def boxed(text: str) -> str | None:
+    """The text in the last box that is closed; of nested boxes the outer counts."""
+    found: str | None = None
+    opened: list[int | None] = []
+    for sign in _BRACES.finditer(text):
+        if sign[0] == "}":
+            start = opened.pop() if opened else None
+            found = text[start : sign.start()].strip() if start is not None else found
+        elif sign[0] == "{":
+            opened.append(None)
+        elif sign[0].startswith("\\boxed"):
+            opened.append(sign.end())
+    return found
 
 
 def quoted(text: str) -> str:

@@ -13,6 +13,7 @@ from kept.envs.finding import find_env
 from kept.envs.settings import EnvSettings
 from kept.testing.server import ModelServer, Seen
 from tests.cli.tasks import kept
+from tests.envs.babyvision_data import drawn, right, verdict, write_babyvision, wrong
 from tests.envs.bugs import make_kata
 from tests.envs.docvqa_data import amount, write_split
 from tests.envs.drawing import page
@@ -48,6 +49,17 @@ def docvqa(folder: Path) -> list[str]:
     return []
 
 
+def babyvision(folder: Path) -> list[str]:
+    write_babyvision(folder / "data" / "BabyVision", 24)
+    return ["split_ratio='8:10:6'", "judge_model=judge"]
+
+
+def seen_scene(seen: Seen) -> int:
+    n = int(re.findall(r"scene (\d+)\?", seen.text)[0])
+    assert pictures(seen) == [drawn(n)]
+    return n
+
+
 def letter(seen: Seen) -> str:
     return letter_of(seen.text, right_text(seen.text))
 
@@ -77,6 +89,13 @@ def fixed(seen: Seen) -> Reply:
 
 
 WORLDS = {
+    "babyvision": EnvWorld(
+        "babyvision",
+        babyvision,
+        lambda seen: right(seen_scene(seen)),
+        lambda seen: wrong(seen_scene(seen)),
+        lambda seen: verdict(seen.text),
+    ),
     "docvqa": EnvWorld("docvqa", docvqa, invoice, lambda _: "<answer>unreadable</answer>"),
     "livemathematicianbench": EnvWorld(
         "livemathematicianbench",
@@ -92,6 +111,15 @@ WORLDS = {
 """By the name of the environment; each trains on 8 cases, or on two steps of fewer."""
 
 AGENTS = {
+    "babyvision": """
+import re
+from tests.envs.babyvision_data import drawn, right, wrong
+task = pathlib.Path("task.md").read_text()
+assert "[picture: images/01.png]" in task
+n = int(re.findall(r"scene (\\d+)\\?", task)[0])
+assert pathlib.Path("images/01.png").read_bytes() == drawn(n)
+return right(n) if has_rule else wrong(n)
+""",
     "docvqa": """
 import hashlib
 task = pathlib.Path("task.md").read_text()
