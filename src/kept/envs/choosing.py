@@ -67,7 +67,7 @@ def chosen(answer: str, choices: Sequence[Choice]) -> str:
     letter = _LETTER.fullmatch(said)
     if letter and letter[1].upper() in labels:
         return letter[1].upper()
-    same = [choice.label for choice in choices if plain(choice.text) == plain(said)]
+    same = [choice.label for choice in choices if plain(choice.text) == plain(said) != ""]
     if same:
         return same[0]
     if leading := _LEADING.match(said):

@@ -28,6 +28,7 @@ BUILT_IN: Mapping[str, str] = {
     "ifeval": "kept.envs.ifeval:IfEval",
     "jsonl": "kept.envs.jsonl:Jsonl",
     "livemathematicianbench": "kept.envs.livemathematicianbench:LiveMathematicianBench",
+    "mathverse": "kept.envs.mathverse:MathVerse",
     "searchqa": "kept.envs.searchqa:SearchQa",
     "swebench": "kept.envs.swebench:SweBench",
 }

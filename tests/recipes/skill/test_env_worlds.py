@@ -15,6 +15,7 @@ from kept.testing.server import ModelServer, Seen
 from tests.cli.tasks import kept
 from tests.envs.babyvision_data import drawn, right, verdict, write_babyvision, wrong
 from tests.envs.bugs import make_kata
+from tests.envs import babyvision_data, mathverse_data
 from tests.envs.docvqa_data import amount, write_split
 from tests.envs.drawing import page
 from tests.envs.livemath_data import right_text, write_months
@@ -50,13 +51,24 @@ def docvqa(folder: Path) -> list[str]:
 
 
 def babyvision(folder: Path) -> list[str]:
-    write_babyvision(folder / "data" / "BabyVision", 24)
+    babyvision_data.write_babyvision(folder / "data" / "BabyVision", 24)
     return ["split_ratio='8:10:6'", "judge_model=judge"]
 
 
 def seen_scene(seen: Seen) -> int:
     n = int(re.findall(r"scene (\d+)\?", seen.text)[0])
-    assert pictures(seen) == [drawn(n)]
+    assert pictures(seen) == [babyvision_data.drawn(n)]
+    return n
+
+
+def mathverse(folder: Path) -> list[str]:
+    mathverse_data.write_mathverse(folder, (8, 10, 2))
+    return ["judge_model=judge"]
+
+
+def seen_rectangle(seen: Seen) -> int:
+    n = int(re.findall(r"rectangle (\d+)\?", seen.text)[0])
+    assert pictures(seen) == [mathverse_data.drawn(n)]
     return n
 
 
@@ -92,9 +104,9 @@ WORLDS = {
     "babyvision": EnvWorld(
         "babyvision",
         babyvision,
-        lambda seen: right(seen_scene(seen)),
-        lambda seen: wrong(seen_scene(seen)),
-        lambda seen: verdict(seen.text),
+        lambda seen: babyvision_data.right(seen_scene(seen)),
+        lambda seen: babyvision_data.wrong(seen_scene(seen)),
+        lambda seen: babyvision_data.verdict(seen.text),
     ),
     "docvqa": EnvWorld("docvqa", docvqa, invoice, lambda _: "<answer>unreadable</answer>"),
     "livemathematicianbench": EnvWorld(
@@ -106,6 +118,12 @@ WORLDS = {
     # what happens in a sandbox takes longer than one reply: fewer cases a step
     "swebench": EnvWorld(
         "swebench", kata, fixed, lambda seen: bash(seen, "echo '# no' >> kata/n00.py"), batch=2
+    "mathverse": EnvWorld(
+        "mathverse",
+        mathverse,
+        lambda seen: mathverse_data.right(seen_rectangle(seen)),
+        lambda seen: mathverse_data.wrong(seen_rectangle(seen)),
+        lambda seen: mathverse_data.verdict(seen.text),
     ),
 }
 """By the name of the environment; each trains on 8 cases, or on two steps of fewer."""
@@ -134,6 +152,15 @@ from tests.envs.livemath_data import right_text
 right = right_text(task)
 letter = next(line[0] for line in task.splitlines() if line[1:] == f". {right}")
 return f"<answer>{letter}</answer>" if has_rule else "<answer>none</answer>"
+""",
+    "mathverse": """
+import re
+from tests.envs.mathverse_data import drawn, right, wrong
+task = pathlib.Path("task.md").read_text()
+assert "[picture: images/01.png]" in task
+n = int(re.findall(r"rectangle (\\d+)\\?", task)[0])
+assert pathlib.Path("images/01.png").read_bytes() == drawn(n)
+return right(n) if has_rule else wrong(n)
 """,
 }
 """What a stand-in for an agent CLI does, for the environments that the seed wires one for."""
@@ -188,6 +215,8 @@ def test_the_baseline_without_any_skill(world: EnvWorld, server: ModelServer, he
     assert called.code == 0, called.stderr
     first = [seen for seen in server.log if not seen.tool_results]
     assert len(first) == 2 and not any("# Skill" in system(seen) for seen in server.log)
+    asked = [seen for seen in server.log if seen.model == STUDENT]
+    assert len(asked) == 2 and not any("# Skill" in system(seen) for seen in asked)
 
 
 def test_missing_data_is_one_error_that_says_what_to_get(
