@@ -29,6 +29,7 @@ BUILT_IN: Mapping[str, str] = {
     "jsonl": "kept.envs.jsonl:Jsonl",
     "livemathematicianbench": "kept.envs.livemathematicianbench:LiveMathematicianBench",
     "mathverse": "kept.envs.mathverse:MathVerse",
+    "mmrb": "kept.envs.mmrb:Mmrb",
     "searchqa": "kept.envs.searchqa:SearchQa",
     "swebench": "kept.envs.swebench:SweBench",
 }

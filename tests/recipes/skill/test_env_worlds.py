@@ -16,6 +16,7 @@ from tests.cli.tasks import kept
 from tests.envs.babyvision_data import drawn, right, verdict, write_babyvision, wrong
 from tests.envs.bugs import make_kata
 from tests.envs import babyvision_data, mathverse_data
+from tests.envs import babyvision_data, mathverse_data, mmrb_data
 from tests.envs.docvqa_data import amount, write_split
 from tests.envs.drawing import page
 from tests.envs.livemath_data import right_text, write_months
@@ -72,6 +73,17 @@ def seen_rectangle(seen: Seen) -> int:
     return n
 
 
+def mmrb(folder: Path) -> list[str]:
+    mmrb_data.write_mmrb(folder / "data" / "MMRB", 24)
+    return ["split_ratio='8:10:6'"]
+
+
+def seen_row(seen: Seen) -> int:
+    n = int(re.findall(r"Row (\d+):", seen.text)[0])
+    assert pictures(seen) == mmrb_data.shown(n)
+    return n
+
+
 def letter(seen: Seen) -> str:
     return letter_of(seen.text, right_text(seen.text))
 
@@ -125,6 +137,12 @@ WORLDS = {
         lambda seen: mathverse_data.wrong(seen_rectangle(seen)),
         lambda seen: mathverse_data.verdict(seen.text),
     ),
+    "mmrb": EnvWorld(
+        "mmrb",
+        mmrb,
+        lambda seen: mmrb_data.right(seen_row(seen)),
+        lambda seen: mmrb_data.wrong(seen_row(seen)),
+    ),
 }
 """By the name of the environment; each trains on 8 cases, or on two steps of fewer."""
 
@@ -160,6 +178,15 @@ task = pathlib.Path("task.md").read_text()
 assert "[picture: images/01.png]" in task
 n = int(re.findall(r"rectangle (\\d+)\\?", task)[0])
 assert pathlib.Path("images/01.png").read_bytes() == drawn(n)
+return right(n) if has_rule else wrong(n)
+""",
+    "mmrb": """
+import re
+from tests.envs.mmrb_data import right, shown, wrong
+task = pathlib.Path("task.md").read_text()
+n = int(re.findall(r"Row (\\d+):", task)[0])
+named = re.findall(r"\\[picture: (\\S+)\\]", task)
+assert [pathlib.Path(one).read_bytes() for one in named] == shown(n)
 return right(n) if has_rule else wrong(n)
 """,
 }

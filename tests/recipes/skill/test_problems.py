@@ -197,4 +197,4 @@ def test_a_config_that_comes_with_kept_may_be_measured_by_its_name_alone():
     assert called.code == 2
     assert "there is no" in called.stderr and "data/gsm8k.jsonl" in called.stderr
     called = kept("eval", "configs/gsm/default.yaml")
-    assert called.code == 2 and "Kept has configs of alfworld, bbh, docvqa" in called.stderr
+    assert called.code == 2 and "Kept has configs of alfworld, babyvision, bbh" in called.stderr
