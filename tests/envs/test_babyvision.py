@@ -93,6 +93,9 @@ def test_the_file_itself_may_be_named(tmp_path: Path):
     env = BabyVision(data_root=tmp_path)
     path = tmp_path / "BabyVision" / "meta_data.jsonl"
     assert [one.case for one in env.read(path)] == cases
+    # other files of the folder are no data
+    (path.parent / "results.json").write_text('[{"Id": 445, "GroundTruth": "(4,7)"}]')
+    assert [one.case for one in env.read(path.parent)] == cases
 
 
 def test_the_picture_stands_behind_question_and_choices(tmp_path: Path):

@@ -32,6 +32,12 @@ def test_without_choices_any_letter_is_a_label(said: str, label: str):
     assert chosen(said, []) == label
 
 
+def test_an_answer_of_signs_alone_is_not_the_choice_without_a_text():
+    """Some published rows have choices whose text is missing."""
+    assert chosen(".", labelled(["x", "", "z"])) == ""
+    assert chosen("B", labelled(["x", "", "z"])) == "B"
+
+
 LISTED = [
     ("C, D", "CD"), ("D and C", "CD"), ("c;d", "CD"), ("(C) (D)", "CD"), ("C\nD", "CD"),
     ("C & D", "CD"), (r"\text{C}, \text{D}", "CD"), ("C", "C"), ("A,B,C,D", "ABCD"), ("A, A", "A"),

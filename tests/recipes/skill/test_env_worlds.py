@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -258,6 +259,24 @@ def test_missing_data_is_one_error_that_says_what_to_get(
     assert "there is no" in line and f"{here}/data/" in line
     assert line.endswith(f"(hint: {env.data})")
     assert world.name in env.data.lower().replace("-", "")
+
+
+def test_a_verdict_that_cannot_be_read_is_no_wrong_answer(here: Path):
+    """The case is missing; those that a rule decides are not."""
+
+    def undecided(_: Seen) -> str:
+        return "Hard to say."
+
+    made = replace(WORLDS["mathverse"], judge=undecided)
+    with ModelServer(made.answer) as server:
+        words = made.words("eval", here, server.v1)
+        called = kept(*words[:3], "--split", "test", "--json", *words[4:])
+    results = {one["test_name"]: one for one in json.loads(called.stdout)["results"]}
+    assert {name: one["status"] for name, one in results.items()} == {
+        "18": "failed",
+        "19": "errored",
+    }
+    assert results["19"]["errors"] == ["the judge said neither True nor False: `Hard to say.`"]
 
 
 def test_analysts_see_the_pictures_of_cases_where_the_config_wants_it(here: Path):
