@@ -193,13 +193,18 @@ def test_all_that_is_wrong_with_the_data_is_told_at_once(tmp_path: Path):
     ]
 
 
-def test_two_choices_of_one_text_are_named_in_a_warning(tmp_path: Path):
-    rows = [{**row(0), "options": ["red", "red", "blue"]}, row(1), row(2)]
+def test_two_choices_of_one_text_are_named_in_a_warning_and_both_count(tmp_path: Path):
+    rows = [{**row(0), "options": ["red", "red", "blue"], "choiceAns": 1}, row(1), row(2)]
     read(tmp_path, rows)
     settings = EnvSettings(name="babyvision", folder=tmp_path, data_path="BabyVision")
-    (note,) = part(BabyVision(data_root=tmp_path), settings).notes
-    assert note.startswith("1 case: a wrong choice has the text of the right one: `100` (")
-    assert "meta_data.jsonl:1" in note
+    env = BabyVision(data_root=tmp_path)
+    parted = part(env, settings)
+    (note,) = parted.notes
+    for said, hard in (("A", 1.0), ("B", 1.0), ("red", 1.0), ("C", 0.0)):
+        graded = env.grade(parted.cases.by_id["100"], Rollout(f"\\boxed{{{said}}}"))
+        assert isinstance(graded, Graded) and graded.hard == hard
+    told = "1 case: a wrong choice has the text of the right one; both count: `100` ("
+    assert note.startswith(told) and "meta_data.jsonl:1" in note
 
 
 def test_a_split_that_is_written_can_be_read(tmp_path: Path):

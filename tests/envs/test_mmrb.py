@@ -181,12 +181,25 @@ def test_all_that_is_wrong_with_the_data_is_told_at_once(tmp_path: Path):
     ]
 
 
-def test_choices_of_one_text_are_named_in_a_warning(tmp_path: Path):
-    read(tmp_path, [{**row(0), "options": ["(A) x", "(B) x"]}, row(1), {**row(1), "index": 7}])
+def test_choices_of_one_text_are_named_in_a_warning_and_both_count(tmp_path: Path):
+    read(
+        tmp_path,
+        [
+            {**row(0), "options": ["(A) x", "(B) x", "(C) y"], "answer": "B"},
+            row(1),
+            {**row(1), "index": 7},
+        ],
+    )
     settings = EnvSettings(name="mmrb", folder=tmp_path, data_path="small_human.json")
-    (note,) = part(Mmrb(data_root=tmp_path), settings).notes
-    assert note.startswith("1 case: a wrong choice has the text of the right one: `ours:Image Ret")
-    assert "small_human.json:1" in note
+    env = Mmrb(data_root=tmp_path)
+    parted = part(env, settings)
+    (note,) = parted.notes
+    told = "1 case: a wrong choice has the text of the right one; both count: `ours:Image Ret"
+    assert note.startswith(told) and "small_human.json:1" in note
+    case = parted.cases.by_id["ours:Image Retrieval:0"]
+    for said, hard in (("A", 1.0), ("B", 1.0), ("x", 1.0), ("C", 0.0)):
+        graded = env.grade(case, Rollout(f"<answer>{said}</answer>"))
+        assert isinstance(graded, Graded) and graded.hard == hard
 
 
 def test_a_split_that_is_written_can_be_read(tmp_path: Path):

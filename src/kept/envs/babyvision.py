@@ -14,7 +14,17 @@ from typing import Any, Literal, cast
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
-from kept.envs.choosing import Choice, bare, choices_in, chosen, label_in, labelled, text_in
+from kept.envs.choosing import (
+    TWICE,
+    Choice,
+    alike,
+    bare,
+    choices_in,
+    chosen,
+    label_in,
+    labelled,
+    text_in,
+)
 from kept.envs.contract import (
     Defect,
     Episode,
@@ -142,10 +152,10 @@ class BabyVision(JudgeOptions):
     def defects(self, items: Sequence[Item]) -> Iterable[Defect]:
         """Choices of which two have one text, so that two labels are as good."""
         for case, _ in items:
-            texts = values(case)["options"]
-            right = values(case).get("choiceAns")
-            if right and texts and texts.count(texts[ascii_uppercase.index(right)]) > 1:
-                yield Defect(case.id, "a wrong choice has the text of the right one")
+            choices = labelled(values(case)["options"])
+            right = values(case).get("choiceAns", "")
+            if sum(alike(one.label, right, choices) for one in choices) > 1:
+                yield Defect(case.id, TWICE)
 
     def pose(self, case: Case) -> Posed:
         """The question and its choices, and behind them the picture."""
@@ -165,10 +175,11 @@ class BabyVision(JudgeOptions):
         if isinstance(answer, Failure):
             return answer
         if data["ansType"] == "choice":
-            label = chosen(answer, labelled(data["options"]))
+            choices = labelled(data["options"])
+            label = chosen(answer, choices)
             if not label:
                 return Failure("parse", "candidate", f"{quoted(answer)} is none of the choices")
-            right = float(label == data["choiceAns"])
+            right = float(alike(label, data["choiceAns"], choices))
             return Graded(right, right, "" if right else f"{label} is not the right choice")
         golds: list[str] = data["blankAns"]
         if same_blank(answer, golds):

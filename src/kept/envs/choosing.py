@@ -15,6 +15,10 @@ _BETWEEN = re.compile(r"[\s,;&+/]+|\band\b", re.IGNORECASE)
 _SIGNS = "$*`\"' \t\r\n"
 
 
+TWICE = "a wrong choice has the text of the right one; both count"
+"""The words of a warning about such cases."""
+
+
 class Choice(NamedTuple):
     """One choice as the data has it."""
 
@@ -74,6 +78,13 @@ def chosen(answer: str, choices: Sequence[Choice]) -> str:
         label = str(leading[1] or leading[2]).upper()
         return label if label in labels else ""
     return ""
+
+
+def alike(one: str, other: str, choices: Sequence[Choice]) -> bool:
+    """True for two labels that mean the same: one label, or choices of one text."""
+    texts = dict(choices)
+    same = plain(texts.get(one, "")) == plain(texts.get(other, "")) != ""
+    return one == other or same
 
 
 def all_chosen(answer: str, labels: Sequence[str]) -> frozenset[str]:

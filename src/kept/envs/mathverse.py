@@ -13,7 +13,7 @@ from typing import Any, cast
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
-from kept.envs.choosing import all_chosen, chosen
+from kept.envs.choosing import TWICE, all_chosen, chosen
 from kept.envs.contract import (
     Defect,
     Episode,
@@ -177,7 +177,7 @@ class MathVerse(JudgeOptions):
         for case, _ in items:
             right = _right(values(case))
             if len(right) > 1 and len(next(iter(right))) == 1:
-                yield Defect(case.id, "a wrong choice has the text of the right one; both count")
+                yield Defect(case.id, TWICE)
 
     def pose(self, case: Case) -> Posed:
         """The problem, and behind it the picture."""

@@ -14,7 +14,7 @@ from kept.core.case import Case
 from kept.core.model import Image
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
-from kept.envs.choosing import Choice, bare, choices_in, chosen
+from kept.envs.choosing import TWICE, Choice, alike, bare, choices_in, chosen
 from kept.envs.contract import Defect, Environment, Episode, Graded, Item, LookAgain, Posed
 from kept.envs.fields import Fields, as_items, id_of, values
 from kept.envs.opened import About
@@ -116,10 +116,9 @@ class Mmrb(Environment):
     def defects(self, items: Sequence[Item]) -> Iterable[Defect]:
         """Choices of which two have one text."""
         for case, _ in items:
-            texts = dict(_choices(values(case)))
-            right = texts.get(_right(values(case)))
-            if right and [*texts.values()].count(right) > 1:
-                yield Defect(case.id, "a wrong choice has the text of the right one")
+            choices, right = _choices(values(case)), _right(values(case))
+            if sum(alike(one.label, right, choices) for one in choices) > 1:
+                yield Defect(case.id, TWICE)
 
     def pose(self, case: Case) -> Posed:
         """The question with each picture in its place, then the pictures without one."""
@@ -142,10 +141,11 @@ class Mmrb(Environment):
         if isinstance(answer, Failure):
             return answer
         if _is_choice(data):
-            label = chosen(answer, _choices(data))
+            choices = _choices(data)
+            label = chosen(answer, choices)
             if not label:
                 return Failure("parse", "candidate", f"{quoted(answer)} is none of the choices")
-            hard = float(label == _right(data))
+            hard = float(alike(label, _right(data), choices))
             return Graded(hard, hard, "" if hard else f"{label} is not the right choice")
         golds: list[str] = data["answer"]
         within = any(contains(answer, gold) for gold in golds)
