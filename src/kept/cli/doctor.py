@@ -67,6 +67,7 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
     done = repair_run(folder) if repair else []
     found = verify_run(folder)
     if all(one.severity != "problem" for one in found):
+        done += _write_again(folder) if repair else []
         found += _views(folder)
     if as_json:
         output.document({"run": folder.name, "repaired": done, "files": [*map(_row, found)]})
@@ -83,6 +84,7 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
 def _views(folder: Path) -> Iterator["Damage"]:
     """Files that a person reads and that Kept makes from the journal."""
     from kept.errors import KeptError
+    from kept.recipes import refine_reading
     from kept.recipes.agent_reading import changed_files
     from kept.report.write import is_report_of
     from kept.store.reader import Run
@@ -95,6 +97,21 @@ def _views(folder: Path) -> Iterator["Damage"]:
         for path in changed_files(run):
             remedy = "`kept refine RUN` and a later session write it again from the journal"
             yield Damage(path, "warning", what, remedy)
+        for path in refine_reading.changed_files(run):
+            yield Damage(str(path), "warning", what, "`kept doctor RUN --repair` writes it again")
+
+
+def _write_again(folder: Path) -> list[str]:
+    """Write files of a refinement as its journal has them; what was written, in words."""
+    from kept.recipes.refine_reading import changed_files
+    from kept.store.files import write_whole
+    from kept.store.reader import Run
+
+    with Run(folder) as run:
+        changed = changed_files(run)
+    for path, data in changed.items():
+        write_whole(path, data)
+    return [f"wrote {path} again" for path in changed]
 
 
 def _row(one: "Damage") -> dict[str, str]:

@@ -33,9 +33,11 @@ from kept.recipes.refine import ARTIFACTS, compile_refine
 from kept.recipes.refine_asked import SESSIONS as SESSIONS_BELOW
 from kept.recipes.refine_asked import Refinement
 from kept.recipes.refine_gate import with_more
+from kept.recipes.refine_reading import changed_files
 from kept.runs import Ended, Watch, is_agent, resume, start
 from kept.store.files import make_folder
 from kept.store.home import Home
+from kept.store.index import RunIndex
 from kept.store.reader import Run
 
 
@@ -87,13 +89,34 @@ def refine_folder(folder: Path, settings: tuple[str, ...], *, as_json: bool, qui
 def seed_folder(name: str) -> Path:
     """The folder of the run that a person means; one of ours is laid out as its source has it."""
     folder = Path(name)
-    if not (folder.is_dir() and not (folder / "journal.jsonl").exists()):
-        if not folder.is_dir():
-            if (iteration := iteration_named(name)) is not None:
-                return Path(iteration.folder).resolve()
-            folder = Home.find(Path.cwd()).find_run(name, is_agent)
-        lay_out(folder)
+    if folder.is_dir() and not (folder / "journal.jsonl").exists():
+        return _whole(folder.resolve())
+    if not folder.is_dir():
+        if (iteration := iteration_named(name)) is not None:
+            return _whole(Path(iteration.folder).resolve())
+        folder = Home.find(Path.cwd()).find_run(name, is_agent)
+    lay_out(folder)
     return folder.resolve()
+
+
+def _whole(folder: Path) -> Path:
+    """A folder without a journal; refused where a journal says that its files are others."""
+    home = Home.find(folder)
+    if not folder.is_relative_to(home.path.resolve()):
+        return folder
+    rows = (row for row in RunIndex(home).with_iterations() if row.refinement)
+    row = next((row for row in rows if Path(row.folder).resolve() == folder), None)
+    if row is None:
+        return folder
+    with Run(home.runs / row.refinement) as run:
+        changed = sorted(changed_files(run, folder.parents[2]))
+    if changed:
+        raise SetupError(
+            f"{changed[0]} is not what the journal of run {row.refinement} says",
+            hint=f"`kept doctor {row.refinement} --repair` writes it again; "
+            "what was changed on purpose can be refined in a copy of the folder",
+        )
+    return folder
 
 
 def lay_out(folder: Path) -> None:

@@ -111,7 +111,9 @@ def registries(home: Home) -> list[Registry]:
 
 def read_registry(path: Path, name: str) -> Registry | None:
     """A file with prompt artifacts; None for any other."""
-    address = f"{path.resolve().as_uri()}?mode=ro"
+    # one that only reads cannot remove the files that SQLite makes beside such a database
+    busy = any(path.with_name(f"{path.name}-{end}").exists() for end in ("wal", "journal"))
+    address = f"{path.resolve().as_uri()}?mode=ro{'' if busy else '&immutable=1'}"
     try:
         with closing(sqlite3.connect(address, uri=True, timeout=2)) as database:
             database.row_factory = sqlite3.Row

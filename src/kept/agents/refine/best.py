@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -123,10 +123,19 @@ def write_best(seed: Path, winner: Winner, files: Mapping[str, bytes]) -> bool:
         held = held_in(seed)
         if held is not None and not _yields(held, winner):
             return False
-        name = MANIFEST_ASIDE if MANIFEST in files else MANIFEST
-        text = json.dumps(asdict(winner), indent=2, ensure_ascii=False)
-        replace_best(seed, {**files, name: text.encode() + b"\n"})
+        replace_best(seed, best_files(winner, files))
         return True
+
+
+def best_files(winner: Winner, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """What BEST holds: the files of the winner, and where they are from."""
+    text = json.dumps(asdict(winner), indent=2, ensure_ascii=False)
+    return {**files, manifest_name(files): text.encode() + b"\n"}
+
+
+def manifest_name(files: Collection[str]) -> str:
+    """The name of the file that says where the best is from."""
+    return MANIFEST_ASIDE if MANIFEST in files else MANIFEST
 
 
 def _yields(held: Held, winner: Winner) -> bool:

@@ -44,6 +44,8 @@ from kept.store.files import write_below, write_whole
 MEASURE = "measure"
 """The fact that says what the losses of a session are."""
 
+GRADIENT = "gradient_input.json"
+
 log = logging.getLogger("kept")
 
 
@@ -59,19 +61,27 @@ class IterationFolders:
     def prepared(self, about: Iterating) -> None:
         """Write what an iteration is given; before the first call of its manager (rule R36)."""
         folder = self.root / f"iter_{about.k}"
-        told = json.dumps(about.document(), indent=2, ensure_ascii=False)
         with _warned():
             # what a killed sitting left half written
             shutil.rmtree(folder / "input", ignore_errors=True)
             write_below(folder / "input", about.start.files, self.root)
-            data = told.encode("utf-8", "replace") + b"\n"
-            write_whole(folder / "gradient_input.json", data, self.root)
+            write_whole(folder / GRADIENT, gradient_of(about), self.root)
 
     def ended(self, about: Iterating, run: AgentRun, files: Mapping[str, bytes]) -> None:
         """Write the run as its source lays it out."""
-        layout = Layout(f"workspace/runs/{run.run_id}")
         with _warned():
-            write_run(self.root / f"iter_{about.k}", run, files, layout)
+            write_run(self.root / f"iter_{about.k}", run, files, layout_of(run.run_id))
+
+
+def layout_of(run_id: str) -> Layout:
+    """Where the run of an iteration lies, below the folder of the iteration."""
+    return Layout(f"workspace/runs/{run_id}")
+
+
+def gradient_of(about: Iterating) -> bytes:
+    """All that explains an iteration, as its file."""
+    told = json.dumps(about.document(), indent=2, ensure_ascii=False)
+    return told.encode("utf-8", "replace") + b"\n"
 
 
 @contextmanager
@@ -165,31 +175,11 @@ class SessionFiles:
         ended = event.t if isinstance(event, RunStopped) else None
         try:
             self._best(told)
-            self._place.shelf.write(self._session(told, ended))
+            self._place.shelf.write(session_of(self._place, told, ended))
         except OSError as error:
             if not self._told:
                 log.warning("cannot write %s: %s", error.filename, error.strerror)
             self._told = True
-
-    def _session(self, told: "Told", ended: float | None) -> Session:
-        place, started, stopped = self._place, told.state.started, told.state.stopped
-        assert started is not None, "the first event is `run_started`"
-        return Session(
-            session_id=place.session_id,
-            seed_run_id=place.seed_run_id,
-            started_at=session_stamp(started.t),
-            completed_at=None if ended is None else session_stamp(ended),
-            stop_reason=stop_name(stopped.kind, stopped.message) if stopped else None,
-            best_iter=told.best_iter,
-            iterations=tuple(told.attempts),
-            tier_plan_used=True if place.tiers else None,
-            seed_loss=self._seed_loss(told),
-            start_run_id=place.start_run_id or place.seed_run_id,
-            start_loss=round(told.parts(told.state.seed)["total"], 6),
-            gate="race" if told.raced else "follow",
-            noise=told.noise,
-            findings=told.ledger,
-        )
 
     def _best(self, told: "Told") -> None:
         """Have BEST say what all readings so far say; that of others stays until they are all."""
@@ -201,30 +191,55 @@ class SessionFiles:
             if mine:
                 shelf.withdraw(place.session_id, told.measure)
         elif held is None or mine or told.final:
-            shelf.put(self._winner(told), told.best)
+            shelf.put(winner_of(self._place, told), told.best)
 
-    def _winner(self, told: "Told") -> Winner:
-        place, best = self._place, told.best
-        won = next(one for one in told.attempts if one.k == told.best_iter)
-        parts, start = told.parts(told.state.best), told.parts(told.state.seed)
-        return Winner(
-            best_run_id=best.run_id,
-            best_loss=round(parts["total"], 6),
-            seed_loss=self._seed_loss(told),
-            session_id=place.session_id,
-            winning_run_dir=run_folder(str(place.root), won),
-            loss_breakdown=parts,
-            measure=told.measure,
-            seed_run_id=place.seed_run_id,
-            start_run_id=place.start_run_id or place.seed_run_id,
-            start_loss=round(start["total"], 6),
-        )
 
-    def _seed_loss(self, told: "Told") -> float:
-        """Of the seed run; of what a race started from, which alone was read."""
-        start = told.parts(told.state.seed)["total"]
-        own = self._place.seed_loss
-        return round(start if own is None or told.raced else own, 6)
+def session_of(place: SessionPlace, told: "Told", ended: float | None) -> Session:
+    """What the file of a session says."""
+    started, stopped = told.state.started, told.state.stopped
+    assert started is not None, "the first event is `run_started`"
+    return Session(
+        session_id=place.session_id,
+        seed_run_id=place.seed_run_id,
+        started_at=session_stamp(started.t),
+        completed_at=None if ended is None else session_stamp(ended),
+        stop_reason=stop_name(stopped.kind, stopped.message) if stopped else None,
+        best_iter=told.best_iter,
+        iterations=tuple(told.attempts),
+        tier_plan_used=True if place.tiers else None,
+        seed_loss=_seed_loss(place, told),
+        start_run_id=place.start_run_id or place.seed_run_id,
+        start_loss=round(told.parts(told.state.seed)["total"], 6),
+        gate="race" if told.raced else "follow",
+        noise=told.noise,
+        findings=told.ledger,
+    )
+
+
+def winner_of(place: SessionPlace, told: "Told") -> Winner:
+    """Where the best of a session is from."""
+    best = told.best
+    won = next(one for one in told.attempts if one.k == told.best_iter)
+    parts, start = told.parts(told.state.best), told.parts(told.state.seed)
+    return Winner(
+        best_run_id=best.run_id,
+        best_loss=round(parts["total"], 6),
+        seed_loss=_seed_loss(place, told),
+        session_id=place.session_id,
+        winning_run_dir=run_folder(str(place.root), won),
+        loss_breakdown=parts,
+        measure=told.measure,
+        seed_run_id=place.seed_run_id,
+        start_run_id=place.start_run_id or place.seed_run_id,
+        start_loss=round(start["total"], 6),
+    )
+
+
+def _seed_loss(place: SessionPlace, told: "Told") -> float:
+    """Of the seed run; of what a race started from, which alone was read."""
+    start = told.parts(told.state.seed)["total"]
+    own = place.seed_loss
+    return round(start if own is None or told.raced else own, 6)
 
 
 class Told:

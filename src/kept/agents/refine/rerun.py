@@ -118,7 +118,7 @@ class Rerun:
             return Skip("there is nothing to start from", ends="no_prior_deliverable")
         if start.findings.empty:
             return Skip("nothing is left to refine", ends="empty_gradient_midloop")
-        broke = (*broken_since(start, made[-1]), *_nothing_left(brief.closed))
+        broke = broke_by(start, made[-1], brief.closed)
         about = await self._iterating(brief, start, broke, scope)
         self.places.prepared(about)
         found = count(len(start.findings.told()), "finding")
@@ -207,6 +207,11 @@ def made_by(run: AgentRun, files: Mapping[str, bytes], tier: str | None) -> Made
         worker=run.models.worker,
         parent=run.parent_run_id or "",
     )
+
+
+def broke_by(start: Made, last: Made, closed: Sequence[ClosedStep]) -> tuple[str, ...]:
+    """What the last attempt made worse than what this one starts from, or why it left nothing."""
+    return (*broken_since(start, last), *_nothing_left(closed))
 
 
 def _nothing_left(closed: Sequence[ClosedStep]) -> tuple[str, ...]:

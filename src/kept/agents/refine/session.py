@@ -100,6 +100,11 @@ def session_stamp(t: float) -> str:
 def write_session(seed: Path, session: Session) -> Path:
     """Write it beside its seed run, whole or not at all; where."""
     path = seed / SESSIONS / f"{session.session_id}.json"
-    text = json.dumps(session.document(), indent=2, ensure_ascii=False)
-    write_whole(path, encoded(text) + b"\n", seed)
+    write_whole(path, session_bytes(session), seed)
     return path
+
+
+def session_bytes(session: Session) -> bytes:
+    """The file of a session."""
+    text = json.dumps(session.document(), indent=2, ensure_ascii=False)
+    return encoded(text) + b"\n"
