@@ -481,3 +481,32 @@ def test_a_link_in_the_seed_is_refused_before_anything_is_asked_or_written(
     assert (called.code, len(server.log)) == (2, 0)
     assert f"`{name}` is a link" in called.stderr and "hint: remove the link" in called.stderr
     assert {path.name: path.read_text() for path in elsewhere.iterdir()} == {"mine": "mine"}
+
+
+def test_a_changed_file_of_an_iteration_is_named_never_refined_and_written_again(here: Path):
+    seed = seed_in(here)
+    assert refine(seed, "--iterations", "1").code == 0
+    (run,) = here.glob(".kept/refinements/*/iter_1/workspace/runs/*")
+    iteration = run.parents[2]
+    places = [run, iteration / "input", iteration / "output", iteration / "logs"]
+    places += [seed / "BEST", seed / "refinement_sessions"]
+    files = [path for place in places for path in sorted(place.rglob("*")) if path.is_file()]
+    files += [iteration / "gradient_input.json"]
+    assert len(files) > 20
+    for path in files:
+        whole = path.read_bytes()
+        at = len(whole) // 2
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        told = kept("doctor", "last").stdout
+        assert f"{path}: warning: is not what the journal says" in told, path
+        assert f"wrote {path} again" in kept("doctor", "last", "--repair").stdout
+        assert path.read_bytes() == whole
+    completion = run / "run_completion.json"
+    completion.write_bytes(completion.read_bytes().replace(b"0.", b"1.", 1))
+    for name in (run.name, str(run)):
+        called = kept("refine", name)
+        assert called.code == 2
+        assert f"{completion} is not what the journal of run " in called.stderr
+        assert "--repair` writes it again" in called.stderr
+    assert kept("doctor", "last", "--repair").code == 0
+    assert kept("refine", run.name, "--iterations", "1").code in (0, 1)

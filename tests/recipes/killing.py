@@ -146,6 +146,13 @@ class Kills:
         self._script = command.answers()
         self._runs = 0
 
+    def whole_run(self) -> Path:
+        """The folder of one run that nothing disturbs."""
+        folder, words = self._new_run()
+        _, told = self._start(folder, words).communicate(timeout=TIMEOUT_SECONDS)
+        assert has_begun(folder), told
+        return folder
+
     def reference(self) -> Reference:
         """One run without a kill."""
         folder, words = self._new_run()

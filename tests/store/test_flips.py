@@ -183,6 +183,24 @@ def check_all(worlds: list[World], to: Path, seeds: range) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_whose_journal_lost_its_end_counts_all_that_was_paid(
+    worlds: list[World], tmp_path: Path
+):
+    (whole,) = (worlds[0].home / "runs").iterdir()
+    lines = (whole / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    for kept in range(1, len(lines)):
+        folder = tmp_path / f"{kept}" / whole.name
+        shutil.copytree(whole, folder, symlinks=True)
+        (folder / "journal.jsonl").write_bytes(b"".join(lines[:kept]))
+        plan, _, _ = make_plan(2, STEPS, 3)
+        ended = asyncio.run(resume(plan, folder)).state
+        assert ended.settled() == worlds[0].end.settled()
+        least = worlds[0].end.spend
+        assert ended.spend.rollouts >= least.rollouts, f"{kept} lines of the journal"
+        assert ended.spend.usd > least.usd - 1e-9, f"{kept} lines of the journal"
+
+
+@pytest.mark.slow
 def test_damage_anywhere_in_a_run_is_refused_or_changes_nothing(
     worlds: list[World], tmp_path: Path
 ):

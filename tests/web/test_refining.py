@@ -137,6 +137,8 @@ def test_registries_of_a_home_are_found_and_epochs_that_took_back_are_told(tmp_p
     assert changes == [(PITFALLS, 1, 2, True), (PITFALLS, 0, 1, False)]
     assert [one.number for one in found[0].active] == [1]
     assert found[0].losses == [(1, 0.31), (2, 0.24), (3, 0.29)]
+    # looking leaves no file behind: SQLite removes its own only for those who may write
+    assert [path.name for path in home.path.rglob("*.db-*")] == []
 
 
 def test_a_bar_shows_the_parts_of_a_loss_side_by_side():

@@ -93,6 +93,8 @@ class State(NamedTuple):
     evaluations: Mapping[str, tuple[Evaluation, ...]] = _NONE
     """Latest tallies of the seed, the incumbent and the best."""
     stopped: StopReason | None = None
+    written: int = 0
+    """Bytes of the rollout file that were there at the last verdict."""
 
     @property
     def seed(self) -> str:
@@ -106,7 +108,7 @@ class State(NamedTuple):
     def settled(self) -> "State":
         """The state without what may differ between two sittings of the same run."""
         cleared = self._replace(spend=NOTHING, dearest=NO_CALL)
-        return cleared._replace(elapsed=0.0, sitting=None, started=None)
+        return cleared._replace(elapsed=0.0, sitting=None, started=None, written=0)
 
 
 def advance(state: State, event: Event) -> State:
@@ -254,6 +256,7 @@ def _closed(state: State, event: StepClosed) -> State:
         claimed=state.best if isinstance(step.reply, Claim) and told else state.claimed,
         spend=state.spend + event.spend,
         dearest=event.dearest,
+        written=event.rollouts[1],
         evaluations=_remembered(state, event, {state.seed, incumbent, best}),
         sitting=_heard(state, event.t),
     )

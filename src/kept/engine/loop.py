@@ -120,6 +120,7 @@ class Loop:
         if not state.closed and self._plan.tries_one:
             self._evaluator.try_one_first()
         if state.next_step == 0:
+            self._known.elsewhere |= self._take_up_lost(state)
             return
         self._evaluator.opened(len(state.closed))
         self._ending = state.given_up
@@ -127,29 +128,48 @@ class Loop:
         till.dearest = state.dearest
         elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
         if state.open:
-            waiting = {step.step for step in state.open}
-            start, counted = state.open[0].rollouts_at, set[Job]()
-            for step, job, usage in self._journal.cancelled(start):
-                counted.add(job)
-                if step in waiting:
-                    self._purse.meter(step).cancel(usage)
-            tail = self._journal.tail(start)
-            till.learn(self._journal.unpriced())
-            for step, job, outcome in tail:
-                elsewhere.add(job.candidate_id)
-                counted.add(job)
-                if answered(outcome):
-                    self._journal.forget_calls(job.scope)
-                if step in waiting:
-                    self._purse.meter(step).add((outcome,))
-            silent = [proposal_scope(step.step) for step in state.open if step.reply is None]
-            past = past_of(self._journal.paid(), counted, silent)
-            self._evaluator.attempts.billed, self._purse.past = past
-            for waiting_step in state.open:
-                self._purse.pay(waiting_step.spend)
+            elsewhere |= self._take_up_open(state.open)
+        elif self._journal.rollouts_size > state.written:
+            elsewhere |= self._take_up_lost(state)
         self._known.elsewhere |= elsewhere
         for step in state.open:
             self._start(step.step)
+
+    def _take_up_open(self, steps: Sequence[OpenStep]) -> set[str]:
+        """Take up what open steps have done so far; candidates that have outcomes."""
+        waiting = {step.step for step in steps}
+        start, counted, elsewhere = steps[0].rollouts_at, set[Job](), set[str]()
+        for step, job, usage in self._journal.cancelled(start):
+            counted.add(job)
+            if step in waiting:
+                self._purse.meter(step).cancel(usage)
+        tail = self._journal.tail(start)
+        self._evaluator.attempts.till.learn(self._journal.unpriced())
+        for step, job, outcome in tail:
+            elsewhere.add(job.candidate_id)
+            counted.add(job)
+            if answered(outcome):
+                self._journal.forget_calls(job.scope)
+            if step in waiting or step >= self.state.next_step:
+                # a step that the journal has lost is opened again, and pays for them
+                self._purse.meter(step).add((outcome,))
+        silent = [proposal_scope(step.step) for step in steps if step.reply is None]
+        past = past_of(self._journal.paid(), counted, silent)
+        self._evaluator.attempts.billed, self._purse.past = past
+        for waiting_step in steps:
+            self._purse.pay(waiting_step.spend)
+        return elsewhere
+
+    def _take_up_lost(self, state: State) -> set[str]:
+        """Take up what steps left that the journal has lost; they are opened again, and pay."""
+        found: set[str] = set()
+        for step, job, outcome in self._journal.tail(state.written):
+            if step >= state.next_step:
+                found.add(job.candidate_id)
+                self._purse.meter(step).add((outcome,))
+        # replies to proposers are heard again; what else there is belongs to steps on record
+        self._journal.forget_calls("rollout")
+        return found
 
     def _open_steps(self) -> StopReason | None:
         """Open steps up to the width; the reason when no more may open."""
