@@ -201,6 +201,24 @@ def test_a_run_whose_journal_lost_its_end_counts_all_that_was_paid(
 
 
 @pytest.mark.slow
+def test_a_killed_run_whose_journal_lost_steps_is_told_of_where_it_is_opened(
+    worlds: list[World], tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    (whole,) = (worlds[1].home / "runs").iterdir()
+    lines = (whole / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    looked_into(whole)
+    assert "the end is missing" not in caplog.text
+    closed = [n for n, line in enumerate(lines) if b'"kind":"step_closed"' in line]
+    for number, reader in enumerate((summed_up, listed)):
+        folder = tmp_path / f"{number}" / "runs" / whole.name
+        shutil.copytree(whole, folder, symlinks=True)
+        (folder / "journal.jsonl").write_bytes(b"".join(lines[: closed[0]]))
+        reader(folder)
+        assert f"{folder / 'journal.jsonl'}: the end is missing" in caplog.text, reader
+        assert "the end is missing" in repr(verify_run(folder))
+
+
+@pytest.mark.slow
 def test_damage_anywhere_in_a_run_is_refused_or_changes_nothing(
     worlds: list[World], tmp_path: Path
 ):

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from kept.errors import JournalError
@@ -28,6 +29,13 @@ def cut_off(path: Path, end: int, missing: int) -> JournalError:
     """That a file ends before its end."""
     why = f"the file ends here, and {missing} bytes that were written are missing"
     return JournalError(f"{path}:{line_number(path, end)}: {why}", hint=_HINT)
+
+
+@cache
+def end_missing(spine: Path, later: int) -> None:
+    """Warn once that the records of a step are missing from the end of a spine."""
+    text = "%s: the end is missing: rollouts.jsonl has rollouts of step %d; what is told is earlier"
+    log.warning(f"{text}, and `kept resume` does those steps again", spine, later)
 
 
 def misplaced(path: Path | str, number: int, why: object) -> JournalError:

@@ -17,13 +17,21 @@ from kept.core.event import Event
 from kept.core.rollout import Failure
 from kept.errors import JournalError
 from kept.store import wire
-from kept.store.damage import cut_off, damaged, damaged_at, left_out, naming
+from kept.store.damage import cut_off, damaged, damaged_at, end_missing, left_out, naming
+from kept.store.lock import holder
 from kept.store.pack import Pack
 
 T = TypeVar("T")
 
 INDEX = "steps.idx"
 """The index of closed steps; its last line tells how long the files were when the run closed."""
+
+
+LAST_LINES = 1 << 16
+"""Bytes at the end of a file that are searched for the last step."""
+
+_STEP = re.compile(rb'"step":(\d+)')
+_ROLLOUT_OF = re.compile(rb'"kind":"rollout","step":(\d+)')
 
 
 class _Manifest(msgspec.Struct):
@@ -79,10 +87,28 @@ def closed_sizes(folder: Path) -> Closed | None:
 
 
 def check_whole(spine: Path, end: int) -> None:
-    """Refuse a spine whose last whole line ends before it ended when the run was closed."""
+    """Refuse a spine whose last whole line ends before it ended when the run was closed.
+
+    A run that was killed has no record of its end: warns where it has rollouts of a later step.
+    """
     closed = closed_sizes(spine.parent)
     if closed is not None and end < closed.journal:
         raise cut_off(spine, end, closed.journal - end)
+    if closed is None and holder(spine.parent) is None:
+        later = _last_step(spine.with_name("rollouts.jsonl"), _ROLLOUT_OF)
+        # of a run that came to its end meanwhile, all is there by now
+        if later > max(_last_step(spine, _STEP), 0):
+            end_missing(spine, later)
+
+
+def _last_step(path: Path, pattern: re.Pattern[bytes]) -> int:
+    """The highest step that the last lines of a file tell of; -1 where they tell of none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - LAST_LINES))
+            return max(map(int, pattern.findall(file.read())), default=-1)
+    except FileNotFoundError:
+        return -1
 
 
 def event_of(line: bytes, at: int) -> Event:
