@@ -1,11 +1,13 @@
 """A refinement as its journal tells it: its iterations, and the files that it wrote."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kept.agents.experiments.refining import SESSION, sessions_of
 from kept.agents.record import AgentRun
 from kept.agents.refine.best import BEST, best_files, manifest_name
+from kept.agents.refine.brief import brief_text
 from kept.agents.refine.folder import (
     GRADIENT,
     SessionPlace,
@@ -16,8 +18,9 @@ from kept.agents.refine.folder import (
     winner_of,
 )
 from kept.agents.refine.made import Made, all_made
-from kept.agents.refine.rerun import RUN
+from kept.agents.refine.rerun import RUN, Iterating, broke_by
 from kept.agents.refine.session import SESSIONS, session_bytes
+from kept.agents.rundir.read import read_run
 from kept.agents.rundir.write import run_files
 from kept.agents.runner import DELIVERED
 from kept.agents.story import STORY, Moment, record_of
@@ -80,8 +83,17 @@ def _iteration_files(run: Run, attempt: Attempt, by_run: Mapping[str, Made]) -> 
     start = by_run.get(attempt.parent_run_id)
     if start is not None:
         files |= {f"input/{path}": data for path, data in start.files.items() if is_safe_path(path)}
-        files[GRADIENT] = gradient_of(start)
+        files[GRADIENT] = gradient_of(_about(run, attempt, start))
     return files
+
+
+def _about(run: Run, attempt: Attempt, start: Made) -> Iterating:
+    """What an iteration was told, as it was when it began."""
+    before = [step for step in run.state.closed if step.step < attempt.step]
+    *_, last = all_made(run.seed, before).values()
+    broke = broke_by(start, last, before)
+    prefix = brief_text(start.findings, broke)
+    return Iterating(k=attempt.k, run_id=attempt.run_id, start=start, brief=prefix, broke=broke)
 
 
 def _session_files(run: Run, told: Told) -> Iterator[tuple[Path, bytes]]:
@@ -92,8 +104,11 @@ def _session_files(run: Run, told: Told) -> Iterator[tuple[Path, bytes]]:
         root=Path(told.state.fact(ITERATIONS)),
         session_id=asked.session,
         seed_run_id=told.state.fact("seed_run"),
+        start_run_id=told.state.fact("start_run"),
         tiers=not asked.tiers.trivial,
     )
+    if asked.start:
+        place = replace(place, seed_loss=read_run(seed).loss.total)
     ended = run.events[-1].t if isinstance(run.events[-1], RunStopped) else None
     session = session_bytes(session_of(place, told, ended))
     for path in _session_paths(asked, seed):
