@@ -222,6 +222,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         budget=limits,
         workers=workers,
         worst_usd=usd_per_rollout or 0.0,
+        probes=recipe.make_probes(evaluate, made),
         random_seed=random_seed,
         inputs={
             "evaluate": recipe.source_of(evaluate),
@@ -351,6 +352,7 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
         budget=budget or Budget(),
         workers=workers,
         worst_usd=usd_per_rollout or 0.0,
+        probes=recipe.make_probes(evaluate, ()),
         inputs={
             "evaluate": recipe.source_of(evaluate),
             "metric, direction or bounds": f"{metric} {direction} {bounds}",

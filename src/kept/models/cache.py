@@ -68,6 +68,9 @@ class CallCache:
             self._db.execute("DROP TABLE IF EXISTS replies")
             self._db.execute(f"PRAGMA user_version = {VERSION}")
         self._db.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply BLOB)")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS models (at TEXT, name TEXT, UNIQUE (at, name))"
+        )
 
     def get(self, key: str) -> ModelReply | None:
         """The reply that is kept under a key."""
@@ -91,6 +94,22 @@ class CallCache:
             self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", values)
         except sqlite3.Error as error:
             log.warning("a reply cannot be kept in %s: %s", self.path, error)
+
+    def add_model(self, address: str, name: str) -> None:
+        """Remember that there are replies of the model of this name at this address."""
+        try:
+            self._db.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", (address, name))
+        except sqlite3.Error as error:
+            log.warning("a model cannot be named in %s: %s", self.path, error)
+
+    def has_model(self, address: str, name: str) -> bool:
+        """Whether there are replies of this model."""
+        asked = "SELECT 1 FROM models WHERE at = ? AND name = ?"
+        try:
+            return self._db.execute(asked, (address, name)).fetchone() is not None
+        except sqlite3.Error as error:
+            log.warning("the models in %s cannot be read: %s", self.path, error)
+            return False
 
 
 def _useless(path: Path, error: sqlite3.Error) -> SetupError:
@@ -125,7 +144,12 @@ class CachedModel:
         self._open = cache if callable(cache) else lambda: cache
         self._address = address
         """Where the model is: two servers may call different models by one name."""
-        self._probe = probe
+        self.probe = probe
+        self._answered = False
+
+    def has_replies(self) -> bool:
+        """Whether any reply of it is cached; opens the cache."""
+        return self._open().has_model(self._address, self.name)
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
         """The first draw."""
@@ -143,14 +167,15 @@ class CachedModel:
         # one that was kept may have met other rules than these
         if kept is not None and is_usable(kept):
             return replace(kept, usage=FREE)
-        if self._probe is not None:
-            why = await self._probe.unreachable()
+        if self.probe is not None and not self._answered:
+            why = await self.probe.unreachable()
             if why is not None:
                 return Failure("harness", "infrastructure", f"nothing answers: {why}", tried=True)
-            self._probe = None
+            self._answered = True
         reply = await self._model.complete(request)
         if isinstance(reply, ModelReply) and is_usable(reply):
             cache.put(key, reply)
+            cache.add_model(self._address, self.name)
         return reply
 
     def worst_usd(self, request: ModelRequest) -> float | None:

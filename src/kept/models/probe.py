@@ -5,14 +5,13 @@ gateway with nobody behind it: a key may lack the right to list, and small serve
 """
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from kept.errors import SetupError
 from kept.models.config import ModelConfig
 from kept.models.line import Line
-from kept.models.providers import PROVIDERS, address, located
+from kept.models.providers import located
 from kept.models.trouble import Trouble, bare
 
 AWAY = (502, 503, 504)
@@ -38,9 +37,13 @@ class Probe:
     config: ModelConfig
     proposes: bool = False
     """True where only proposers ask it: a run that measures does without."""
+    spared: tuple[Callable[[], bool], ...] = field(default=(), compare=False)
+    """If each of these is true, cached replies may do, and the endpoint is not looked at."""
 
     async def unreachable(self) -> str | None:
         """Why the endpoint cannot be used; None where it answers."""
+        if self.spared and all(spare() for spare in self.spared):
+            return None
         try:
             line = Line(located(self.config), "models")
         except SetupError as error:
@@ -64,19 +67,3 @@ class Probe:
                 return None
             last = f"`{self.config.name}` answered {status}"
         return f"{last} ({tries} tries at {bare(line.endpoint.url)})"
-
-
-def probes_of(
-    asked: Iterable[ModelConfig | None], proposing: Iterable[ModelConfig | None] = ()
-) -> tuple[Probe, ...]:
-    """One probe for each endpoint; none where `cache: true` may spare every call.
-
-    Such a model is probed before its first request without a cached reply.
-    """
-    found: dict[str, Probe] = {}
-    rows = ((config, False) for config in asked), ((config, True) for config in proposing)
-    for config, proposes in chain(*rows):
-        if config is None or PROVIDERS[config.provider].speech == "none" or config.cache:
-            continue
-        found.setdefault(address(config) or "", Probe(config, proposes))
-    return tuple(found.values())

@@ -23,7 +23,7 @@ from kept.core.schedule import MEASURE, Turns
 from kept.engine.purse import Halt
 from kept.errors import SetupError
 from kept.gates.sweep import Sweep
-from kept.models.probe import probes_of
+from kept.models.roles import probes_of
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
 from kept.recipes.agent_kit import (

@@ -15,9 +15,8 @@ from kept.core.plan import PASS_AT, WHY_NOT_RACE, Plan
 from kept.core.ports import Journal, Sink
 from kept.gates import Strict
 from kept.locate import locate
-from kept.models.probe import probes_of
 from kept.models.providers import PROVIDERS
-from kept.models.roles import is_free
+from kept.models.roles import is_free, probes_of
 from kept.recipes import Compiled
 from kept.recipes.agents import Sending, agent_warnings
 from kept.recipes.asserting import measured
@@ -126,7 +125,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         budget=_budget(task),
         worst_usd=task.budget.usd_per_rollout or 0.0,
         priced=open_ended(charges, task.budget.usd_per_rollout),
-        probes=probes_of(*endpoints_of(task, files.proposing, source.folder)),
+        probes=probes_of([], endpoints_of(task, files.proposing, source.folder)),
         dear=not all(is_free(agent.model.config(source.folder)) for agent in agents),
         workers=workers,
         facts={

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kept.models.config import ModelConfig
-from kept.models.roles import is_free, is_priced, unbounded
+from kept.models.roles import Role, is_free, is_priced, unbounded
 from kept.recipes.proposing import Proposing
 from kept.recipes.running import target_of
 from kept.spec.agents import AgentRunnerSpec
@@ -16,6 +16,8 @@ from kept.spec.scorers import leaves_of
 from kept.spec.task import TaskSpec
 
 Payer = Literal["runner", "scorer", "proposers"]
+
+_ROLES: dict[Payer, Role] = {"runner": "target", "scorer": "judge", "proposers": "optimizer"}
 
 
 class Charge(NamedTuple):
@@ -36,11 +38,9 @@ def charges_of(task: TaskSpec, proposing: Proposing, folder: Path) -> tuple[Char
 
 def endpoints_of(
     task: TaskSpec, proposing: Proposing, folder: Path
-) -> tuple[list[ModelConfig], list[ModelConfig]]:
+) -> list[tuple[Role, ModelConfig]]:
     """Models that are asked call by call: to run and score, and to propose."""
-    found = [*_models(task, proposing, folder)]
-    measuring = [config for by, config in found if by != "proposers"]
-    return measuring, [config for by, config in found if by == "proposers"]
+    return [(_ROLES[by], config) for by, config in _models(task, proposing, folder)]
 
 
 def open_ended(charges: tuple[Charge, ...], usd_per_rollout: float | None) -> bool:

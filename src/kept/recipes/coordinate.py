@@ -21,8 +21,7 @@ from kept.gates import Sigma
 from kept.gates.race import Race
 from kept.gates.screen import Screen
 from kept.models.config import ModelConfig
-from kept.models.probe import probes_of
-from kept.models.roles import is_free, unbounded
+from kept.models.roles import Role, is_free, probes_of, unbounded
 from kept.proposers.measured import SEED_ALONE
 from kept.proposers.numeric import Numeric
 from kept.proposers.shots import LAYOUT, Shots
@@ -227,8 +226,10 @@ def _critics(read: ReadAgent, axes: Axes, *, writes: bool) -> Critics | None:
     return read_critics(read, home.path, writes=writes)
 
 
-def _helper_configs(critics: Critics | None) -> list[ModelConfig]:
-    return [critics.critic.config, critics.applier.config] if critics else []
+def _helper_configs(critics: Critics | None) -> list[tuple[Role, ModelConfig]]:
+    if critics is None:
+        return []
+    return [("critic", critics.critic.config), ("applier", critics.applier.config)]
 
 
 def _helpers(critics: Critics | None) -> dict[str, dict[str, str]]:

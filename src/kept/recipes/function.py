@@ -25,7 +25,7 @@ from kept.core.case import (
 )
 from kept.core.model import Message, ModelRequest
 from kept.core.plan import WHY_NOT_RACE, Plan
-from kept.core.ports import Gate, Guard, Proposer, Proving, Runner, Scorer
+from kept.core.ports import Gate, Guard, Probe, Proposer, Proving, Runner, Scorer
 from kept.core.words import count
 from kept.errors import SetupError
 from kept.gates import Strict
@@ -288,6 +288,18 @@ def check_paid(made: Sequence[Proposer], max_usd: float | None) -> None:
                 message = f"what a call of `{proposer.name}` costs at most is not known"
                 hint = 'give model={"provider": …, "model": …, "price": …, "max_tokens": …}'
                 raise SetupError(f"{message}, so `max_usd` could not be kept", hint=hint)
+
+
+def make_probes(evaluate: object, made: Sequence[Proposer]) -> tuple[Probe, ...]:
+    """Looks at the endpoints of Kept's own models; functions have none that anybody knows of."""
+    asking = [evaluate, *made, *(getattr(proposer, "author", None) for proposer in made)]
+    models: list[object] = [getattr(one, "model", None) for one in asking]
+    if not any(models):
+        return ()
+    # at use: most runs ask no model
+    from kept.models.roles import probes_of_models
+
+    return probes_of_models(models)
 
 
 def with_gate(plan: Plan, gate: Gate | GateName | None, began: str = "") -> Plan:

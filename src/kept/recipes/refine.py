@@ -33,7 +33,7 @@ from kept.core.refine import FEWEST, MOST, Refining, Tier, clamped, halved
 from kept.engine.clock import SystemClock
 from kept.errors import SetupError
 from kept.models.config import ModelConfig
-from kept.models.probe import probes_of
+from kept.models.roles import probes_of
 from kept.recipes import Compiled
 from kept.recipes.agent_kit import (
     check,

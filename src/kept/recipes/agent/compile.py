@@ -21,8 +21,7 @@ from kept.locate import locate
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
 from kept.models.conversation import Agent
-from kept.models.probe import probes_of
-from kept.models.roles import connect_uncached, is_priced
+from kept.models.roles import connect_uncached, is_priced, probes_of
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
 from kept.recipes.agent.cases import Inputs, all_cases

@@ -22,8 +22,7 @@ from kept.gates import Selection
 from kept.gates.race import PRESETS, Race
 from kept.gates.usual import raced, screened
 from kept.models.config import ModelConfig
-from kept.models.probe import probes_of
-from kept.models.roles import connect_role, is_free, is_priced
+from kept.models.roles import connect_role, is_free, is_priced, probes_of
 from kept.proposers.measured import MEASURED
 from kept.proposers.skill.document import REGIONS
 from kept.proposers.skill.modes import UPDATES
@@ -133,7 +132,12 @@ def plan_of(
         priced=not all(map(is_free, configs)) or spec.agent is not None,
         dear=spec.agent is not None,
         probes=probes_of(
-            [spec.student if spec.agent is None else None, opened.judge], [asked.config]
+            [],
+            [
+                ("target", spec.student if spec.agent is None else None),
+                ("judge", opened.judge),
+                ("optimizer", asked.config),
+            ],
         ),
         inputs={
             **(opened.inputs or {}),

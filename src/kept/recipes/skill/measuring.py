@@ -14,8 +14,7 @@ from kept.core.schedule import MEASURE, Turns
 from kept.envs.opened import Opened
 from kept.errors import Problem, SetupError
 from kept.gates.sweep import Sweep
-from kept.models.probe import probes_of
-from kept.models.roles import is_priced
+from kept.models.roles import is_priced, probes_of
 from kept.proposers.measured import SEED_ALONE
 from kept.recipes import Compiled
 from kept.recipes.hashing import hash_of
@@ -80,7 +79,13 @@ def compile_measure(
             max_rollouts=spec.budget.max_rollouts,
         ),
         workers=workers or spec.env.workers,
-        probes=probes_of([spec.student if spec.agent is None else None, opened.judge]),
+        probes=probes_of(
+            [],
+            [
+                ("target", spec.student if spec.agent is None else None),
+                ("judge", opened.judge),
+            ],
+        ),
         inputs={**(opened.inputs or {}), "config": hash_of(_deciding(spec))},
         facts={
             "spec": str(spec.source.path.resolve()),

@@ -34,9 +34,8 @@ from kept.gates import Strict
 from kept.gates.fixed import FixedRace
 from kept.gates.race import PRESETS
 from kept.models.config import ModelConfig
-from kept.models.probe import probes_of
 from kept.models.providers import config_of, missing
-from kept.models.roles import connect_role, is_free, unbounded
+from kept.models.roles import connect_role, is_free, probes_of, unbounded
 from kept.models.window import room_of
 from kept.prompts import ARTIFACTS
 from kept.proposers.asking import Asked
@@ -142,7 +141,7 @@ def compile_suite(
         random_seed=read.spec.random_seed,
         priced=not all(is_free(one) for one in _models(configs, optimizer[1])),
         dear=True,
-        probes=probes_of(_endpoints(read, configs), [optimizer[1]]),
+        probes=probes_of(_endpoints(read, configs), [("optimizer", optimizer[1])]),
         inputs=_inputs(read, configs, optimizer[0].name),
         facts=_facts(read, asked, epochs, overrides),
     )
