@@ -131,7 +131,7 @@ def test_no_run_takes_more_than_its_command_says(name: str):
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", WORLDS)
 def test_no_run_of_many_takes_more_than_its_command_says(name: str):
-    check_many(name, 120)
+    check_many(name, 60)
 
 
 def test_a_limit_below_a_cent_is_not_rounded_to_nothing(tmp_path: Path):

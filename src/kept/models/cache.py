@@ -17,10 +17,11 @@ from pathlib import Path
 import msgspec
 
 from kept.core.model import ModelReply, ModelRequest
-from kept.core.ports import Model, Probe
+from kept.core.ports import Model
 from kept.core.rollout import FREE, Failure
 from kept.errors import SetupError
 from kept.models.pricing import usual_usd, worst_usd
+from kept.models.probe import Probe
 from kept.store.files import SPACE, database_trouble
 
 VERSION = 1
