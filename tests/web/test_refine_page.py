@@ -34,6 +34,15 @@ class Watched:
         runs = [one for one in self.seed.parent.iterdir() if one != self.seed]
         return next((one, pid) for one in runs if (pid := holder(one)) is not None)
 
+    def hold(self) -> None:
+        """Have the next request answered and those behind it wait: a slow page is to see it all."""
+        first = len(self.server.log)
+        self.server.held = lambda seen: seen.number > first
+
+    def release(self) -> None:
+        """Have all requests answered."""
+        self.server.held = lambda seen: False
+
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Generator[Watched]:
@@ -80,11 +89,13 @@ def test_a_refinement_is_set_up_started_watched_and_cancelled(watched: Watched):
     expect(page.get_by_role("alert")).to_contain_text("no name of a model")
     page.get_by_label("mid worker").fill("")
     watched.server.latency = 0.7
+    watched.hold()
     page.get_by_role("button", name="Refine").click()
     # live: its story, then its first iteration with tier and models, and no second one may begin
     expect(page.locator("#now .turn").first).to_contain_text("Turn 1", timeout=LONG)
     expect(page.locator("#begin")).to_contain_text("One at a time")
     expect(page.locator("#sessions .state")).to_contain_text("running")
+    watched.release()
     expect(page.locator("#sessions tbody tr")).to_contain_text(f"{MODEL}-small", timeout=LONG)
     expect(page.locator("#best .big")).to_contain_text("→")
     assert not findings(page) and overflow(page) <= 0
@@ -99,6 +110,7 @@ def test_the_page_follows_a_refinement_that_is_killed_and_resumed(watched: Watch
     page.goto(watched.refine)
     before = page.locator("#sessions .session").count()
     watched.server.latency = 0.7
+    watched.hold()
     page.get_by_role("spinbutton", name="Iterations").fill("1")
     page.get_by_role("button", name="Refine").click()
     expect(page.locator("#sessions .session")).to_have_count(before + 1, timeout=LONG)
@@ -124,6 +136,7 @@ def test_the_page_follows_a_refinement_that_is_killed_and_resumed(watched: Watch
         )
     expect(first.locator(".state")).to_contain_text("running", timeout=LONG)
     watched.server.latency = 0.0
+    watched.release()
     expect(first.locator(".state")).to_contain_text("finished", timeout=LONG)
     assert again.wait(60) in (0, 1)
     expect(own.locator("#runhead .state")).to_contain_text("finished", timeout=LONG)

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 import threading
+from collections.abc import Callable
 from typing import Any, Self
 
 from aiohttp import web
@@ -43,6 +44,8 @@ class ModelServer:
     ) -> None:
         self.latency = latency
         """Seconds before anything is answered."""
+        self.held: Callable[[Seen], bool] = lambda seen: False
+        """True of a request that is to wait; it is asked again until it is false."""
         self.log: list[Seen] = []
         """Every request, in the order of arrival."""
         self.most_at_once = 0
@@ -129,6 +132,8 @@ class ModelServer:
     async def _answer(self, speaker: Speaker, seen: Seen) -> web.StreamResponse:
         try:
             await asyncio.sleep(self.latency)
+            while self.held(seen):
+                await asyncio.sleep(TURN)
             return await self._say(speaker, seen)
         except (asyncio.CancelledError, ConnectionError):
             seen.answer = "given up"
