@@ -257,7 +257,7 @@ def chunk(**delta: Any) -> list[dict[str, Any]]:
     return [{"choices": [{"delta": delta}]}, *chat_chunks()]
 
 
-STREAMED_BREACHES = {
+STREAMED_BREACHES: dict[str, list[dict[str, Any]]] = {
     "content is a number": chunk(content=5),
     "tool calls are a text": chunk(tool_calls="x"),
     "a name is a number": chunk(tool_calls=[{"index": 0, "function": {"name": 5}}]),
@@ -267,7 +267,7 @@ STREAMED_BREACHES = {
     "the reason to stop is an error": [{"choices": [{"delta": {}, "finish_reason": "error"}]}],
 }
 DELTA = {"type": "content_block_delta", "index": 0}
-ANTHROPIC_STREAMED_BREACHES = {
+ANTHROPIC_STREAMED_BREACHES: dict[str, list[dict[str, Any]]] = {
     "a text is a number": [
         *anthropic_events()[:2],
         {**DELTA, "delta": {"type": "text_delta", "text": 5}},
