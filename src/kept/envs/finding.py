@@ -28,6 +28,7 @@ BUILT_IN: Mapping[str, str] = {
     "jsonl": "kept.envs.jsonl:Jsonl",
     "livemathematicianbench": "kept.envs.livemathematicianbench:LiveMathematicianBench",
     "searchqa": "kept.envs.searchqa:SearchQa",
+    "spreadsheetbench": "kept.envs.spreadsheetbench:SpreadsheetBench",
 }
 
 
