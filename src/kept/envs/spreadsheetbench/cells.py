@@ -190,7 +190,7 @@ def look(
         return _looked(_content(path, data), position, areas, preview=preview, formulas=formulas)
     except (Unreadable, ValueError) as error:
         return {"unreadable": one_line(str(error), 300)}
-    except Exception as error:  # noqa: BLE001 # a broken file leads a parser anywhere
+    except Exception as error:  # a broken file leads a parser anywhere
         if isinstance(error, MemoryError):
             raise
         words = one_line(f"{type(error).__name__}: {error}", 200)

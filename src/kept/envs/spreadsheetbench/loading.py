@@ -150,9 +150,7 @@ class Books:
             fields.wrong(row, f"there is no folder `{given}` in {looked}")
         return place
 
-    def _marked(
-        self, pair: Pair, position: str, row: Row, fields: Fields
-    ) -> list[str] | None:
+    def _marked(self, pair: Pair, position: str, row: Row, fields: Fields) -> list[str] | None:
         """Paths and hashes of a pair; None, and a problem, where it cannot be compared."""
         marked: list[str] = []
         for path in pair:
@@ -176,9 +174,7 @@ class Books:
             return None
         return marked
 
-    def _look(
-        self, path: Path, mark: str, position: str = "", areas: Sequence[Any] = ()
-    ) -> Looked:
+    def _look(self, path: Path, mark: str, position: str = "", areas: Sequence[Any] = ()) -> Looked:
         key = f"{mark} {position} {areas}"
         if key not in self._looked:
             self._looked[key] = look_into(path, position, areas)

@@ -28,16 +28,17 @@ _CUSTOM = """
 ## Critical Rules
 - Write values, not formulas: work every result out in Python.
 - Import nothing but the standard library and {packages}.
-- Read all data from the workbook. The preview shows only its beginning, and the program is also run \
-on other workbooks of the same shape, so copy no values from the preview.
+- Read all data from the workbook. The preview shows only its beginning, and the program is \
+also run on other workbooks of the same shape, so copy no values from the preview.
 - Read from INPUT_PATH, save to OUTPUT_PATH, and keep all that the instruction does not change."""
 
 _REACT = """\
-You are an expert in spreadsheets. The workbook {input} lies in your workspace. Look at it with the \
-tool `bash`, and carry the instruction out with a Python program in the file {solution}. It finds the \
-path of the workbook in the variable INPUT_PATH, and saves the changed workbook to OUTPUT_PATH; both \
-are defined before it starts. It may use the standard library and {packages}. It will be run on \
-other workbooks of the same shape, too. When it is done, answer without using a tool."""
+You are an expert in spreadsheets. The workbook {input} lies in your workspace. Look at it with \
+the tool `bash`, and carry the instruction out with a Python program in the file {solution}. It \
+finds the path of the workbook in the variable INPUT_PATH, and saves the changed workbook to \
+OUTPUT_PATH; both are defined before it starts. It may use the standard library and {packages}. \
+It will be run on other workbooks of the same shape, too. When it is done, answer without using a \
+tool."""
 
 _ASK = {
     "single": "Write the Python program that carries the instruction out.",
@@ -49,13 +50,16 @@ _ASK = {
 }
 
 WORKSPACE = f"""\
-{INPUT} is the workbook of the task. Leave the program as {SOLUTION}, or give it in your last message.
-It is run with INPUT_PATH and OUTPUT_PATH defined, on this workbook and on others of the same shape.
+{INPUT} is the workbook of the task. Leave the program as {SOLUTION}, or give it in your last
+message. It is run with INPUT_PATH and OUTPUT_PATH defined, on this workbook and on others of the
+same shape.
 """
 """Lies in the workspace of an agent CLI as README.txt."""
 
-_FENCE = re.compile(r"^[ \t]*```[ \t]*(?:python3?|py)?[ \t]*\r?\n(.*?)^[ \t]*```", re.S | re.M | re.I)
-_OPEN = re.compile(r"^[ \t]*```[ \t]*(?:python3?|py)[ \t]*\r?\n(.*)\Z", re.S | re.M | re.I)
+_FLAGS = re.DOTALL | re.MULTILINE | re.IGNORECASE
+_START = r"^[ \t]*```[ \t]*(?:python3?|py)?[ \t]*\r?\n"
+_FENCE = re.compile(_START + r"(.*?)^[ \t]*```", _FLAGS)
+_OPEN = re.compile(_START + r"(.*)\Z", _FLAGS)
 
 
 def system_of(prompt: Prompt, mode: Mode) -> str:
@@ -104,22 +108,26 @@ PROGRAM = f'''\
 import ast
 import os
 
+PATHS = {{"INPUT_PATH": os.path.abspath("{INPUT}"), "OUTPUT_PATH": os.path.abspath("{OUTPUT}")}}
+
 
 class Given(ast.NodeTransformer):
     """Leaves out what would give the paths another value."""
 
     def visit_Assign(self, node):
-        names = {{getattr(one, "id", "") for one in node.targets}}
-        return ast.copy_location(ast.Pass(), node) if names <= {{"INPUT_PATH", "OUTPUT_PATH"}} else node
+        return without(node, node.targets)
 
     def visit_AnnAssign(self, node):
-        name = getattr(node.target, "id", "")
-        return ast.copy_location(ast.Pass(), node) if name in ("INPUT_PATH", "OUTPUT_PATH") else node
+        return without(node, [node.target])
+
+
+def without(node, targets):
+    names = {{getattr(one, "id", "") for one in targets}}
+    return ast.copy_location(ast.Pass(), node) if names <= {{*PATHS}} else node
 
 
 with open("{SOLUTION}", encoding="utf-8") as file:
     tree = Given().visit(ast.parse(file.read(), "{SOLUTION}"))
-paths = {{"INPUT_PATH": os.path.abspath("{INPUT}"), "OUTPUT_PATH": os.path.abspath("{OUTPUT}")}}
-exec(compile(tree, "{SOLUTION}", "exec"), {{"__name__": "__main__", **paths}})
+exec(compile(tree, "{SOLUTION}", "exec"), {{"__name__": "__main__", **PATHS}})
 '''
 """Runs the program of a student with its two paths."""

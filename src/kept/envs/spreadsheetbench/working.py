@@ -107,7 +107,7 @@ class Work:
         if isinstance(came, Failure):
             if came.blame == "infrastructure":
                 return came
-            return {**found, **dict.fromkeys(books, {"unreadable": came.message})}
+            return {**found, **{name: {"unreadable": came.message} for name in books}}
         for name in books:
             if name in came:
                 found[name] = await look_at(came[name], areas[name])
