@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from datetime import datetime, time, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -50,7 +50,6 @@ from tests.envs.spreadsheet_data import (
 )
 from tests.envs.spreadsheet_programs import PROGRAMS
 
-T = TypeVar("T")
 D = datetime  # as workbooks hold them
 
 
@@ -271,7 +270,8 @@ def rolled(
 
 def made(root: Path, **options: Any) -> tuple[SpreadsheetBench, Case]:
     write_tasks(root, 1)
-    env = SpreadsheetBench(data_root=root, **{"recalculate": False, **options})
+    given: dict[str, Any] = {"recalculate": False, **options}
+    env = SpreadsheetBench(data_root=root, **given)
     return env, next(iter(env.read(root))).case
 
 
@@ -549,16 +549,8 @@ def test_real_workbooks_equal_themselves_and_eleven_are_solved_untouched():
             assert list(differences(gold, again, gold["areas"])) == []
 
 
-needs_office = (pytest.mark.office, pytest.mark.sandbox)
-
-
-def mark_office(function: T) -> T:
-    for mark in needs_office:
-        function = mark(function)
-    return function
-
-
-@mark_office
+@pytest.mark.office
+@pytest.mark.sandbox
 def test_formulas_are_worked_out_by_libreoffice(tmp_path: Path):
     env, case = made(tmp_path, mode="single", recalculate=True)
     assert not env.needs()
@@ -596,14 +588,16 @@ def linked(target: str) -> bytes:
     book.active["A3"] = f'=HYPERLINK("{target}","here")'
     book.active["A4"] = "=20+22"
     link: Any = ExternalLink(externalBook=ExternalBook(id="rId1"))
-    link.file_link = Relationship(type="externalLinkPath", Target=target, TargetMode="External")
+    linking: Any = Relationship
+    link.file_link = linking(type="externalLinkPath", Target=target, TargetMode="External")
     book._external_links.append(link)
     told = io.BytesIO()
     book.save(told)
     return told.getvalue()
 
 
-@mark_office
+@pytest.mark.office
+@pytest.mark.sandbox
 def test_a_workbook_reads_no_other_file(tmp_path: Path):
     """Neither by a link nor by a function; a file of the system stands for what can be read."""
     secret = Path("/etc/debian_version").read_text().strip()
@@ -614,7 +608,8 @@ def test_a_workbook_reads_no_other_file(tmp_path: Path):
     assert f">{secret}<".encode() not in said
 
 
-@mark_office
+@pytest.mark.office
+@pytest.mark.sandbox
 def test_a_workbook_that_takes_too_long_is_ended_with_all_that_it_started():
     cells = {f"A{n}": f"=SUMPRODUCT(--(MOD(ROW($1:$1048576)*{n},7)=3))" for n in range(1, 4000)}
     began = clock.monotonic()
@@ -634,7 +629,8 @@ def mine(path: Path) -> bool:
         return False
 
 
-@mark_office
+@pytest.mark.office
+@pytest.mark.sandbox
 def test_macros_and_other_formats_are_not_opened(tmp_path: Path):
     """What only calls itself a workbook is refused before LibreOffice sees it."""
     told = io.BytesIO()
@@ -672,14 +668,16 @@ def check_recalculated(cases: Sequence[Case], env: SpreadsheetBench) -> int:
     return len(came)
 
 
-@mark_office
+@pytest.mark.office
+@pytest.mark.sandbox
 def test_some_real_workbooks_equal_themselves_after_libreoffice():
     env, cases = real()
     assert check_recalculated(cases[:3], env) == 9
 
 
 @pytest.mark.nightly
-@mark_office
+@pytest.mark.office
+@pytest.mark.sandbox
 def test_all_real_workbooks_equal_themselves_after_libreoffice():
     env, cases = real()
     assert check_recalculated(cases, env) == 81
@@ -693,13 +691,15 @@ def check_solved(names: Sequence[str]) -> None:
         assert (score.metrics["hard"], score.metrics["soft"]) == (1, 1), (name, score.findings)
 
 
-@mark_office
+@pytest.mark.office
+@pytest.mark.sandbox
 def test_some_real_tasks_are_solved_with_values_and_with_formulas():
     check_solved(["79-7", "39604"])
 
 
 @pytest.mark.nightly
-@mark_office
+@pytest.mark.office
+@pytest.mark.sandbox
 def test_real_tasks_are_solved_by_right_programs():
     assert len(PROGRAMS) >= 10
     env, cases = real()

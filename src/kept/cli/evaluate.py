@@ -65,6 +65,7 @@ def sweep_options(function: F) -> F:
         click.option(
             "-o",
             "--output",
+            "--output_json",
             "write",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",

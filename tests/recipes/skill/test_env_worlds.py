@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,8 @@ from tests.cli.tasks import kept
 from tests.envs.docvqa_data import amount, write_split
 from tests.envs.drawing import page
 from tests.envs.livemath_data import right_text, write_months
+from tests.envs.spreadsheet_data import program
+from tests.envs.spreadsheet_data import write_split as write_spreadsheets
 from tests.envs.test_livemathematicianbench import letter_of
 from tests.harness.stand_in import KEY
 from tests.harness.worlds import shell
@@ -54,6 +57,26 @@ def livemath(folder: Path) -> list[str]:
     return ["split_ratio='8:10:6'"]
 
 
+def amounts(seen: Seen) -> list[str]:
+    """What the preview shows of the amounts of a workbook."""
+    return re.findall(r"B\d=(\d+)", "\n".join(line.text for line in seen.lines))
+
+
+def spreadsheets(folder: Path) -> list[str]:
+    write_spreadsheets(folder)
+    return ["recalculate=false", "max_turns=2"]
+
+
+def doubling(seen: Seen) -> str:
+    assert len(amounts(seen)) == 3
+    return program()
+
+
+def tripling(seen: Seen) -> str:
+    assert len(amounts(seen)) == 3
+    return program(3)
+
+
 WORLDS = {
     "docvqa": EnvWorld("docvqa", docvqa, invoice, lambda _: "<answer>unreadable</answer>"),
     "livemathematicianbench": EnvWorld(
@@ -62,8 +85,12 @@ WORLDS = {
         lambda seen: f"<answer>{letter(seen)}</answer>",
         lambda seen: f"<answer>{'A' if letter(seen) != 'A' else 'B'}</answer>",
     ),
+    "spreadsheetbench": EnvWorld("spreadsheetbench", spreadsheets, doubling, tripling),
 }
 """By the name of the environment; each trains on 8 cases."""
+
+MARKS = {"spreadsheetbench": (pytest.mark.sandbox,)}
+"""What an environment needs of the machine."""
 
 AGENTS = {
     "docvqa": """
@@ -81,8 +108,21 @@ right = right_text(task)
 letter = next(line[0] for line in task.splitlines() if line[1:] == f". {right}")
 return f"<answer>{letter}</answer>" if has_rule else "<answer>none</answer>"
 """,
+    "spreadsheetbench": """
+import openpyxl
+from tests.envs.spreadsheet_data import program
+task = pathlib.Path("task.md").read_text()
+assert "put twice the amount" in task and pathlib.Path("README.txt").read_text()
+assert openpyxl.load_workbook("input.xlsx").sheetnames == ["Sales"]
+said = program(2 if has_rule else 3)
+code = said.partition("```python")[2].partition("```")[0]
+pathlib.Path("solution.py").write_text(code)
+return "The program is in solution.py."
+""",
 }
 """What a stand-in for an agent CLI does, for the environments that the seed wires one for."""
+
+AGENT_SETTINGS = {"spreadsheetbench": ("env.mode=single",)}
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +135,12 @@ def here(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return tmp_path
 
 
-@pytest.fixture(params=sorted(WORLDS))
+def marked(names: Iterable[str]) -> list[Any]:
+    """Names as parameters of a test, each with the marks of its environment."""
+    return [pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(names)]
+
+
+@pytest.fixture(params=marked(WORLDS))
 def world(request: pytest.FixtureRequest) -> EnvWorld:
     return WORLDS[request.param]
 
@@ -167,12 +212,13 @@ def test_analysts_see_the_pictures_of_cases_where_the_config_wants_it(here: Path
             assert pictures(seen) == drawn, "each page behind its own rollout"
 
 
-@pytest.mark.parametrize("name", sorted(AGENTS))
+@pytest.mark.parametrize("name", marked(AGENTS))
 def test_an_agent_is_trained_as_a_student(name: str, here: Path, monkeypatch: pytest.MonkeyPatch):
     world = WORLDS[name]
     agent = put_agent(here / "programs", AGENTS[name], monkeypatch)
     with ModelServer(world.answer) as server:
-        called = train(world, here, server, "evaluation.gate=selection", *agent)
+        more = ("evaluation.gate=selection", *agent, *AGENT_SETTINGS.get(name, ()))
+        called = train(world, here, server, *more)
         asked = {seen.model for seen in server.log}
     check_trained(called, here)
     assert STUDENT not in asked
