@@ -180,6 +180,31 @@ def test_the_baseline_without_any_skill(world: EnvWorld, server: ModelServer, he
     assert len(server.log) == 2 and not any("# Skill" in system(seen) for seen in server.log)
 
 
+STANDALONE = [
+    pytest.param("spreadsheetbench", "official", "You are an expert", marks=pytest.mark.sandbox),
+    pytest.param("spreadsheetbench", "custom", "## Critical Rules", marks=pytest.mark.sandbox),
+    pytest.param("livemathematicianbench", "official", "a careful expert in mathematics"),
+    pytest.param("livemathematicianbench", "current", "between <answer> and </answer>"),
+]
+
+
+@pytest.mark.parametrize(("name", "prompt", "told"), STANDALONE)
+def test_the_standalone_evaluations_of_the_method(name: str, prompt: str, told: str, here: Path):
+    """A prompt without a skill: `eval_prompt_official`, `eval_prompt_custom`, the baseline."""
+    made = WORLDS[name]
+    with ModelServer(lambda seen: made.right(seen).replace("<answer>", "Answer: ")) as server:  # type: ignore[union-attr] # a text
+        words = made.words("eval", here, server.v1)
+        config = f"configs/{name}/default.yaml"
+        more = ["--prompt", prompt, "--skill", "none", "--limit", "2", "-o", "out.json", "-q"]
+        called = kept("eval", config, *more, *words[4:])
+        assert called.code == 0, called.stderr
+        assert len(server.log) == 2 and all(told in system(seen) for seen in server.log)
+        assert not any("# Skill" in system(seen) for seen in server.log)
+    report = json.loads(Path("out.json").read_text())
+    solved = 2 if prompt != "current" else 0
+    assert report["summary"]["passed"] == solved and report["summary"]["total_tests"] == 2
+
+
 def test_missing_data_is_one_error_that_says_what_to_get(
     world: EnvWorld, server: ModelServer, here: Path
 ):
