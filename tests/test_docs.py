@@ -21,6 +21,7 @@ NEEDING = {
     "docs/guide/agent-tests.md": pytest.mark.model,
     "docs/guide/from-dspy.md": pytest.mark.dspy,
     "docs/guide/from-inspect.md": pytest.mark.inspect,
+    "docs/reference/environments.md": pytest.mark.sandbox,
 }
 
 pytestmark = pytest.mark.docs

@@ -202,6 +202,7 @@ def test_the_standalone_evaluations_of_the_method(name: str, prompt: str, told: 
         assert not any("# Skill" in system(seen) for seen in server.log)
     report = json.loads(Path("out.json").read_text())
     solved = 2 if prompt != "current" else 0
+    assert report["environment"]["prompt"] == prompt
     assert report["summary"]["passed"] == solved and report["summary"]["total_tests"] == 2
 
 

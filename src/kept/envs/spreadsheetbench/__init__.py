@@ -13,7 +13,7 @@ from pathlib import Path
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
-from kept.core.words import one_line
+from kept.core.words import are, count, one_line
 from kept.envs.contract import Defect, Environment, Episode, Graded, Item, Posed
 from kept.envs.fields import Fields, as_items, values
 from kept.envs.opened import About
@@ -143,11 +143,12 @@ class SpreadsheetBench(Environment):
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
         """The share of workbooks that are right; hard where all are."""
-        count = len(values(case)["workbooks"])
-        wrong = {n + 1: cells for n in range(count) if (cells := self._wrong(case, n, rollout))}
-        soft = (count - len(wrong)) / count
+        whole = len(values(case)["workbooks"])
+        wrong = {n + 1: cells for n in range(whole) if (cells := self._wrong(case, n, rollout))}
+        right = whole - len(wrong)
+        soft = right / whole
         why = "; ".join(f"workbook {n}: {_short(cells)}" for n, cells in wrong.items())
-        told = f"{count - len(wrong)} of {count} workbooks are right"
+        told = f"{right} of {count(whole, 'workbook')} {are(whole)} right"
         return Graded(float(not wrong), soft, why, told, {"workbooks_right": soft})
 
     def about(self, case: Case) -> About:
