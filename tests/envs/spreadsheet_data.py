@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,10 @@ SPREADSHEETS = "data/spreadsheetbench_verified_400"
 SPLIT = "data/spreadsheetbench_split"
 
 
-def workbook(
-    cells: dict[str, object], sheet: str = "Sales", *, others: Sequence[str] = ()
-) -> bytes:
-    """A workbook of one sheet with some cells, and other sheets that are empty."""
+def workbook(cells: Mapping[str, object], sheet: str = "Sales") -> bytes:
+    """A workbook of one sheet with some cells."""
     book: Any = openpyxl.Workbook()
     book.active.title = sheet
-    for name in others:
-        book.create_sheet(name)
     for name, value in cells.items():
         book[sheet][name] = value
     told = io.BytesIO()

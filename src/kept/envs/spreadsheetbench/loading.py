@@ -108,8 +108,13 @@ class Books:
         if instruction is None or position is None or folder is None:
             return
         pairs = list(_pairs(folder, row, fields))
-        marked = [self._marked(pair, position, row, fields) for pair in pairs]
-        if not marked or None in marked:
+        marked: list[list[str]] = []
+        for pair in pairs:
+            found = self._marked(pair, position, row, fields)
+            if found is None:
+                return  # the others have the same position, and mostly the same fault
+            marked.append(found)
+        if not marked:
             return
         first = pairs[0].input
         preview = look_into(first, "A1", preview=True)
