@@ -100,7 +100,6 @@ def sweep_options(function: F) -> F:
         "kept eval agent.yaml -o report.xml",
         "kept eval task.yaml --min-score 0.8 -o report.xml",
         "kept eval --config skill.yaml --skill SKILL.md --split val",
-        "kept eval configs/spreadsheetbench/default.yaml --prompt official --skill none",
     ),
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="SPEC [--KEY VALUE]...")
