@@ -119,6 +119,7 @@ class Machine:
         self.stub("bwrap", TOOL)
         self.stub("npm", TOOL)
         self.stub("chromium", TOOL)
+        self.stub("soffice", TOOL)
         self.stub("apt-get", APT)
         self.be_user(1000)
         self.note("pytest-exit", "0")

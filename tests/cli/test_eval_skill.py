@@ -146,6 +146,33 @@ def test_a_measurement_that_was_cut_goes_on_from_another_folder(
     assert len(server.log) == 18
 
 
+def test_eval_resumes_a_measurement_and_writes_its_report(here: Path, server: ModelServer):
+    """As the standalone scripts of the method do: what was asked is not asked again."""
+    given = words(here, server, "--split", "val", "-q")
+    called = kept(*given, "budget.max_rollouts=7")
+    assert called.code == 3, called.stderr
+    again = [*given[:3], "--resume", "--output_json", "out.json", *given[3:]]
+    called = kept(*again, "budget.max_rollouts=100")
+    assert called.code == 0, called.stderr
+    assert len(server.log) == 18
+    first = json.loads((here / "out.json").read_text())
+    assert len(first["results"]) == 18 and 0 < first["summary"]["average_scores"]["hard"] < 1
+    run = first["environment"]["run"]
+    named = [*given[:3], "--resume", run, "-o", "again.json", *given[3:]]
+    assert kept(*named, "budget.max_rollouts=100").code == 0
+    assert len(server.log) == 18, "a run that is over is only told again"
+    assert json.loads((here / "again.json").read_text())["results"] == first["results"]
+
+
+def test_resume_is_for_a_skill_config_and_needs_a_run(here: Path, server: ModelServer):
+    given = words(here, server, "--split", "val", "-q")
+    called = kept(*given[:3], "--resume", *given[3:])
+    assert called.code == 2 and "there is no run in" in called.stderr
+    (here / "task.yaml").write_text("artifacts: {include: [a]}\n")
+    called = kept("eval", "task.yaml", "--resume", "last")
+    assert called.code == 2 and "--resume is for a skill config" in called.stderr
+
+
 def test_what_an_agent_cli_did_is_reported(
     here: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ):

@@ -48,6 +48,7 @@ VARYING = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)?", "TIME"),
     (r"""(["'](\w*seconds|elapsed_s|duration_sec)["']): [\d.e-]+""", r"\1: 0"),
     (r"\b[\d.,]+ (ms|s|min)\b", "0 s"),
+    (r"\b\d+ m 0 s\b", "0 s"),  # over a minute
     (r"(?m)^(\d+,TIME,.*),[\d.]+$", r"\1,0"),  # trajectory.csv
     (r" \d+ of them moot,", ""),
     (r"\* Paid for and not used, because an earlier step was kept meanwhile: .*\n", ""),

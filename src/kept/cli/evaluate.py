@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -65,6 +65,7 @@ def sweep_options(function: F) -> F:
         click.option(
             "-o",
             "--output",
+            "--output_json",
             "write",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
@@ -107,12 +108,21 @@ def sweep_options(function: F) -> F:
 @click.option(
     "--split", default="", metavar="NAME", help="Cases of a skill: test, val, train, all."
 )
+@click.option(
+    "--resume",
+    "past",
+    is_flag=False,
+    flag_value="last",
+    metavar="[RUN]",
+    help="Go on with a measurement of a skill that stopped; without RUN, the last run.",
+)
 @sweep_options
 def evaluate(
     words: tuple[str, ...],
     config: str | None,
     skill: str | None,
     split: str,
+    past: str | None,
     **options: Any,  # noqa: ANN401 # those of `sweep_options`
 ) -> int:
     """Measure what SPEC names on all its cases, and change nothing.
@@ -128,8 +138,9 @@ def evaluate(
     given = Options(**options)
     asked = _skill_asked(words, config)
     if asked is not None:
-        return measure_skill(*asked, skill=skill, split=split, given=given)
-    _refuse_words(words[1:], skill, split)
+        named = Named(skill, split, past)
+        return measure_skill(*asked, named=named, given=given)
+    _refuse_words(words[1:], Named(skill, split, past))
     if not words:
         raise click.UsageError("Missing argument 'SPEC'.")
     return sweep(Path(words[0]), given)
@@ -152,42 +163,56 @@ def _skill_asked(words: tuple[str, ...], config: str | None) -> tuple[Path, tupl
     return None
 
 
-def _refuse_words(words: tuple[str, ...], skill: str | None, split: str) -> None:
+class Named(NamedTuple):
+    """Options that only a skill config takes."""
+
+    skill: str | None
+    split: str
+    past: str | None
+    """The run that is to go on."""
+
+
+def _refuse_words(words: tuple[str, ...], named: Named) -> None:
     """What only a skill config takes."""
     for word in words:
         if word.startswith("-"):
             raise click.NoSuchOption(word.partition("=")[0])
         raise click.UsageError(f"Got unexpected extra argument ({word})")
-    for name, value in (("--skill", skill), ("--split", split)):
+    flags = (("--skill", named.skill), ("--split", named.split), ("--resume", named.past))
+    for name, value in flags:
         if value:
             raise click.UsageError(f"{name} is for a skill config")
 
 
-def measure_skill(
-    path: Path, words: tuple[str, ...], *, skill: str | None, split: str, given: "Options"
-) -> int:
+def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "Options") -> int:
     """Measure the skill of a config, and tell what came of it."""
     from kept.cli.compiling import told_warnings
-    from kept.cli.sitting import start_run
+    from kept.cli.looking import open_run
+    from kept.cli.sitting import resume_run, start_run
     from kept.recipes.skill.measuring import compile_measure
     from kept.spec.skill.names import flags_of, override
     from kept.store.home import Home
 
-    flags = flags_of(words, ("skill", "split"))
+    flags = flags_of(words, ("skill", "split", "resume"))
     overrides = [*flags.found, *given.settings]
-    named = override("env.skill_init", skill) if skill else None
-    overrides += [named] if named else []
-    wanted, problems = given.wanted(split), flags.problems
+    skill = override("env.skill_init", named.skill) if named.skill else None
+    overrides += [skill] if skill else []
+    wanted, problems = given.wanted(named.split), flags.problems
     try:
         made = compile_measure(path, wanted, overrides, workers=given.workers, problems=problems)
     except SpecError as error:
         # the flag as it was typed, not the key that it stands for
         said = [
-            replace(one, where="--skill", path=f"{skill}") if one.where == named else one
+            replace(one, where="--skill", path=f"{named.skill}") if one.where == skill else one
             for one in error.problems
         ]
         raise SpecError(said) from error
-    return start_run(told_warnings(made), Home.find(Path.cwd()), given.how())
+    plan = told_warnings(made)
+    if named.past is None:
+        return start_run(plan, Home.find(Path.cwd()), given.how())
+    with open_run(named.past, resuming=True) as run:
+        folder = run.folder
+    return resume_run(plan, folder, given.how())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

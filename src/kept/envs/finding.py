@@ -31,6 +31,7 @@ BUILT_IN: Mapping[str, str] = {
     "mathverse": "kept.envs.mathverse:MathVerse",
     "mmrb": "kept.envs.mmrb:Mmrb",
     "searchqa": "kept.envs.searchqa:SearchQa",
+    "spreadsheetbench": "kept.envs.spreadsheetbench:SpreadsheetBench",
     "swebench": "kept.envs.swebench:SweBench",
 }
 

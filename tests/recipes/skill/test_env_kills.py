@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.recipes.killing import Killable, Kills
-from tests.recipes.skill.test_env_worlds import WORLDS
+from tests.recipes.skill.test_env_worlds import MARKS, WORLDS, marked
 
 pytestmark = pytest.mark.kill
 
-KINDS = {"one call": "docvqa", "shell": "swebench"}
+KINDS = {"one call": "docvqa", "code loop": "spreadsheetbench", "shell": "swebench"}
 """An environment for each kind of rollout."""
 
 
@@ -31,12 +31,14 @@ def check(name: str, kills: int, low: float, folder: Path) -> None:
     assert made.kills == kills
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=MARKS.get(KINDS[kind], ())) for kind in sorted(KINDS)]
+)
 def test_a_kind_of_rollout_that_is_killed_resumes_to_the_same_end(kind: str, tmp_path: Path):
     check(KINDS[kind], 1, 0.3, tmp_path)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", sorted(WORLDS))
+@pytest.mark.parametrize("name", marked(WORLDS))
 def test_training_that_is_killed_resumes_to_the_same_end(name: str, tmp_path: Path):
     check(name, 3, 0.0, tmp_path)

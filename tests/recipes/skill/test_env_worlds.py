@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,8 @@ from tests.envs.bugs import make_kata
 from tests.envs.docvqa_data import amount, write_split
 from tests.envs.drawing import page
 from tests.envs.livemath_data import right_text, write_months
+from tests.envs.spreadsheet_data import program
+from tests.envs.spreadsheet_data import write_split as write_spreadsheets
 from tests.envs.test_livemathematicianbench import letter_of
 from tests.harness.stand_in import KEY
 from tests.harness.worlds import shell
@@ -111,6 +114,26 @@ def fixed(seen: Seen) -> Reply:
     return bash(seen, f"sed -i 's/None/{value}/' {path}")
 
 
+def amounts(seen: Seen) -> list[str]:
+    """What the preview shows of the amounts of a workbook."""
+    return re.findall(r"B\d=(\d+)", "\n".join(line.text for line in seen.lines))
+
+
+def spreadsheets(folder: Path) -> list[str]:
+    write_spreadsheets(folder)
+    return ["recalculate=false", "max_turns=2"]
+
+
+def doubling(seen: Seen) -> str:
+    assert len(amounts(seen)) == 3
+    return program()
+
+
+def tripling(seen: Seen) -> str:
+    assert len(amounts(seen)) == 3
+    return program(3)
+
+
 WORLDS = {
     "babyvision": EnvWorld(
         "babyvision",
@@ -143,8 +166,12 @@ WORLDS = {
         lambda seen: mmrb_data.right(seen_row(seen)),
         lambda seen: mmrb_data.wrong(seen_row(seen)),
     ),
+    "spreadsheetbench": EnvWorld("spreadsheetbench", spreadsheets, doubling, tripling),
 }
 """By the name of the environment; each trains on 8 cases, or on two steps of fewer."""
+
+MARKS = {"spreadsheetbench": (pytest.mark.sandbox,)}
+"""What an environment needs of the machine."""
 
 AGENTS = {
     "babyvision": """
@@ -189,8 +216,21 @@ named = re.findall(r"\\[picture: (\\S+)\\]", task)
 assert [pathlib.Path(one).read_bytes() for one in named] == shown(n)
 return right(n) if has_rule else wrong(n)
 """,
+    "spreadsheetbench": """
+import openpyxl
+from tests.envs.spreadsheet_data import program
+task = pathlib.Path("task.md").read_text()
+assert "put twice the amount" in task and pathlib.Path("README.txt").read_text()
+assert openpyxl.load_workbook("input.xlsx").sheetnames == ["Sales"]
+said = program(2 if has_rule else 3)
+code = said.partition("```python")[2].partition("```")[0]
+pathlib.Path("solution.py").write_text(code)
+return "The program is in solution.py."
+""",
 }
 """What a stand-in for an agent CLI does, for the environments that the seed wires one for."""
+
+AGENT_SETTINGS = {"spreadsheetbench": ("env.mode=single",)}
 
 
 @pytest.fixture(autouse=True)
@@ -203,7 +243,12 @@ def here(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return tmp_path
 
 
-@pytest.fixture(params=sorted(WORLDS))
+def marked(names: Iterable[str]) -> list[Any]:
+    """Names as parameters of a test, each with the marks of its environment."""
+    return [pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(names)]
+
+
+@pytest.fixture(params=marked(WORLDS))
 def world(request: pytest.FixtureRequest) -> EnvWorld:
     return WORLDS[request.param]
 
@@ -242,6 +287,32 @@ def test_the_baseline_without_any_skill(world: EnvWorld, server: ModelServer, he
     assert called.code == 0, called.stderr
     first = [seen for seen in server.log if seen.model == STUDENT and not seen.tool_results]
     assert len(first) == 2 and not any("# Skill" in system(seen) for seen in server.log)
+
+
+STANDALONE = [
+    pytest.param("spreadsheetbench", "official", "You are an expert", marks=pytest.mark.sandbox),
+    pytest.param("spreadsheetbench", "custom", "## Critical Rules", marks=pytest.mark.sandbox),
+    pytest.param("livemathematicianbench", "official", "a careful expert in mathematics"),
+    pytest.param("livemathematicianbench", "current", "between <answer> and </answer>"),
+]
+
+
+@pytest.mark.parametrize(("name", "prompt", "told"), STANDALONE)
+def test_the_standalone_evaluations_of_the_method(name: str, prompt: str, told: str, here: Path):
+    """A prompt without a skill: `eval_prompt_official`, `eval_prompt_custom`, the baseline."""
+    made = WORLDS[name]
+    with ModelServer(lambda seen: made.right(seen).replace("<answer>", "Answer: ")) as server:  # type: ignore[union-attr] # a text
+        words = made.words("eval", here, server.v1)
+        config = f"configs/{name}/default.yaml"
+        more = ["--prompt", prompt, "--skill", "none", "--limit", "2", "-o", "out.json", "-q"]
+        called = kept("eval", config, *more, *words[4:])
+        assert called.code == 0, called.stderr
+        assert len(server.log) == 2 and all(told in system(seen) for seen in server.log)
+        assert not any("# Skill" in system(seen) for seen in server.log)
+    report = json.loads(Path("out.json").read_text())
+    solved = 2 if prompt != "current" else 0
+    assert report["environment"]["prompt"] == prompt
+    assert report["summary"]["passed"] == solved and report["summary"]["total_tests"] == 2
 
 
 def test_missing_data_is_one_error_that_says_what_to_get(
@@ -294,12 +365,13 @@ def test_analysts_see_the_pictures_of_cases_where_the_config_wants_it(here: Path
             assert pictures(seen) == drawn, "each page behind its own rollout"
 
 
-@pytest.mark.parametrize("name", sorted(AGENTS))
+@pytest.mark.parametrize("name", marked(AGENTS))
 def test_an_agent_is_trained_as_a_student(name: str, here: Path, monkeypatch: pytest.MonkeyPatch):
     world = WORLDS[name]
     agent = put_agent(here / "programs", AGENTS[name], monkeypatch)
     with ModelServer(world.answer) as server:
-        called = train(world, here, server, "evaluation.gate=selection", *agent)
+        more = ("evaluation.gate=selection", *agent, *AGENT_SETTINGS.get(name, ()))
+        called = train(world, here, server, *more)
         asked = {seen.model for seen in server.log}
     check_trained(called, here)
     assert STUDENT not in asked

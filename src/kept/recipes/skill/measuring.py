@@ -37,6 +37,9 @@ NAMES: Mapping[str, tuple[Split, ...]] = {
 }
 """What a split may be called."""
 
+ASKED = ("prompt", "mode")
+"""Options of environments that a report names: how a student is asked."""
+
 KIND = "skill"
 """Told in the facts of such a run: to fail some cases is what most skills do, and no error."""
 
@@ -113,7 +116,9 @@ def cases_of(opened: Opened, name: str) -> tuple[str, tuple[Case, ...]]:
 
 def _about(spec: SkillSpec, opened: Opened) -> dict[str, object]:
     student = spec.agent or (spec.student.name if spec.student else "")
-    return {"student": student, "skill": Candidate(dict(opened.skill)).id}
+    asked = {name: spec.told()["env"].get(name) for name in ASKED}
+    skill = Candidate(dict(opened.skill)).id
+    return {"student": student, "skill": skill, **{k: v for k, v in asked.items() if v}}
 
 
 def _deciding(spec: SkillSpec) -> dict[str, object]:

@@ -22,6 +22,8 @@ ALIASES: Mapping[str, str] = {
     "target_backend": "model.student_backend",
     "edit_budget": "optimizer.learning_rate",
     "env": "env.name",
+    "mode": "env.mode",
+    "prompt": "env.prompt",
 }
 """Names that differ from those in the sections."""
 
