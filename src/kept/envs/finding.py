@@ -27,6 +27,7 @@ BUILT_IN: Mapping[str, str] = {
     "ifeval": "kept.envs.ifeval:IfEval",
     "jsonl": "kept.envs.jsonl:Jsonl",
     "livemathematicianbench": "kept.envs.livemathematicianbench:LiveMathematicianBench",
+    "officeqa": "kept.envs.officeqa:OfficeQa",
     "searchqa": "kept.envs.searchqa:SearchQa",
 }
 

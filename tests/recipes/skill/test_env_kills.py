@@ -15,7 +15,7 @@ from tests.recipes.skill.test_env_worlds import WORLDS
 
 pytestmark = pytest.mark.kill
 
-KINDS = {"one call": "docvqa"}
+KINDS = {"one call": "docvqa", "tool loop": "officeqa"}
 """An environment for each kind of rollout."""
 
 

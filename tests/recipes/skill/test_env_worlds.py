@@ -2,12 +2,13 @@
 
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kept.core.model import ModelReply
+from kept.core.model import ModelReply, ToolCall
 from kept.envs.finding import find_env
 from kept.envs.settings import EnvSettings
 from kept.testing.server import ModelServer, Seen
@@ -15,6 +16,8 @@ from tests.cli.tasks import kept
 from tests.envs.docvqa_data import amount, write_split
 from tests.envs.drawing import page
 from tests.envs.livemath_data import right_text, write_months
+from tests.envs.officeqa_data import spent
+from tests.envs.officeqa_data import write_split as write_officeqa
 from tests.envs.test_livemathematicianbench import letter_of
 from tests.harness.stand_in import KEY
 from tests.harness.worlds import shell
@@ -54,6 +57,41 @@ def livemath(folder: Path) -> list[str]:
     return ["split_ratio='8:10:6'"]
 
 
+def call(seen: Seen, tool: str, **arguments: object) -> ModelReply:
+    """Ask for a tool; the call is named after the request, so that a resume names it alike."""
+    given = json.dumps(arguments)
+    name = f"call_{len(seen.tool_results)}_{zlib.crc32(given.encode())}"
+    return ModelReply("", finish="tool_calls", tool_calls=(ToolCall(name, tool, given),))
+
+
+def year_of(seen: Seen) -> str:
+    return re.findall(r"defense in (\d+)", seen.text)[0]
+
+
+def looked_up(seen: Seen) -> str | ModelReply:
+    """List the documents, find the line of the year, read it, and answer."""
+    found = seen.tool_results
+    if not found:
+        return call(seen, "glob", pattern="*")
+    if len(found) == 1:
+        return call(seen, "grep", pattern=f"| {year_of(seen)} |")
+    path, line = found[1].split(":")[:2]
+    if len(found) == 2:
+        return call(seen, "read", path=path, start=int(line), limit=1)
+    figure = found[2].split("|")[3].strip()
+    assert figure == spent(int(year_of(seen)))
+    return f"<answer>{figure} million</answer>"
+
+
+def guessed(seen: Seen) -> str | ModelReply:
+    return "<answer>12</answer>" if seen.tool_results else call(seen, "glob", pattern="*")
+
+
+def officeqa(folder: Path) -> list[str]:
+    write_officeqa(folder, (8, 10, 2))
+    return []
+
+
 WORLDS = {
     "docvqa": EnvWorld("docvqa", docvqa, invoice, lambda _: "<answer>unreadable</answer>"),
     "livemathematicianbench": EnvWorld(
@@ -62,6 +100,7 @@ WORLDS = {
         lambda seen: f"<answer>{letter(seen)}</answer>",
         lambda seen: f"<answer>{'A' if letter(seen) != 'A' else 'B'}</answer>",
     ),
+    "officeqa": EnvWorld("officeqa", officeqa, looked_up, guessed),
 }
 """By the name of the environment; each trains on 8 cases."""
 
@@ -80,6 +119,15 @@ from tests.envs.livemath_data import right_text
 right = right_text(task)
 letter = next(line[0] for line in task.splitlines() if line[1:] == f". {right}")
 return f"<answer>{letter}</answer>" if has_rule else "<answer>none</answer>"
+""",
+    "officeqa": """
+task = pathlib.Path("task.md").read_text()
+year = task.partition("defense in ")[2][:4]
+named = task.partition("## Candidate Files")[2].partition("##")[0].split()[1::2]
+assert sorted(one.name for one in pathlib.Path(".").glob("*.txt")) == sorted(named)
+lines = [line for name in named for line in pathlib.Path(name).read_text().splitlines()]
+figure = next(line.split("|")[3] for line in lines if line.startswith(f"| {year} |"))
+return f"<answer>{figure}</answer>" if has_rule else "<answer>12</answer>"
 """,
 }
 """What a stand-in for an agent CLI does, for the environments that the seed wires one for."""
@@ -132,7 +180,8 @@ def test_the_baseline_without_any_skill(world: EnvWorld, server: ModelServer, he
     words = world.words("eval", here, server.v1)
     called = kept(*words[:3], "--skill", "none", "--limit", "2", "--json", *words[4:])
     assert called.code == 0, called.stderr
-    assert len(server.log) == 2 and not any("# Skill" in system(seen) for seen in server.log)
+    began = [seen for seen in server.log if not seen.tool_results]
+    assert len(began) == 2 and not any("# Skill" in system(seen) for seen in server.log)
 
 
 def test_missing_data_is_one_error_that_says_what_to_get(
