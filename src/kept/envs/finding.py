@@ -28,6 +28,7 @@ BUILT_IN: Mapping[str, str] = {
     "jsonl": "kept.envs.jsonl:Jsonl",
     "livemathematicianbench": "kept.envs.livemathematicianbench:LiveMathematicianBench",
     "officeqa": "kept.envs.officeqa:OfficeQa",
+    "sealqa": "kept.envs.sealqa:SealQa",
     "searchqa": "kept.envs.searchqa:SearchQa",
 }
 

@@ -18,10 +18,13 @@ from tests.envs.drawing import page
 from tests.envs.livemath_data import right_text, write_months
 from tests.envs.officeqa_data import spent
 from tests.envs.officeqa_data import write_split as write_officeqa
+from tests.envs.sealqa_data import founded
+from tests.envs.sealqa_data import write_split as write_sealqa
 from tests.envs.test_livemathematicianbench import letter_of
 from tests.harness.stand_in import KEY
 from tests.harness.worlds import shell
 from tests.recipes.skill.env_world import (
+    JUDGE,
     RULE,
     STUDENT,
     TEACHER,
@@ -92,6 +95,32 @@ def officeqa(folder: Path) -> list[str]:
     return []
 
 
+def town(seen: Seen) -> int:
+    asked = "\n".join(line.text for line in seen.lines if line.role == "user")
+    return int(re.findall(r"town (\d+) founded", asked)[0])
+
+
+def weighed(seen: Seen) -> str:
+    """Nothing of use at first; then, with the page, the year in words of its own."""
+    n = town(seen)
+    if "## Fetched URL Content" not in seen.text:
+        return "Let me see a page."
+    assert f"It was founded {founded(n)}." in seen.text
+    return f"<answer>the year {founded(n)[3:]}</answer>"
+
+
+def compared(seen: Seen) -> str:
+    """A judge's letter: whether both have the same year."""
+    said = seen.text.partition("<answer>")[2].partition("</answer>")[0]
+    gold = seen.text.partition("<expected>")[2].partition("</expected>")[0]
+    return "A" if gold.split()[-1] == said.split()[-1] else "B"
+
+
+def sealqa(folder: Path) -> list[str]:
+    write_sealqa(folder, (8, 10, 2))
+    return ["pages_dir=pages", f"judge_model={JUDGE}"]
+
+
 WORLDS = {
     "docvqa": EnvWorld("docvqa", docvqa, invoice, lambda _: "<answer>unreadable</answer>"),
     "livemathematicianbench": EnvWorld(
@@ -101,6 +130,9 @@ WORLDS = {
         lambda seen: f"<answer>{'A' if letter(seen) != 'A' else 'B'}</answer>",
     ),
     "officeqa": EnvWorld("officeqa", officeqa, looked_up, guessed),
+    "sealqa": EnvWorld(
+        "sealqa", sealqa, weighed, lambda _: "<answer>the year 1066</answer>", compared
+    ),
 }
 """By the name of the environment; each trains on 8 cases."""
 
@@ -128,6 +160,13 @@ assert sorted(one.name for one in pathlib.Path(".").glob("*.txt")) == sorted(nam
 lines = [line for name in named for line in pathlib.Path(name).read_text().splitlines()]
 figure = next(line.split("|")[3] for line in lines if line.startswith(f"| {year} |"))
 return f"<answer>{figure}</answer>" if has_rule else "<answer>12</answer>"
+""",
+    "sealqa": """
+task = pathlib.Path("task.md").read_text()
+n = int(task.partition("town ")[2].split()[0])
+page = pathlib.Path("pages/01.txt").read_text()
+assert page == f"Town {n}\\nIt was founded in {1200 + n * 7}."
+return f"<answer>the year {page.split()[-1][:-1]}</answer>" if has_rule else "<answer>?</answer>"
 """,
 }
 """What a stand-in for an agent CLI does, for the environments that the seed wires one for."""
@@ -180,7 +219,8 @@ def test_the_baseline_without_any_skill(world: EnvWorld, server: ModelServer, he
     words = world.words("eval", here, server.v1)
     called = kept(*words[:3], "--skill", "none", "--limit", "2", "--json", *words[4:])
     assert called.code == 0, called.stderr
-    began = [seen for seen in server.log if not seen.tool_results]
+    students = (seen for seen in server.log if seen.model == STUDENT)
+    began = [seen for seen in students if not seen.tool_results]
     assert len(began) == 2 and not any("# Skill" in system(seen) for seen in server.log)
 
 
