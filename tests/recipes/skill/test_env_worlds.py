@@ -18,7 +18,7 @@ from tests.envs.drawing import page
 from tests.envs.livemath_data import right_text, write_months
 from tests.envs.officeqa_data import spent
 from tests.envs.officeqa_data import write_split as write_officeqa
-from tests.envs.sealqa_data import founded
+from tests.envs.sealqa_data import csv_row, founded, write_rows
 from tests.envs.sealqa_data import write_split as write_sealqa
 from tests.envs.test_livemathematicianbench import letter_of
 from tests.harness.stand_in import KEY
@@ -236,6 +236,20 @@ def test_missing_data_is_one_error_that_says_what_to_get(
     assert "there is no" in line and f"{here}/data/" in line
     assert line.endswith(f"(hint: {env.data})")
     assert world.name in env.data.lower()
+
+
+@pytest.mark.parametrize("command", ["train", "eval"])
+def test_known_traps_are_named_before_anything_is_run(command: str, here: Path):
+    made = WORLDS["sealqa"]
+    with ModelServer(made.answer) as server:
+        words = made.words(command, here, server.v1, "evaluation.gate=selection")
+        path = here / "data/sealqa_split/val/val.csv"
+        rows = [{**csv_row(n), "search_results": "conflicting"} for n in range(8, 18)]
+        write_rows(path, rows)
+        called = kept(*words)
+    assert called.code == 0, called.stderr
+    (line,) = [one for one in called.stderr.splitlines() if "only names its kind" in one]
+    assert line.startswith("warning: 10 cases: ") and f"`q8` ({path}:2)" in line
 
 
 def test_analysts_see_the_pictures_of_cases_where_the_config_wants_it(here: Path):
