@@ -228,8 +228,9 @@ def test_the_published_rule_as_computed_by_hand(
 
 def test_a_list_with_many_commas_is_compared_in_no_time():
     """There are more ways to part it than could be tried one by one."""
-    gold = f"[{', '.join(['111'] * 31)}]"
-    assert not official(",".join(["111"] * 62), gold)
+    gold = f"[{', '.join(['111,111'] * 29)}, 5]"
+    answer = f"{','.join(['111'] * 45)},999"
+    assert not official(answer, gold, tolerance=1.0)
 
 
 @pytest.mark.parametrize(
