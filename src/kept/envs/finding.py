@@ -30,6 +30,8 @@ BUILT_IN: Mapping[str, str] = {
     "livemathematicianbench": "kept.envs.livemathematicianbench:LiveMathematicianBench",
     "mathverse": "kept.envs.mathverse:MathVerse",
     "mmrb": "kept.envs.mmrb:Mmrb",
+    "officeqa": "kept.envs.officeqa:OfficeQa",
+    "sealqa": "kept.envs.sealqa:SealQa",
     "searchqa": "kept.envs.searchqa:SearchQa",
     "spreadsheetbench": "kept.envs.spreadsheetbench:SpreadsheetBench",
     "swebench": "kept.envs.swebench:SweBench",

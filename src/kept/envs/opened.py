@@ -110,6 +110,7 @@ class Opened:
     """The model that decides what the rules of the environment cannot."""
     warnings: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
-    """What was given and is not used, in words: a file that is no text, a key of another way."""
+    """What holds for measuring as well, in words: a file that is no text and is not used, a key of
+    another way, cases with a known defect."""
     inputs: Mapping[str, str] | None = None
     """Hashes of what the environment was made from, by name, for the plan."""

@@ -62,8 +62,8 @@ def opened(
         skill=skill.texts,
         probe=probed,
         materialise=by_split.write,
-        warnings=(*_warnings(by_split.cases), *by_split.notes),
-        ignored=tuple(map(_unseen, skill.left_out)),
+        warnings=tuple(_warnings(by_split.cases)),
+        ignored=(*by_split.notes, *map(_unseen, skill.left_out)),
         inputs={"cases": by_split.cases.fingerprint()},
     )
 

@@ -15,7 +15,12 @@ from tests.recipes.skill.test_env_worlds import MARKS, WORLDS, marked
 
 pytestmark = pytest.mark.kill
 
-KINDS = {"one call": "docvqa", "code loop": "spreadsheetbench", "shell": "swebench"}
+KINDS = {
+    "one call": "docvqa",
+    "tool loop": "officeqa",
+    "code loop": "spreadsheetbench",
+    "shell": "swebench",
+}
 """An environment for each kind of rollout."""
 
 

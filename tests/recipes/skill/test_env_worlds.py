@@ -2,6 +2,7 @@
 
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +21,17 @@ from tests.envs.bugs import make_kata
 from tests.envs.docvqa_data import amount, write_split
 from tests.envs.drawing import page
 from tests.envs.livemath_data import right_text, write_months
+from tests.envs.officeqa_data import spent
+from tests.envs.officeqa_data import write_split as write_officeqa
+from tests.envs.sealqa_data import csv_row, founded, write_rows
+from tests.envs.sealqa_data import write_split as write_sealqa
 from tests.envs.spreadsheet_data import program
 from tests.envs.spreadsheet_data import write_split as write_spreadsheets
 from tests.envs.test_livemathematicianbench import letter_of
 from tests.harness.stand_in import KEY
 from tests.harness.worlds import shell
 from tests.recipes.skill.env_world import (
+    JUDGE,
     RULE,
     STUDENT,
     TEACHER,
@@ -134,6 +140,67 @@ def tripling(seen: Seen) -> str:
     return program(3)
 
 
+def call(seen: Seen, tool: str, **arguments: object) -> ModelReply:
+    """Ask for a tool; the call is named after the request, so that a resume names it alike."""
+    given = json.dumps(arguments)
+    name = f"call_{len(seen.tool_results)}_{zlib.crc32(given.encode())}"
+    return ModelReply("", finish="tool_calls", tool_calls=(ToolCall(name, tool, given),))
+
+
+def year_of(seen: Seen) -> str:
+    return re.findall(r"defense in (\d+)", seen.text)[0]
+
+
+def looked_up(seen: Seen) -> str | ModelReply:
+    """List the documents, find the line of the year, read it, and answer."""
+    found = seen.tool_results
+    if not found:
+        return call(seen, "glob", pattern="*")
+    if len(found) == 1:
+        return call(seen, "grep", pattern=f"| {year_of(seen)} |")
+    path, line = found[1].split(":")[:2]
+    if len(found) == 2:
+        return call(seen, "read", path=path, start=int(line), limit=1)
+    figure = found[2].split("|")[3].strip()
+    assert figure == spent(int(year_of(seen)))
+    return f"<answer>{figure} million</answer>"
+
+
+def guessed(seen: Seen) -> str | ModelReply:
+    return "<answer>12</answer>" if seen.tool_results else call(seen, "glob", pattern="*")
+
+
+def officeqa(folder: Path) -> list[str]:
+    write_officeqa(folder, (8, 10, 2))
+    return []
+
+
+def town(seen: Seen) -> int:
+    asked = "\n".join(line.text for line in seen.lines if line.role == "user")
+    return int(re.findall(r"town (\d+) founded", asked)[0])
+
+
+def weighed(seen: Seen) -> str:
+    """Nothing of use at first; then, with the page, the year in words of its own."""
+    n = town(seen)
+    if "## Fetched URL Content" not in seen.text:
+        return "Let me see a page."
+    assert f"It was founded {founded(n)}." in seen.text
+    return f"<answer>the year {founded(n)[3:]}</answer>"
+
+
+def compared(seen: Seen) -> str:
+    """A judge's letter: whether both have the same year."""
+    said = seen.text.partition("<answer>")[2].partition("</answer>")[0]
+    gold = seen.text.partition("<expected>")[2].partition("</expected>")[0]
+    return "A" if gold.split()[-1] == said.split()[-1] else "B"
+
+
+def sealqa(folder: Path) -> list[str]:
+    write_sealqa(folder, (8, 10, 2))
+    return ["pages_dir=pages", f"judge_model={JUDGE}"]
+
+
 WORLDS = {
     "babyvision": EnvWorld(
         "babyvision",
@@ -167,6 +234,10 @@ WORLDS = {
         lambda seen: mmrb_data.wrong(seen_row(seen)),
     ),
     "spreadsheetbench": EnvWorld("spreadsheetbench", spreadsheets, doubling, tripling),
+    "officeqa": EnvWorld("officeqa", officeqa, looked_up, guessed),
+    "sealqa": EnvWorld(
+        "sealqa", sealqa, weighed, lambda _: "<answer>the year 1066</answer>", compared
+    ),
 }
 """By the name of the environment; each trains on 8 cases, or on two steps of fewer."""
 
@@ -226,6 +297,22 @@ said = program(2 if has_rule else 3)
 code = said.partition("```python")[2].partition("```")[0]
 pathlib.Path("solution.py").write_text(code)
 return "The program is in solution.py."
+""",
+    "officeqa": """
+task = pathlib.Path("task.md").read_text()
+year = task.partition("defense in ")[2][:4]
+named = task.partition("## Candidate Files")[2].partition("##")[0].split()[1::2]
+assert sorted(one.name for one in pathlib.Path(".").glob("*.txt")) == sorted(named)
+lines = [line for name in named for line in pathlib.Path(name).read_text().splitlines()]
+figure = next(line.split("|")[3] for line in lines if line.startswith(f"| {year} |"))
+return f"<answer>{figure}</answer>" if has_rule else "<answer>12</answer>"
+""",
+    "sealqa": """
+task = pathlib.Path("task.md").read_text()
+n = int(task.partition("town ")[2].split()[0])
+page = pathlib.Path("pages/01.txt").read_text()
+assert page == f"Town {n}\\nIt was founded in {1200 + n * 7}."
+return f"<answer>the year {page.split()[-1][:-1]}</answer>" if has_rule else "<answer>?</answer>"
 """,
 }
 """What a stand-in for an agent CLI does, for the environments that the seed wires one for."""
@@ -345,6 +432,20 @@ def test_a_verdict_that_cannot_be_read_is_no_wrong_answer(here: Path):
         "19": "errored",
     }
     assert results["19"]["errors"] == ["the judge said neither True nor False: `Hard to say.`"]
+
+
+@pytest.mark.parametrize("command", ["train", "eval"])
+def test_known_traps_are_named_before_anything_is_run(command: str, here: Path):
+    made = WORLDS["sealqa"]
+    with ModelServer(made.answer) as server:
+        words = made.words(command, here, server.v1, "evaluation.gate=selection")
+        path = here / "data/sealqa_split/val/val.csv"
+        rows = [{**csv_row(n), "search_results": "conflicting"} for n in range(8, 18)]
+        write_rows(path, rows)
+        called = kept(*words)
+    assert called.code == 0, called.stderr
+    (line,) = [one for one in called.stderr.splitlines() if "only names its kind" in one]
+    assert line.startswith("warning: 10 cases: ") and f"`q8` ({path}:2)" in line
 
 
 def test_analysts_see_the_pictures_of_cases_where_the_config_wants_it(here: Path):
