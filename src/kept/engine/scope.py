@@ -46,7 +46,7 @@ class Paid:
 
 
 PAID: ContextVar[Paid | None] = ContextVar("paid", default=None)
-"""Filled by the scope for whoever pays for the call that is asked for; None where nobody asks."""
+"""Set by the payer of a call before it asks, and filled by the scope; None without a payer."""
 
 PAUSE = 0.2
 """Seconds before a call is made again whose reply could not be used; more with each try."""
