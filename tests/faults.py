@@ -21,8 +21,12 @@ from kept.testing.server.script import guess
 PRICE = 10e-6
 """US dollars for each token, of a request and of a reply."""
 
-MODEL = "price: {input: 10, output: 10}, max_tokens: 400, timeout_seconds: 6, cache: false"
-"""What a block of a model says besides its name and address."""
+
+def model_block(seconds: float) -> str:
+    """What a block of a model says besides its name and address; how long it waits for a reply."""
+    price = f"price: {{input: {PRICE * 1e6:g}, output: {PRICE * 1e6:g}}}"
+    return f"{price}, max_tokens: 400, timeout_seconds: {seconds:g}, cache: false"
+
 
 Answer = Callable[[Seen], str | ModelReply | Fault]
 

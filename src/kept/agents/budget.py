@@ -16,6 +16,7 @@ from kept.agents.record import AgentRun, BudgetSnapshot, Limits, Phase, Used
 from kept.core.model import Message, ModelReply, ToolOffer
 from kept.core.ports import Priced, Scope
 from kept.core.rollout import FREE, Failure, Usage
+from kept.engine.scope import PAID, Paid
 from kept.models.window import REPLY, picture_tokens, tokens_of
 
 R = TypeVar("R", bound=Priced)
@@ -145,18 +146,22 @@ class Account:
         words = f"{_REFUSED}{REASONS[axis]}"
         return Failure("limit", "candidate", f"{words} ({why})" if why else words)
 
-    def count(self, answer: Priced | Failure, worst: Usage) -> None:
-        """What a call came to, also where an earlier sitting made it; a failed one the worst.
+    def count(self, answer: Priced | Failure, paid: Usage, worst: Usage) -> None:
+        """Charge a call with what the scope booked for it, in whichever sitting it was made.
 
-        A scope takes what a failure used out of it, and a resume must count as this sitting does.
+        A failure for which nothing was booked is charged at its worst.
         """
         if not isinstance(answer, Failure):
-            self.used += answer.usage
+            paid = answer.usage
             self.elapsed += getattr(answer, "seconds", 0.0)
         elif answer.message == _OVERTIME:
             self.out, self.elapsed = self.out or "wall_seconds", self.wall
-        else:
-            self.used += worst
+        elif answer.message.startswith(_REFUSED):
+            # a resume hears the refusal from the journal, and must remember its axis as well
+            self.refusal(worst + paid)
+        elif paid == FREE:
+            paid = worst
+        self.used += paid
 
 
 class Metered:
@@ -181,24 +186,24 @@ class Metered:
         if (refused := account.refusal(worst)) is not None:
             return refused
 
-        lost = FREE
+        paid = Paid()
 
         async def in_time() -> R | Failure:
-            nonlocal lost
             # it is made again where a reply could not be used, which was paid for all the same
-            if lost.calls and (refused := account.refusal(worst + lost)) is not None:
+            if paid.usage != FREE and (refused := account.refusal(worst + paid.usage)) is not None:
                 return refused
             try:
                 async with asyncio.timeout(max(0.01, account.wall - account.elapsed)):
-                    answer = await do()
+                    return await do()
             except TimeoutError:
                 return Failure("timeout", "candidate", _OVERTIME)
-            if isinstance(answer, Failure) and answer.arrived:
-                lost += answer.usage
-            return answer
 
-        answer = await self._scope.call(request, reply, in_time, worst_usd)
-        account.count(answer, worst)
+        token = PAID.set(paid)
+        try:
+            answer = await self._scope.call(request, reply, in_time, worst_usd)
+        finally:
+            PAID.reset(token)
+        account.count(answer, paid.usage, worst)
         return answer
 
     def branch(self, name: str) -> "Metered":

@@ -37,6 +37,17 @@ class Booking:
 BOOKED: ContextVar[Booking | None] = ContextVar("booked", default=None)
 """The call that is being made; None outside of any."""
 
+
+class Paid:
+    """What the replies to one call cost so far, in whichever sitting they arrived."""
+
+    def __init__(self) -> None:
+        self.usage = FREE
+
+
+PAID: ContextVar[Paid | None] = ContextVar("paid", default=None)
+"""Set by the payer of a call before it asks, and filled by the scope; None without a payer."""
+
 PAUSE = 0.2
 """Seconds before a call is made again whose reply could not be used; more with each try."""
 
@@ -98,15 +109,15 @@ class JournalScope:
         self._mark()
         key = request_key(request)
         asked = self._asked = self._asked or {}
-        known, at, lost = self._known(request, key, reply), asked.get(key, 0), FREE
+        known, at = self._known(request, key, reply), asked.get(key, 0)
+        paid = PAID.get() or Paid()
         while at < len(known):
             answer = known[at]
             asked[key] = at = at + 1
+            lost, answer = paid.usage, self._counted(answer, paid)
             if not _is_lost(answer):
                 self._wait_for(answer)
-                return _with(self._counted(answer), lost)
-            lost += answer.usage
-            self._count(answer.usage)
+                return _with(answer, lost)
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
         for tries in range(1, PAID_TRIES + 1):
@@ -117,12 +128,11 @@ class JournalScope:
                 unpriced = worst_usd is None and _cost(answer) is not None
                 answer = self._journal.record_call(self.path, key, answer, unpriced=unpriced)
                 asked[key] = asked.get(key, 0) + 1
-            used, answer = getattr(answer, "usage", FREE), self._counted(answer)
+            lost, answer = paid.usage, self._counted(answer, paid)
             if booking.late and task is not None and task.cancelling() > before:
                 raise asyncio.CancelledError
             if not _is_lost(answer) or answer.tried or tries == PAID_TRIES:
                 return _with(answer, lost)
-            lost += used
             await asyncio.sleep(PAUSE * tries)
         raise AssertionError("the last try returns")
 
@@ -142,18 +152,20 @@ class JournalScope:
         if self._pays is not None:
             await self._pays.begin(worst_usd)
         used: Usage | None = None
-        booked = BOOKED.set(booking)
+        booked, paid = BOOKED.set(booking), PAID.set(None)
         try:
             answer = await do()
             used = _cost(answer)
         finally:
+            PAID.reset(paid)
             BOOKED.reset(booked)
             if self._pays is not None:
                 self._pays.end(worst_usd, used)
         return answer
 
-    def _counted(self, answer: R | Failure) -> R | Failure:
+    def _counted(self, answer: R | Failure, paid: Paid) -> R | Failure:
         """What was answered; a failure without what it used, which else is counted twice."""
+        paid.usage += answer.usage
         if not isinstance(answer, Failure):
             self._count(answer.usage)
         elif answer.usage != FREE:
