@@ -344,7 +344,7 @@ SHOWN_CHARS = 40
 
 
 def target_places(text: str, target: str, most: int = 2) -> list[int]:
-    """Where a target stands without cutting a word, the first so many places."""
+    """Find the first places of a target that cut no word, at most so many."""
     found: list[int] = []
     at = text.find(target) if target else -1
     while at >= 0 and len(found) < most:
