@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from kept.agents.experiments.folders import EXPERIMENTS, Task, all_experiments, read_task
 from kept.agents.experiments.refining import sessions_of
 from kept.agents.loss import first_number
-from kept.agents.refine.best import BEST, MANIFEST, MANIFEST_ASIDE
+from kept.agents.refine.best import BEST, MANIFEST, MANIFEST_ASIDE, manifest_in
 from kept.agents.refine.session import SESSIONS
 from kept.agents.rundir.files import Row, part, read_object, rows_in, text_in
 from kept.agents.rundir.places import COMPLETION, files_below
@@ -194,12 +194,9 @@ def task_best_manifest(found: Sequence[Document]) -> Row | None:
 
 
 def best_manifest(folder: Path) -> Row | None:
-    """Where the best deliverable is from; None where there is none."""
-    for name in (MANIFEST_ASIDE, MANIFEST):
-        told = read_object(folder / BEST / name)
-        if told is not None and "best_run_id" in told:
-            return _plain(told)
-    return None
+    """Manifest of BEST as JSON can say it; None where there is none."""
+    told = manifest_in(folder)
+    return None if told is None else _plain(dict(told))
 
 
 def _plain(value: Any, depth: int = DEEPEST) -> Any:  # noqa: ANN401 # whatever JSON holds
