@@ -1,9 +1,13 @@
 """Evaluators in Python: the text they are given, and bugs of theirs that end a run at once."""
 
+import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from email.message import Message
+from importlib import import_module
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -87,6 +91,35 @@ def asks_for_nothing(candidate: Any, case: object) -> float:
     raise HTTPError("http://127.0.0.1:1/v1/nothing", 404, "Not Found", Message(), None)
 
 
+def needs_a_variable(candidate: Any, case: object) -> float:
+    return len(os.environ["KEPT_TESTS_NO_SUCH_KEY"])  # noqa: TID251 # a function of a user
+
+
+def imports_by_name(candidate: Any, case: object) -> float:
+    return import_module("no_such_module_at_all").score(candidate)
+
+
+def decodes(candidate: Any, case: object) -> float:
+    with TextIOWrapper(BytesIO(b"\xff"), encoding="utf-8") as file:
+        return len(file.read())
+
+
+@dataclass
+class Sample:
+    text: str
+
+    def __post_init__(self) -> None:
+        raise LookupError("no such sample")
+
+
+def makes_a_dataclass(candidate: Any, case: object) -> float:
+    return len(Sample("x").text)
+
+
+_TYPED_IN: dict[str, Any] = {}
+exec(compile("def typed_in(candidate, case):\n    return [][1]", "<stdin>", "exec"), _TYPED_IN)
+
+
 def leaves(candidate: Any, case: object) -> float:
     raise SystemExit("usage: evaluate FILE")
 
@@ -98,6 +131,11 @@ def leaves(candidate: Any, case: object) -> float:
         (reads_no_number, "ValueError: could not convert string to float: 'n/a'"),
         (prints_two_texts, "ValueError: the candidate has 2 texts (a, b): name one"),
         (asks_for_nothing, "HTTPError: HTTP Error 404: Not Found"),
+        (needs_a_variable, "KeyError: 'KEPT_TESTS_NO_SUCH_KEY'"),
+        (imports_by_name, "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
+        (decodes, "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff"),
+        (makes_a_dataclass, "LookupError: no such sample"),
+        (_TYPED_IN["typed_in"], "IndexError: list index out of range"),
         (leaves, "SystemExit: usage: evaluate FILE"),
     ],
 )

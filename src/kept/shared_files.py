@@ -78,7 +78,7 @@ class SharedFiles:
         return None
 
     def _clash(self, changes: Changes) -> str | None:
-        """Which file would have to be a folder, too."""
+        """Describe the first path that would be a file and a folder; None without one."""
         folders: Counter[str] = Counter()
         for path, data in changes.items():
             change = (data is not None) - (path in self._files)

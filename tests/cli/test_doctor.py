@@ -8,6 +8,7 @@ import pytest
 
 from kept.sandbox import abilities
 from kept.sandbox.cgroup import Parents
+from kept.store.lock import Lock
 from tests.cli.tasks import kept, write_task
 from tests.harness.stand_in import put
 
@@ -152,6 +153,19 @@ def test_a_report_that_was_changed_is_found_and_written_again(run: Path):
     assert (called.code, called.stdout.count("report.md: warning: is not what")) == (0, 1)
     assert kept("report").code == 0
     assert "report.md" not in kept("doctor", "last").stdout
+
+
+@pytest.mark.slow
+def test_a_report_of_an_earlier_session_is_not_called_changed(run: Path):
+    lines = (run / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    assert b'"run_stopped"' in lines[-1]
+    (run / "journal.jsonl").write_bytes(b"".join(lines[:-1]))
+    (run / "steps.idx").unlink()
+    lock = Lock(run)
+    assert not lock.lost
+    assert "report.md" not in kept("doctor", "last").stdout, "this session writes it at its end"
+    lock.release()
+    assert "or an earlier session or another version" in kept("doctor", "last").stdout
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Edits: what becomes of each, and that none does anything it did not say."""
 
+import time
+
 import pytest
 
 from kept.core.artifact import Artifact, Candidate, Rules
@@ -428,6 +430,15 @@ def test_a_target_inside_a_word_is_no_target(edit: Edit):
 def test_a_target_that_is_a_word_once_is_found_beside_longer_words():
     applied = apply("Answering: Answer. Answers.\n", Delete("a", "Answer"))
     assert applied.candidate["a"] == "Answering: . Answers.\n"
+
+
+@pytest.mark.parametrize("target", ["a", "a" * 4000])
+def test_a_target_is_looked_for_in_a_long_word_in_time(target: str):
+    began = time.process_time()
+    (report,) = apply("a" * 8000, Delete("a", target)).reports
+    # to find the whole word at every place takes 20 s and more
+    assert time.process_time() - began < 2
+    assert report.fate == "target missing" and len(report.detail) < 200
 
 
 def test_a_combining_accent_is_a_part_of_its_word():

@@ -5,7 +5,7 @@ import pytest
 from kept.core.budget import Budget, Reservation, Spend, out_of_time, refusal
 from kept.core.schedule import budget_stop
 from kept.core.state import State
-from kept.core.words import are, count, p_words
+from kept.core.words import are, count, dollars_at_most, p_words
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,19 @@ def test_limits_of_one_are_told_in_the_singular():
 )
 def test_no_chance_is_zero(chance: float, words: str):
     assert p_words(chance) == words
+
+
+@pytest.mark.parametrize(
+    ("usd", "words"),
+    [
+        (0.0, "$0.00"),
+        (0.0012341, "$0.00124"),
+        (0.07, "$0.07"),
+        (0.1 + 0.2, "$0.30"),
+        (12.341, "$12.35"),
+        (1234.561, "$1,234.57"),
+        (1e30, "$1,000,000,000,000,000,019,884,624,838,656.00"),
+    ],
+)
+def test_the_most_that_is_paid_is_rounded_up(usd: float, words: str):
+    assert dollars_at_most(usd) == words

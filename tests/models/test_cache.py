@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import sqlite3
+import time
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from kept.engine.scope import JournalScope
 from kept.errors import SetupError
 from kept.models.asking import ask
 from kept.models.cache import CachedModel, CallCache
+from kept.models.config import ModelConfig
+from kept.models.probe import Probe
 from kept.models.structured import ReplyRules
 from kept.testing import MemoryJournal, ScriptedModel
 
@@ -214,3 +217,32 @@ def test_a_file_that_is_no_cache_is_named(tmp_path: Path):
     (tmp_path / "calls.db").write_text("something else entirely, and long enough to be looked at")
     with pytest.raises(SetupError, match=r"calls\.db"):
         CallCache(tmp_path / "calls.db")
+
+
+@dataclass(frozen=True)
+class Away(Probe):
+    """An endpoint that is there, or not, after a moment."""
+
+    why: str | None = None
+    looks: list[float] = field(default_factory=list[float])
+
+    async def unreachable(self) -> str | None:
+        self.looks.append(time.monotonic())
+        await asyncio.sleep(0.01)
+        return self.why
+
+
+@pytest.mark.parametrize("why", [None, "no route"])
+def test_requests_side_by_side_wait_for_one_probe(cache: CallCache, why: str | None):
+    probe = Away(ModelConfig(provider="openai", model="m"), why=why)
+    model = CachedModel(ScriptedModel(["x"] * 9), cache, probe=probe)
+
+    async def ask_all() -> list[ModelReply | Failure]:
+        return await asyncio.gather(*(model.draw(ASKED, n) for n in range(8)))
+
+    found = asyncio.run(ask_all())
+    assert len(probe.looks) == 1
+    assert all(isinstance(one, Failure if why else ModelReply) for one in found)
+    # what cannot be reached is looked at again, also in another event loop
+    asyncio.run(ask_all())
+    assert len(probe.looks) == (2 if why else 1)

@@ -90,8 +90,13 @@ def _views(folder: Path) -> Iterator["Damage"]:
     from kept.store.reader import Run
     from kept.store.verify import Damage
 
-    what = "is not what the journal says: it was changed, or another version of Kept wrote it"
+    what = (
+        "is not what the journal says: it was changed, or an earlier session or another version "
+        "of Kept wrote it"
+    )
     with Run(folder) as run, suppress(KeptError):
+        if run.status == "running":
+            return  # its files are those of an earlier session until this one ends
         if not is_report_of(run):
             yield Damage("report.md", "warning", what, "`kept report RUN` writes it again")
         for path in changed_files(run):

@@ -334,37 +334,48 @@ def _at_unique(edit: Edit, text: str, target: str, new: str) -> Splice | EditRep
     if len(places) > 1:
         return EditReport(edit, "ambiguous", f"stands more than once in `{edit.path}`")
     if not places:
-        inside = cut_word(text, at, at + len(target))
+        inside = _cut_word(text, at, at + len(target))
         return EditReport(edit, "target missing", f"stands only inside of the word `{inside}`")
     return Splice(edit.path, places[0], target, new)
 
 
+SHOWN_CHARS = 40
+"""Characters of a word that are shown on each side of a cut."""
+
+
 def target_places(text: str, target: str, most: int = 2) -> list[int]:
-    """Where a target stands without cutting a word, the first so many places."""
+    """Find the first places of a target that cut no word, at most so many."""
     found: list[int] = []
     at = text.find(target) if target else -1
     while at >= 0 and len(found) < most:
-        if not cut_word(text, at, at + len(target)):
+        if not cuts_word(text, at, at + len(target)):
             found.append(at)
         # overlapping hits count, too: "a a" stands twice in "a a a"
         at = text.find(target, at + 1)
     return found
 
 
-def cut_word(text: str, start: int, end: int) -> str:
-    """The word that a target begins or ends in the middle of; empty where it does not.
+def cuts_word(text: str, start: int, end: int) -> bool:
+    """True for a target that begins or ends in the middle of a word.
 
     `Answer` in `# Answering` is no place to edit: deleting it would leave `# ing`.
     """
-    for at in (start, end):
-        if 0 < at < len(text) and _in_word(text[at - 1]) and _in_word(text[at]):
-            begin, stop = at, at
-            while begin > 0 and _in_word(text[begin - 1]):
-                begin -= 1
-            while stop < len(text) and _in_word(text[stop]):
-                stop += 1
-            return text[begin:stop]
-    return ""
+    return _is_inside(text, start) or _is_inside(text, end)
+
+
+def _is_inside(text: str, at: int) -> bool:
+    return 0 < at < len(text) and _in_word(text[at - 1]) and _in_word(text[at])
+
+
+def _cut_word(text: str, start: int, end: int) -> str:
+    """The word that a target cuts; of a long one the part around the cut."""
+    at = start if _is_inside(text, start) else end
+    begin, stop = at, at
+    while begin > max(0, at - SHOWN_CHARS) and _in_word(text[begin - 1]):
+        begin -= 1
+    while stop < min(len(text), at + SHOWN_CHARS) and _in_word(text[stop]):
+        stop += 1
+    return text[begin:stop]
 
 
 def _in_word(char: str) -> bool:

@@ -46,12 +46,12 @@ def clamped(iterations: int) -> int:
 
 
 def iteration_words(k: int, n: int) -> str:
-    """How an iteration is called: `iteration 2 of 3`."""
+    """The name of an iteration for people: `iteration 2 of 3`."""
     return f"iteration {k} of {n}"
 
 
 def iterations_in(facts: Mapping[str, object]) -> int:
-    """How many iterations the session may have that began with these facts."""
+    """The most iterations of the session that began with these facts."""
     asked = cast("Mapping[str, object]", facts.get(REFINE) or {}).get("iterations")
     return clamped(asked) if isinstance(asked, int) else MOST
 

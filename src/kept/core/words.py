@@ -15,8 +15,14 @@ def are(n: float) -> str:
     return "is" if n == 1 else "are"
 
 
+MAX_EXACT_USD = 1e10
+"""Dollars from which twelve digits have no cents to round up."""
+
+
 def dollars_at_most(usd: float) -> str:
     """`$1,234.57`, `$0.0123`: a bound, and so rounded up."""
+    if usd >= MAX_EXACT_USD:
+        return f"${usd:,.2f}"
     places = 2 if usd >= 0.1 or usd <= 0 else 2 - floor(log10(usd))
     # twelve digits are without the noise of a sum of fractions
     exact = Decimal(f"{usd:.12g}").quantize(Decimal(1).scaleb(-places), ROUND_CEILING)

@@ -5,6 +5,7 @@ they differ must not be told the same one twice: hence the number, and hence no 
 of a run unless somebody asks for it.
 """
 
+import asyncio
 import json
 import logging
 import sqlite3
@@ -147,6 +148,8 @@ class CachedModel:
         """Where the model is: two servers may call different models by one name."""
         self.probe = probe
         self._answered = False
+        self._probing: asyncio.Future[str | None] | None = None
+        """The probe that goes on: requests that come meanwhile wait for the same one."""
 
     def has_replies(self) -> bool:
         """Whether any reply of it is cached; opens the cache."""
@@ -169,7 +172,7 @@ class CachedModel:
         if kept is not None and is_usable(kept):
             return replace(kept, usage=FREE)
         if self.probe is not None and not self._answered:
-            why = await self.probe.unreachable()
+            why = await self._unreachable(self.probe)
             if why is not None:
                 return Failure("harness", "infrastructure", f"nothing answers: {why}", tried=True)
             self._answered = True
@@ -178,6 +181,12 @@ class CachedModel:
             cache.put(key, reply)
             cache.add_model(self._address, self.name)
         return reply
+
+    async def _unreachable(self, probe: Probe) -> str | None:
+        # one that an earlier event loop left is done
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.ensure_future(probe.unreachable())
+        return await asyncio.shield(self._probing)
 
     def worst_usd(self, request: ModelRequest) -> float | None:
         """The most that a reply can cost; what is kept may be gone by then, so it counts as new."""

@@ -219,7 +219,7 @@ class Space:
         )
 
     def words(self, point: Point, before: Point) -> str:
-        """What a point changes, in words; numbers in three digits unless they look alike."""
+        """Describe what a point changes; numbers in three digits unless they look alike."""
         rows = zip(self.axes, before, point, strict=True)
         return ", ".join(
             f"{axis.path} {_change(was, now)}" for axis, was, now in rows if was != now

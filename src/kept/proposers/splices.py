@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kept.core.differ import changes
-from kept.core.edit import Edit, Replace, Write, cut_word
+from kept.core.edit import Edit, Replace, Write, cuts_word
 from kept.core.text import lines_of
 
 
@@ -14,7 +14,7 @@ def replace_at(path: str, text: str, start: int, end: int, new: str) -> Replace:
     """
     left, right = start, end
     while right - left < len(text) and (
-        not _once(text, text[left:right]) or cut_word(text, left, right)
+        not _once(text, text[left:right]) or cuts_word(text, left, right)
     ):
         # a line further on both sides; in the end the whole text, which is there just once
         left = text.rfind("\n", 0, max(0, left - 1)) + 1 if left else 0

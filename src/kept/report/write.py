@@ -11,8 +11,7 @@ from kept.store.reader import Run
 def is_report_of(run: Run) -> bool:
     """True if `report.md` says what the journal says, or if there is none."""
     path = run.folder / "report.md"
-    text = markdown(run).encode("utf-8", "surrogateescape")
-    return not path.exists() or path.read_bytes() == text
+    return not path.exists() or path.read_bytes() == encoded(markdown(run))
 
 
 def write_report(run: Run) -> str:

@@ -30,6 +30,9 @@ _PASSING = (408, 409, 425, 429)
 _OF_THE_TEXT = (AssertionError, SyntaxError, subprocess.SubprocessError)
 """Exceptions that tell of the text: a check of it failed, or it is code that did not run."""
 
+_NO_TEXT = ("<frozen ", "<stdin>", "<python-input-", "<ipython-input-")
+"""Names that code without a file has in tracebacks, where it is Python's own or was typed in."""
+
 
 class FunctionRunner:
     """Calls a function for every pair; plain functions run in threads."""
@@ -159,8 +162,14 @@ def _is_of_the_text(error: BaseException) -> bool:
     Any other one ends the run if it is raised on every case of the seed (decision 0150).
     """
     frames = traceback.extract_tb(error.__traceback__)
-    # `exec` and `eval` of a text have no file: such a candidate is code, and fails by itself
-    return isinstance(error, _OF_THE_TEXT) or any(f.filename.startswith("<") for f in frames)
+    return isinstance(error, _OF_THE_TEXT) or any(map(_ran_a_text, frames))
+
+
+def _ran_a_text(frame: traceback.FrameSummary) -> bool:
+    """True if `exec` or `eval` ran here: such a candidate is code, and fails by itself."""
+    # a dataclass makes its `__init__` with `exec`
+    made = frame.filename.startswith("<") and frame.name != "__init__"
+    return made and not frame.filename.startswith(_NO_TEXT)
 
 
 def _tamed(error: BaseException) -> Tamed:

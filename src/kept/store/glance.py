@@ -256,7 +256,7 @@ class Glance:
         sizes = cast("Mapping[str, int]", given)
         splits = {"test": ("test",), "screen": ("train",)}.get(purpose, ("holdout",))
         if splits == ("holdout",) and any(ENTERED in row.numbers for row in self.rows):
-            splits = ("train", "holdout")  # a final of variants, from which nobody learnt
+            splits = ("train", "holdout")  # a final of variants: no proposer learnt from them
         cases = sum(sizes.get(split, 0) for split in splits)
         return count(cases, f"{' and '.join(splits)} case") if cases else ""
 

@@ -27,7 +27,7 @@ from kept.web.streaming import gone, in_thread
 log = logging.getLogger("kept")
 
 STARTS = ("best", "last", "seed")
-"""What iterations may start from."""
+"""Starting points that the form offers."""
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     404: {"description": "there is no such run"},

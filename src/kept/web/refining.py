@@ -48,7 +48,7 @@ class Wanted:
     pair: ModelPair = ModelPair()  # noqa: RUF009 # a tuple of two texts
     tiers: dict[str, ModelPair] | None = None
     start: str = "best"
-    """What iterations start from, as `kept refine --from` spells it."""
+    """The starting point of iterations, as `kept refine --from` spells it."""
 
 
 @dataclass(slots=True)

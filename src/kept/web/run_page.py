@@ -139,7 +139,7 @@ def pictures(told: Glance, links: Links) -> dict[str, object]:
 
 
 def outcome_of(told: Glance) -> Outcome:
-    """What the conclusion rests on, from the index of a run's steps."""
+    """Facts of the conclusion, from the index of a run's steps."""
     cases = told.begun.facts.get("cases")
     claim = _claim_row(told)
     numbers = claim.numbers if claim else {}

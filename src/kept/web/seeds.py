@@ -60,7 +60,7 @@ class Refining:
     folder: Path
     session: str
     file: Path | None = None
-    """Where its session is told of; None where its experiment is gone."""
+    """File of its session; None where its experiment is gone."""
 
     @property
     def pid(self) -> int | None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from kept.agents.experiments.folders import EXPERIMENTS, Task, all_experiments, read_task
 from kept.agents.experiments.refining import sessions_of
 from kept.agents.loss import first_number
-from kept.agents.refine.best import BEST, MANIFEST, MANIFEST_ASIDE
+from kept.agents.refine.best import BEST, MANIFEST, MANIFEST_ASIDE, manifest_in
 from kept.agents.refine.session import SESSIONS
 from kept.agents.rundir.files import Row, part, read_object, rows_in, text_in
 from kept.agents.rundir.places import COMPLETION, files_below
@@ -108,7 +108,7 @@ class Document(NamedTuple):
 
 
 def documents(seed: Seed, home: Home) -> list[Document]:
-    """What stands in the files of all sessions of a run, the newest first.
+    """Read the files of all sessions of a run, the newest first.
 
     Those beside it, and those of tasks that started from it or from what such a session made.
     """
@@ -162,7 +162,7 @@ def _of_task(task: Task, ids: Collection[str]) -> Iterator[Document]:
 
 
 def attempt_steps(found: Iterable[Document], of: Sequence[Refining]) -> dict[str, tuple[str, int]]:
-    """Where attempts are told of: by run id, the refinement and its step."""
+    """Refinement and step of each attempt, by run id."""
     steps: dict[str, tuple[str, int]] = {}
     for one in found:
         mine = _refinement_of(one, of)
@@ -185,7 +185,7 @@ def _alike(one: Path, other: Path) -> bool:
 
 
 def task_best_manifest(found: Sequence[Document]) -> Row | None:
-    """Where the best of the task is from that sessions belong to, in the words of a run's own."""
+    """Manifest of the best of the task that sessions belong to, with the keys of a run's own."""
     task = next((one.task for one in found if one.task is not None), None)
     told = read_object(task.best / MANIFEST) if task is not None else None
     if told is None or "winner_run_id" not in told:
@@ -194,12 +194,9 @@ def task_best_manifest(found: Sequence[Document]) -> Row | None:
 
 
 def best_manifest(folder: Path) -> Row | None:
-    """Where the best deliverable is from; None where there is none."""
-    for name in (MANIFEST_ASIDE, MANIFEST):
-        told = read_object(folder / BEST / name)
-        if told is not None and "best_run_id" in told:
-            return _plain(told)
-    return None
+    """Manifest of BEST as JSON can say it; None where there is none."""
+    told = manifest_in(folder)
+    return None if told is None else _plain(dict(told))
 
 
 def _plain(value: Any, depth: int = DEEPEST) -> Any:  # noqa: ANN401 # whatever JSON holds

@@ -81,7 +81,7 @@ class Held(NamedTuple):
 
 def held_in(seed: Path) -> Held | None:
     """The best so far; None where there is none."""
-    told = _manifest(seed)
+    told = manifest_in(seed)
     if told is None:
         return None
     return Held(
@@ -94,12 +94,13 @@ def held_in(seed: Path) -> Held | None:
 
 def winning_run(seed: Path) -> Path | None:
     """The folder of the run whose deliverable BEST holds; None without BEST, or without one."""
-    told = _manifest(seed)
+    told = manifest_in(seed)
     where = text_in(told.get("winning_run_dir")) if told is not None else ""
     return Path(where) if where else None
 
 
-def _manifest(seed: Path) -> Mapping[str, Any] | None:
+def manifest_in(seed: Path) -> Mapping[str, Any] | None:
+    """Manifest of BEST; None where there is none."""
     for name in (MANIFEST_ASIDE, MANIFEST):
         told = read_object(seed / BEST / name)
         # a deliverable of that name says nothing about runs

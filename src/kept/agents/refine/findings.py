@@ -41,7 +41,7 @@ class Findings:
         return [(words, severity) for _, words, severity in self.named()]
 
     def named(self) -> list[tuple[str, str, str]]:
-        """What each is known by in other runs, its words, and how bad it is."""
+        """The name of each in other runs, its words, and how bad it is."""
         return [
             *(
                 (d.summary, f"{d.summary} ({d.evidence})" if d.evidence else d.summary, d.severity)

@@ -283,7 +283,7 @@ class Told:
 
     @property
     def ledger(self) -> tuple[Line, ...]:
-        """What became of every finding, iteration by iteration."""
+        """The fate of every finding, iteration by iteration."""
         return ledger_of(
             self.made[self.state.seed],
             self.made[self.best_id],

@@ -19,7 +19,7 @@ FATES: tuple[Fate, ...] = ("fixed", "still open", "new")
 
 
 class Entry(NamedTuple):
-    """What one iteration did to one finding."""
+    """The effect of one iteration on one finding."""
 
     k: int
     given: bool
@@ -73,7 +73,7 @@ def ledger_of(
 
 
 def counts_of(lines: Iterable[Line], k: int) -> Mapping[str, int]:
-    """How many findings iteration k was given, and what became of them; and how many are new."""
+    """Count the findings that iteration k was given, by what became of them, and new ones."""
     mine = [one for line in lines for one in line.entries if one.k == k]
     given = {"given": sum(one.given for one in mine)}
     return given | {fate: sum(one.fate == fate for one in mine) for fate in FATES}

@@ -56,7 +56,7 @@ class Iterating:
     """What it starts from."""
     brief: str
     broke: tuple[str, ...] = ()
-    """What the attempt before it made worse than what it starts from."""
+    """Defects, refusals and losses that the attempt before it added to what it starts from."""
 
     def document(self) -> dict[str, object]:
         """All that explains the iteration, with the words that its manager is told."""
@@ -81,7 +81,7 @@ RunnerFor = Callable[[ModelPair, Assignment, Mapping[str, bytes], Hearer], Agent
 
 
 def _be_silent(line: str) -> None:
-    """Say nothing: the default of a session that nobody watches."""
+    """Say nothing: the default of a session without a listener."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ def broke_by(start: Made, last: Made, closed: Sequence[ClosedStep]) -> tuple[str
 
 
 def _nothing_left(closed: Sequence[ClosedStep]) -> tuple[str, ...]:
-    """Why the attempt before left nothing; nothing where it left something."""
+    """The reason why the attempt before left nothing; empty where it left something."""
     last = closed[-1] if closed else None
     return (last.skip.why,) if last is not None and last.skip and left_nothing(last) else ()
 

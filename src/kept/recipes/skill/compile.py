@@ -286,7 +286,7 @@ def _place(spec: SkillSpec, opened: Opened) -> Path:
 
 
 def _agent_prefix(spec: SkillSpec) -> str:
-    """What the names of the files of an agent CLI begin with; empty for a chat model."""
+    """Prefix of the files of an agent CLI; empty for a chat model."""
     if spec.agent is None:
         return ""
     # at use: most students are chat models, and the harness takes long to import

@@ -131,7 +131,7 @@ def _conversation(trace: Sequence[TraceItem]) -> Iterator[dict[str, Any]]:
 
 
 def _command(data: Mapping[str, Any]) -> str:
-    """What a tool was asked to do: a command line, or its name with the arguments."""
+    """Command line of a tool call, or its name with the arguments."""
     if COMMAND in data:
         return str(data[COMMAND])
     arguments = data.get("arguments")

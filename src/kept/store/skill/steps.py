@@ -35,7 +35,7 @@ def step_files(step: StepRecords, before: Standing, metric: str) -> dict[str, An
 
 
 def minibatch_files(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What each analyst said in a file of its own, as `minibatch_fail_000.json`."""
+    """One file for the reply of each analyst, as `minibatch_fail_000.json`."""
     return {f"{patch['name']}.json": patch for patch in about.get("patches", ())}
 
 
