@@ -61,10 +61,14 @@ def write_seed(folder: Path) -> None:
 
 
 def never_content(seen: Seen) -> str | ModelReply:
-    """As in an agent run, and a critic who always finds something."""
+    """As in an agent run, and a critic who always finds something.
+
+    Its scores differ by a little, for two equal losses in a row end a session of Kept.
+    """
     told = seen.lines[0].text
     if "ritic" in told[:60] or told.startswith("You judge"):
-        return json.dumps({"score": 0.9, "defects": [DEFECT], "summary": "nearly"})
+        score = 0.9 + seen.number % 1000 / 1e5
+        return json.dumps({"score": score, "defects": [DEFECT], "summary": "nearly"})
     return answer(seen)
 
 

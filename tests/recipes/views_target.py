@@ -32,7 +32,7 @@ def plant(where: str, task: Path) -> None:
         if step.closed.step == 2:
             die()
 
-    def half_a_rebuild(path: Path, data: bytes) -> None:
+    def half_a_rebuild(path: Path, data: bytes, below: Path | None = None) -> None:
         path.with_name(f".{path.name}.new").write_bytes(data[: len(data) // 2])
         die()
 

@@ -9,7 +9,7 @@ from kept.core.objective import Objective
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
 from kept.core.score import Evaluation, check_constraints
-from kept.core.verdict import Side, Verdict, View
+from kept.core.verdict import FOLLOWED, Side, Verdict, View
 
 NO_NUMBERS: Mapping[str, float] = {}
 
@@ -81,7 +81,7 @@ def not_comparable(
 
 def say_coverage(verdict: Verdict, view: View, other: Side | None = None) -> Verdict:
     """The verdict, with the share of the cases that it rests on where that is not all of them."""
-    if verdict.code != "judged" or verdict.outcome == "crash":
+    if verdict.code not in ("judged", FOLLOWED) or verdict.outcome == "crash":
         return verdict
     sides = (view.challenger, other or view.incumbent)
     if not any(shown.missing for side in sides for shown in side.known.values()):

@@ -28,7 +28,7 @@ def best_diff(run: Run) -> str:
 
 def _shown(run: Run, old: Candidate, new: Candidate) -> tuple[Candidate, Candidate]:
     """Both sides; of a refinement the deliverables alone."""
-    if run.recipe != REFINE:
+    if run.glance.begun.recipe != REFINE:
         return old, new
     # at use: few runs refine
     from kept.agents.refine.made import deliverable_of

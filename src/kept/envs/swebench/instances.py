@@ -20,7 +20,8 @@ from kept.envs.contract import Item
 from kept.envs.fields import Fields, values
 from kept.envs.reading import Row, rows_in
 from kept.envs.swebench.patches import PatchRefused, touched_files
-from kept.parsing import ParseLimit, check_size
+from kept.locate.libyaml import compose_all
+from kept.parsing import ParseLimit
 
 TASK = "task.yaml"
 DATASETS: Mapping[str, str] = {
@@ -352,7 +353,7 @@ def _json(path: Path) -> dict[str, Any]:
 def _yaml(path: Path) -> dict[str, Any]:
     text = _text(path)
     try:
-        check_size(text, _MOST_CHARS)
+        compose_all(text)  # raises `ParseLimit` on what is too deep or too large to load
         found: object = yaml.safe_load(text)
     except (yaml.YAMLError, ParseLimit, RecursionError):
         return {}
