@@ -94,7 +94,10 @@ def test_a_refinement_is_set_up_started_watched_and_cancelled(watched: Watched):
     page.get_by_label("mid worker").fill("--help")
     page.get_by_role("button", name="Refine").press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("no name of a model")
+    # until it is loaded, the jump to `#begin` takes the focus away from what is typed
+    page.wait_for_load_state()
     page.get_by_label("mid worker").fill("")
+    expect(page.get_by_label("mid worker")).to_have_value("")
     watched.server.latency = 0.7
     # live: its story, then its first iteration with tier and models, and no second one may begin
     watched.start()
