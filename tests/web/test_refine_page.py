@@ -46,6 +46,13 @@ class Watched:
         turn = self.page.locator("#now .turn").first
         expect(turn).to_contain_text("Turn 1", timeout=LONG)
 
+    def empty(self, label: str) -> None:
+        """Empty a field of the form that was sent."""
+        # until it is loaded, the jump to `#begin` takes the focus away from what is typed
+        self.page.wait_for_load_state()
+        self.page.get_by_label(label).fill("")
+        expect(self.page.get_by_label(label)).to_have_value("")
+
     def release(self) -> None:
         """Have all requests answered."""
         self.server.held = lambda seen: False
@@ -94,10 +101,7 @@ def test_a_refinement_is_set_up_started_watched_and_cancelled(watched: Watched):
     page.get_by_label("mid worker").fill("--help")
     page.get_by_role("button", name="Refine").press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("no name of a model")
-    # until it is loaded, the jump to `#begin` takes the focus away from what is typed
-    page.wait_for_load_state()
-    page.get_by_label("mid worker").fill("")
-    expect(page.get_by_label("mid worker")).to_have_value("")
+    watched.empty("mid worker")
     watched.server.latency = 0.7
     # live: its story, then its first iteration with tier and models, and no second one may begin
     watched.start()
