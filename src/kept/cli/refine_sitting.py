@@ -52,7 +52,7 @@ class Seed(NamedTuple):
 
 
 def named(run_dir: str | None, target: str | None, *, from_seed: bool = False) -> Seed:
-    """What a person means: a run, or the best one of a task; `from_seed`, its first one."""
+    """The run that a person means, or the best one of a task; `from_seed`, its first one."""
     if (run_dir is None) == (target is None):
         raise SetupError(
             "name a run, or a task", hint="`kept refine RUN_DIR`, or --target EXP:TASK"

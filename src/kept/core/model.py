@@ -18,7 +18,7 @@ Finish = Literal["stop", "length", "tool_calls", "refused"]
 """Why a reply ended: it was done, cut at `max_tokens`, waits for tools, or would not answer."""
 
 Detail = Literal["low", "high"]
-"""How closely a model looks at a picture."""
+"""The detail in which a model sees a picture."""
 
 
 @dataclass(frozen=True, slots=True)

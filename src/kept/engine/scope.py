@@ -39,7 +39,7 @@ BOOKED: ContextVar[Booking | None] = ContextVar("booked", default=None)
 
 
 class Paid:
-    """What the replies to one call cost so far, in whichever sitting they arrived."""
+    """The cost of the replies to one call so far, in any session."""
 
     def __init__(self) -> None:
         self.usage = FREE

@@ -61,7 +61,7 @@ NAMES = {
     "image": ("image", "image_path", "image_file", "img"),
     "options": ("options", "choices", "choiceOptions"),
 }
-"""What a field may be called."""
+"""The names that a field may have."""
 
 MOST = len(ascii_uppercase)
 """Choices of a question."""

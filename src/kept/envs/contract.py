@@ -81,7 +81,7 @@ class Turn:
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
     """What was measured by the time it is over."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """What the case came to in files; `grade` finds them in `rollout.files`."""
+    """Files that the case ended with; `grade` finds them in `rollout.files`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class JudgeQuestion:
     """A grade that a model has to decide."""
 
     request: ModelRequest
-    """What the judge is asked; its length limit is set from `judge_max_completion_tokens`."""
+    """The question to the judge; `judge_max_completion_tokens` sets its length limit."""
     read: Callable[[str], Graded | Failure]
     """The grade that a reply of the judge means; a reply without a verdict is no success."""
     fallback: Graded | Failure

@@ -129,7 +129,7 @@ def write_best(seed: Path, winner: Winner, files: Mapping[str, bytes]) -> bool:
 
 
 def best_files(winner: Winner, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What BEST holds: the files of the winner, and where they are from."""
+    """The content of BEST: the files of the winner, and where they are from."""
     text = json.dumps(asdict(winner), indent=2, ensure_ascii=False)
     return {**files, manifest_name(files): text.encode() + b"\n"}
 

@@ -74,7 +74,7 @@ class IterationFolders:
 
 
 def layout_of(run_id: str) -> Layout:
-    """Where the run of an iteration lies, below the folder of the iteration."""
+    """The folder of an iteration's run, below the folder of the iteration."""
     return Layout(f"workspace/runs/{run_id}")
 
 
@@ -195,7 +195,7 @@ class SessionFiles:
 
 
 def session_of(place: SessionPlace, told: "Told", ended: float | None) -> Session:
-    """What the file of a session says."""
+    """The content of the file of a session."""
     started, stopped = told.state.started, told.state.stopped
     assert started is not None, "the first event is `run_started`"
     return Session(
@@ -217,7 +217,7 @@ def session_of(place: SessionPlace, told: "Told", ended: float | None) -> Sessio
 
 
 def winner_of(place: SessionPlace, told: "Told") -> Winner:
-    """Where the best of a session is from."""
+    """The origin of the best of a session."""
     best = told.best
     won = next(one for one in told.attempts if one.k == told.best_iter)
     parts, start = told.parts(told.state.best), told.parts(told.state.seed)

@@ -210,7 +210,7 @@ def made_by(run: AgentRun, files: Mapping[str, bytes], tier: str | None) -> Made
 
 
 def broke_by(start: Made, last: Made, closed: Sequence[ClosedStep]) -> tuple[str, ...]:
-    """What the last attempt made worse than what this one starts from, or why it left nothing."""
+    """Losses of the last attempt against the start of this one, or why it left nothing."""
     return (*broken_since(start, last), *_nothing_left(closed))
 
 
