@@ -22,6 +22,7 @@ from kept.envs.opened import About
 from kept.envs.reading import Row, files_in, rows_of
 from kept.envs.replying import answer_or_last_line, quoted
 from kept.envs.skills import initial
+from kept.envs.standalone import AskedStudent, CaseResult, Json
 
 SYSTEM = """\
 You answer multiple-choice questions about research mathematics; exactly one choice is right. Think
@@ -134,17 +135,53 @@ class LiveMathematicianBench(Environment):
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
         """Right or wrong."""
-        if self.prompt == "official":
-            said: str | Failure = boxed_label(rollout.output)
-        else:
-            said = answer_or_last_line(rollout.output)
-        if isinstance(said, Failure):
-            return said
-        label = label_of(said, self._shown(case))
-        if not label:
-            return Failure("parse", "candidate", f"{quoted(said)} is none of the choices")
+        label = self._label(case, rollout.output)
+        if isinstance(label, Failure):
+            return label
         right = float(label == self._right(case))
         return Graded(right, right, "" if right else f"{label} is not the right choice")
+
+    def _label(self, case: Case, reply: str) -> str | Failure:
+        """The choice that a reply means, by the label that it is shown with."""
+        said = boxed_label(reply) if self.prompt == "official" else answer_or_last_line(reply)
+        if isinstance(said, Failure):
+            return said
+        if label := label_of(said, self._shown(case)):
+            return label
+        return Failure("parse", "candidate", f"{quoted(said)} is none of the choices")
+
+    def document(self, results: Sequence[CaseResult], asked: AskedStudent) -> Json:
+        """What `eval_livemathematicianbench_baseline` writes."""
+        rows = sorted((self._result(one) for one in results), key=lambda row: row["id"])
+        correct = sum(row["is_correct"] for row in rows)
+        accuracy = correct / len(rows) if rows else 0.0
+        return {
+            "mode": self.prompt,
+            "model": asked.model,
+            "reasoning_effort": asked.reasoning_effort,
+            "seed": self.shuffle_seed,
+            "max_completion_tokens": asked.max_completion_tokens,
+            "summary": {"correct": correct, "total": len(rows), "accuracy": accuracy},
+            "results": rows,
+        }
+
+    def _result(self, result: CaseResult) -> Json:
+        case = result.case
+        texts, right = dict(self._shown(case)), self._right(case)
+        label = None if result.failure else self._label(case, result.reply)
+        predicted = label if isinstance(label, str) else None
+        return {
+            "id": case.id,
+            "question": values(case)["question"],
+            "correct_label": right,
+            "correct_text": texts[right],
+            "predicted_label": predicted,
+            "predicted_text": texts[predicted] if predicted else "",
+            "is_correct": predicted == right,
+            "elapsed_seconds": result.seconds,
+            "response": result.reply,
+            **({"error": result.failure.message} if result.failure else {}),
+        }
 
     def about(self, case: Case) -> About:
         """The question with its choices, its kind, and the right one."""
