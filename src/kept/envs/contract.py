@@ -173,6 +173,8 @@ class Environment(Protocol):
     """As a config spells it."""
     simulates: ClassVar[bool] = False
     """Whether a case is played turn by turn, which an agent CLI cannot."""
+    played: ClassVar[str] = "is played turn by turn"
+    """How, for the error that an agent CLI as student is."""
     strata: ClassVar[str] = ""
     """The field of a case of which every part of a split by ratio gets its share."""
     data: ClassVar[str] = ""
@@ -185,6 +187,13 @@ class Environment(Protocol):
     def split(self, cases: Sequence[Case], ratio: Sequence[int], seed: int) -> Cases | None:
         """The split by ratio, where an environment has a rule of its own for it."""
         return None
+
+    def twin(self, case: Case) -> str:
+        """A name that cases share where one gives another away; empty for a case without twins.
+
+        Twins share a split, as copies do.
+        """
+        return ""
 
     def defects(self, items: Sequence[Item]) -> Iterable[Defect]:
         """Cases with a known defect: solved without any work, or never to be solved."""
@@ -221,6 +230,10 @@ class Environment(Protocol):
     def replies(self) -> int:
         """Replies to one question, at most, in which a student uses tools."""
         return MAX_REPLIES
+
+    def most_usd(self) -> float | None:
+        """Cost of the replies to one question from which on none is asked for; None for any."""
+        return None
 
     def exec_seconds(self) -> float:
         """Time for one execution of an agent CLI, in seconds."""

@@ -172,6 +172,12 @@ class MathVerse(JudgeOptions):
             if row.data.get("problem_version") == TEXT_DOMINANT
         }
 
+    def twin(self, case: Case) -> str:
+        """The problem of which a case is one version, where a run has several."""
+        problem, colon, version = case.id.rpartition(":")
+        several = not self.problem_version and colon
+        return problem if several and version == values(case)["problem_version"] else ""
+
     def defects(self, items: Sequence[Item]) -> Iterable[Defect]:
         """Choices of which two have one text."""
         for case, _ in items:
