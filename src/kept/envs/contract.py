@@ -265,7 +265,39 @@ class Environment(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeOptions(Environment):
+class Options(Environment):
+    """Base of classes with options of several environments, each of which checks its own."""
+
+    def __post_init__(self) -> None:
+        """Nothing is left to be checked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnOptions(Options):
+    """The option of an environment that gives a student more than one turn."""
+
+    max_turns: int = 1
+    """Replies of a student: with more than one it is asked to look again."""
+
+    again: ClassVar[str] = ""
+    """Words that ask it to."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_turns < 1:
+            raise ValueError("`max_turns` is less than 1")
+
+    def turns(self) -> int:
+        """As the config says."""
+        return self.max_turns
+
+    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
+        """One reply, or some second thoughts."""
+        return LookAgain(self.pose(case), self.max_turns, self.again)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions(Options):
     """The options of an environment whose `grade` may ask a model."""
 
     judge_model: str | dict[str, Any] = ""
@@ -277,6 +309,7 @@ class JudgeOptions(Environment):
     """Times that a question is sent at most while its provider fails."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("judge_max_completion_tokens", "judge_retries"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` is less than 1")

@@ -13,10 +13,9 @@ from string import ascii_uppercase
 from typing import Any, Literal, cast
 
 from kept.core.case import Case
-from kept.core.ports import Scope
-from kept.core.rollout import Failure, Job, Rollout
+from kept.core.rollout import Failure, Rollout
 from kept.envs.choosing import Choice, choices_in, label_in, labelled, text_in
-from kept.envs.contract import Environment, Episode, Graded, Item, LookAgain, Posed
+from kept.envs.contract import Graded, Item, Posed, TurnOptions
 from kept.envs.fields import Fields, as_items, id_of, values
 from kept.envs.opened import About
 from kept.envs.reading import Row, files_in, rows_of
@@ -55,11 +54,9 @@ _LETTER = re.compile(r"\b([A-Z])\b")
 
 
 @dataclass(frozen=True)
-class LiveMathematicianBench(Environment):
+class LiveMathematicianBench(TurnOptions):
     """One question a case."""
 
-    max_turns: int = 1
-    """Replies of a student: with more than one it is asked to check itself."""
     shuffle_choices: bool = True
     shuffle_seed: int = 42
     use_theorem: bool = False
@@ -72,6 +69,7 @@ class LiveMathematicianBench(Environment):
     """Seconds for one execution of an agent CLI."""
 
     name = "livemathematicianbench"
+    again = AGAIN
     data = (
         "LiveMathematicianBench from its publisher: a JSON file qa_<month>_final.json a month, in "
         "any folders below `env.data_path`, each a list of rows with month, no and mcq (question, "
@@ -80,14 +78,9 @@ class LiveMathematicianBench(Environment):
     )
 
     def __post_init__(self) -> None:
-        if self.max_turns < 1:
-            raise ValueError("`max_turns` is less than 1")
+        super().__post_init__()
         if self.exec_timeout <= 0:
             raise ValueError("`exec_timeout` is not above 0")
-
-    def turns(self) -> int:
-        """As the config says."""
-        return self.max_turns
 
     def exec_seconds(self) -> float:
         """As the config says."""
@@ -128,10 +121,6 @@ class LiveMathematicianBench(Environment):
         parts += [("Theorem", data["theorem"])] if self.use_theorem and data["theorem"] else []
         parts += [("Proof Sketch", data["sketch"])] if self.use_sketch and data["sketch"] else []
         return Posed("\n\n".join(f"## {title}\n{text}" for title, text in parts), SYSTEM)
-
-    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """One reply, or some second thoughts."""
-        return LookAgain(self.pose(case), self.max_turns, AGAIN)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
         """Right or wrong."""

@@ -14,7 +14,7 @@ from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.words import are, count, one_line
-from kept.envs.contract import Defect, Environment, Episode, Graded, Item, Posed
+from kept.envs.contract import Defect, Episode, Graded, Item, Posed, TurnOptions
 from kept.envs.fields import Fields, as_items, values
 from kept.envs.opened import About
 from kept.envs.skills import initial
@@ -54,7 +54,7 @@ _TRAIN = "feedback"
 
 
 @dataclass(frozen=True)
-class SpreadsheetBench(Environment):
+class SpreadsheetBench(TurnOptions):
     """One instruction a case, with up to three workbooks."""
 
     mode: Mode = "multi"
@@ -83,8 +83,7 @@ class SpreadsheetBench(Environment):
     )
 
     def __post_init__(self) -> None:
-        if self.max_turns < 1:
-            raise ValueError("`max_turns` is less than 1")
+        super().__post_init__()
         for name in ("exec_timeout", "code_timeout"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"`{name}` is not above 0")
