@@ -73,10 +73,11 @@ class BabyVision(TurnOptions, JudgeOptions):
     name = "babyvision"
     again = AGAIN
     data = (
-        "BabyVision from its publisher: a folder as `env.data_path` with meta_data.jsonl (taskId, "
-        "type, subtype, question, image, ansType, options, choiceAns, blankAns) and the pictures "
-        "in images/; or with `split_mode: split_dir` such rows in train/, val/ and test/ below "
-        "`env.split_dir`, their pictures from `env.data_root`"
+        "BabyVision from its publisher (UnipatAI/BabyVision on Hugging Face): a folder as "
+        "`env.data_path` with meta_data.jsonl (taskId, type, subtype, question, image, ansType, "
+        "options, choiceAns, blankAns) and the pictures in images/; or with `split_mode: "
+        "split_dir` such rows in train/, val/ and test/ below `env.split_dir`, their pictures "
+        "from `env.data_root`"
     )
 
     def skill(self) -> Mapping[str, str]:

@@ -53,9 +53,9 @@ class DocVqa(TurnOptions):
     name = "docvqa"
     again = AGAIN
     data = (
-        "DocVQA (single page, version 1.0) from its publisher: below `split_dir` the folders "
-        "train/, val/ and test/, each with a CSV file (questionId, question, answer, image_path), "
-        "and the page pictures where image_path says, from `env.data_root`; or with "
+        "DocVQA (single page, version 1.0) from its publisher (docvqa.org): below `split_dir` "
+        "the folders train/, val/ and test/, each with a CSV file (questionId, question, answer, "
+        "image_path), and the page pictures where image_path says, from `env.data_root`; or with "
         "`split_mode: ratio` an official JSON file as `env.data_path`, its pictures beside it"
     )
 

@@ -71,10 +71,11 @@ class LiveMathematicianBench(TurnOptions):
     name = "livemathematicianbench"
     again = AGAIN
     data = (
-        "LiveMathematicianBench from its publisher: a JSON file qa_<month>_final.json a month, in "
-        "any folders below `env.data_path`, each a list of rows with month, no and mcq (question, "
-        "choices, correct_choice); or with `split_mode: split_dir` such rows in train/, val/ and "
-        "test/ below `env.split_dir`"
+        "LiveMathematicianBench from its publisher "
+        "(LiveMathematicianBench/LiveMathematicianBench on Hugging Face): a JSON file "
+        "qa_<month>_final.json a month, in any folders below `env.data_path`, each a list of "
+        "rows with month, no and mcq (question, choices, correct_choice); or with `split_mode: "
+        "split_dir` such rows in train/, val/ and test/ below `env.split_dir`"
     )
 
     def __post_init__(self) -> None:

@@ -45,6 +45,11 @@ class SearchQa(TurnOptions):
 
     name = "searchqa"
     again = AGAIN
+    data = (
+        "SearchQA: below `env.split_dir` the folders train/, val/ and test/, each with a JSON, "
+        "JSON lines or CSV file of rows (question, answers or answer, context with its passages "
+        "behind [DOC]); or with `split_mode: ratio` one such file as `env.data_path`"
+    )
 
     def skill(self) -> Mapping[str, str]:
         """A few lines to begin with."""
