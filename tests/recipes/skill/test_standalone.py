@@ -246,6 +246,10 @@ def test_a_document_is_refused_where_no_script_writes_one(here: Path):
     assert (called.code, asked) == (2, [])
     assert "no standalone script of `spreadsheetbench` writes such a file" in called.stderr
     assert "--out_root FOLDER" in called.stderr
+    write_months(here)
+    (here / "link.json").symlink_to(here / "elsewhere.json")
+    called, asked = evaluated(BASELINE, mathematician("current"), "--output_json", "link.json")
+    assert (called.code, asked) == (2, []) and "link.json: it is a link" in called.stderr
     (here / "task.yaml").write_text("artifacts: {include: [a]}\n")
     called = kept("eval", "task.yaml", "--output_json", "out.json")
     assert called.code == 2 and "--output_json is for a skill config" in called.stderr

@@ -19,7 +19,7 @@ from kept.core.score import Outcome
 from kept.core.state import State
 from kept.envs.opened import Opened
 from kept.envs.standalone import AskedStudent, CaseResult, Json, WritesDocument, WritesFolder
-from kept.errors import JournalError, SetupError
+from kept.errors import KeptError, SetupError
 from kept.recipes.skill.students import student_config
 from kept.spec.skill.read import SkillSpec
 from kept.store.files import write_whole
@@ -77,7 +77,7 @@ class ScriptView:
         try:
             with Run(self._folder) as run:
                 self._files.write(run)
-        except (OSError, JournalError) as error:
+        except (OSError, KeptError) as error:
             log.warning("cannot write the results of the evaluation: %s", error)
 
 
@@ -104,7 +104,9 @@ def script_views(
 
 
 def check_document(opened: Opened, output_json: str) -> None:
-    """Refuse a document of an environment whose script writes none."""
+    """Refuse a link, and a document of an environment whose script writes none."""
+    if Path(output_json).is_symlink():
+        raise SetupError(f"cannot write {output_json}: it is a link", hint="name the file itself")
     if not output_json or isinstance(opened.scripts, WritesDocument):
         return
     hint = "`-o FILE` writes the report"
