@@ -452,6 +452,25 @@ def test_what_only_some_tests_need_is_fetched_once_when_all_are_run(
     assert machine.calls(tool) == []
 
 
+def test_swebench_is_fetched_for_nightly_alone_and_once(machine: Machine):
+    fetched = f"python -m pip install --no-compile --target {machine.cache}/peers/swebench"
+    assert machine.run("test").returncode == 0
+    assert machine.calls(fetched) == []
+    assert machine.run("test", "nightly").returncode == 0
+    (call,) = machine.calls(fetched)
+    assert call.startswith(f"{fetched} swebench==")
+    assert machine.run("test", "nightly").returncode == 0
+    assert machine.calls(fetched) == []
+
+
+def test_without_swebench_nightly_skips_its_tests_by_name(machine: Machine):
+    machine.run("test", "-x")
+    machine.note("fails-pip")
+    done = machine.run("test", "nightly")
+    assert "pip could not install swebench==" in done.stderr
+    assert "--missing swebench:swebench==" in machine.calls("python -m pytest")[-1]
+
+
 def test_peers_that_a_compiler_lets_begin_early_are_fetched_once(machine: Machine):
     for tool in ("make", "g++"):
         machine.stub(tool, TOOL)

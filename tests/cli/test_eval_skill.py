@@ -151,7 +151,7 @@ def test_eval_resumes_a_measurement_and_writes_its_report(here: Path, server: Mo
     given = words(here, server, "--split", "val", "-q")
     called = kept(*given, "budget.max_rollouts=7")
     assert called.code == 3, called.stderr
-    again = [*given[:3], "--resume", "--output_json", "out.json", *given[3:]]
+    again = [*given[:3], "--resume", "-o", "out.json", *given[3:]]
     called = kept(*again, "budget.max_rollouts=100")
     assert called.code == 0, called.stderr
     assert len(server.log) == 18

@@ -31,6 +31,64 @@ def games() -> Iterator[Path]:
     sys.path[:] = before
 
 
+PLANS = {
+    "look at book under the desklamp": (
+        *("go to bed 1", "take book 1 from bed 1", "go to sidetable 2", "use desklamp 1"),
+    ),
+    "put some alarmclock on desk": (
+        *("go to sidetable 1", "take alarmclock 3 from sidetable 1"),
+        *("go to desk 1", "put alarmclock 3 in/on desk 1"),
+    ),
+    "put a alarmclock in dresser": (
+        *("go to shelf 3", "take alarmclock 1 from shelf 3"),
+        *("go to dresser 1", "put alarmclock 1 in/on dresser 1"),
+    ),
+    "look at alarmclock under the desklamp": (
+        *("go to desk 1", "use desklamp 1", "take alarmclock 2 from desk 1"),
+    ),
+    "put some book on sidetable": (
+        *("go to bed 1", "take book 2 from bed 1"),
+        *("go to sidetable 1", "put book 2 in/on sidetable 1"),
+    ),
+    "put a book in sofa": (
+        *("go to sidetable 3", "take book 1 from sidetable 3"),
+        *("go to sofa 1", "put book 1 in/on sofa 1"),
+    ),
+    "examine the alarmclock with the desklamp": (
+        *("go to desk 2", "take alarmclock 1 from desk 2", "go to desk 1", "use desklamp 1"),
+    ),
+}
+"""Actions that win short games of the samples, by goal: the planner takes seconds for each."""
+
+MOST_STEPS = 4
+"""Of these plans."""
+
+_SPLIT = {
+    "train": (
+        *("valid_train/*DeskLamp-302", "valid_train/*Clock-None-D*-3??"),
+        "valid_seen/look*AlarmClock*-323",
+    ),
+    "valid_seen": ("valid_seen/*simple-Book*", "valid_unseen/look*Clock-None-DeskLamp-308"),
+}
+
+
+def write_games(folder: Path) -> Path:
+    """Four short games to train on, and four to decide by twice, in folders as ALFWorld has them.
+
+    A race takes no fewer than eight cases, and longer games take minutes.
+    """
+    root = shared("alfworld", "json_2.1.1")
+    for part, names in _SPLIT.items():
+        found = [game for name in names for game in sorted(root.glob(f"{name}/*/game.tw-pddl"))]
+        assert len(found) == 4
+        for again in ("", "-again") if part == "valid_seen" else ("",):
+            for game in found:
+                place = folder / part / game.parts[-3] / f"{game.parts[-2]}{again}"
+                place.mkdir(parents=True, exist_ok=True)
+                (place / game.name).write_bytes(game.read_bytes())
+    return folder
+
+
 def plan_of(case: Case) -> list[str]:
     """Actions that win a game: the planner's."""
     return list(_plan(str(values(case)["gamefile"])))

@@ -19,6 +19,7 @@ from kept.testing import EnvironmentSuite, ScriptedModel
 from tests.envs.drawing import draw
 from tests.envs.mathverse_data import (
     LETTERS,
+    VERSIONS,
     area,
     drawn,
     right,
@@ -213,6 +214,40 @@ GRADES: list[tuple[str, str, float | None]] = [
     ("C\nD", "<answer>C</answer>", 0.0), ("C\nD", "<answer>A, C, D</answer>", 0.0),
     ("C\nD", "<answer>C or D</answer>", None), ("C\nD", "\\boxed{C, D}", 1.0),
 ]  # fmt: skip
+
+
+def test_the_versions_of_a_problem_share_a_split(tmp_path: Path):
+    """One that was learnt from says in words what another shows in its picture."""
+    root = write_diagrams(tmp_path, 10)
+    env = MathVerse(problem_version="", data_root=root)
+    settings = EnvSettings(name="mathverse", data_path=str(root / "testmini.json"))
+    cases = part(env, settings).cases
+    parts = [[case.id for case in one] for one in (cases.train, cases.holdout, cases.test)]
+    assert [len(one) for one in parts] == [size * len(VERSIONS) for size in (2, 1, 7)]
+    problems = [{id_.partition(":")[0] for id_ in one} for one in parts]
+    assert [len(one) for one in problems] == [2, 1, 7]
+    # with one version there are no twins, and the split is what it was
+    one = MathVerse(data_root=root)
+    assert [one.twin(item.case) for item in one.read(root / "testmini.json")] == [""] * 10
+
+
+def test_versions_of_a_problem_in_two_parts_are_named_with_both_places(tmp_path: Path):
+    split = write_mathverse(tmp_path)
+    (split / "val" / "val.json").write_text(json.dumps([row(0, "Vision Only"), row(7)]))
+    train = split / "train" / "train.json"
+    moved = [
+        row(n, version)
+        for n in range(6)
+        for version in VERSIONS
+        if (n, version) != (0, "Vision Only")
+    ]
+    train.write_text(json.dumps(moved))
+    env = MathVerse(problem_version="", data_root=tmp_path / "data" / "MathVerse")
+    settings = EnvSettings(name="mathverse", split_mode="split_dir", split_dir=str(split))
+    with pytest.raises(SpecError) as caught:
+        part(env, settings)
+    (problem,) = caught.value.problems
+    assert problem.message == f"`0:Vision Only` of val is a twin of what train has in {train}:1"
 
 
 @pytest.mark.parametrize(("answer", "reply", "hard"), GRADES)

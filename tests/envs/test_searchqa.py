@@ -62,6 +62,44 @@ def test_f1_counts_words_as_squad_does(answer: str, gold: str, f1: float):
     assert token_f1(answer, gold) == pytest.approx(f1)
 
 
+BY_HAND: list[tuple[str, str, float, float, float]] = [
+    # without case, punctuation, articles and further blanks; then whether both are the same, twice
+    # the words in common by all words, and whether the expected words stand in a row
+    ("Copernicus", "copernicus", 1, 1, 1),
+    ("the Copernicus.", "Copernicus", 1, 1, 1),
+    ("  The   Beatles ", "beatles", 1, 1, 1),
+    ("an apple a day", "apple day", 1, 1, 1),
+    ("U.S.A.", "USA", 1, 1, 1),
+    ("Anne's", "Annes", 1, 1, 1),
+    ("$5 million", "5 million", 1, 1, 1),
+    ("É", "é", 1, 1, 1),
+    ("Nicolaus Copernicus", "Copernicus", 0, 2 / 3, 1),
+    ("Copernicus", "Nicolaus Copernicus", 0, 2 / 3, 0),
+    ("in the year 1969", "1969", 0, 2 / 4, 1),
+    ("1969 and 1970", "1969", 0, 2 / 4, 1),
+    ("New York City", "New York", 0, 4 / 5, 1),
+    ("York New", "New York City", 0, 4 / 5, 0),
+    ("Rome, Italy", "Italy, Rome", 0, 1, 0),
+    ("Beatles Beatles", "Beatles", 0, 2 / 3, 1),
+    ("no no yes", "no yes yes", 0, 4 / 6, 0),
+    ("5", "5 million", 0, 2 / 3, 0),
+    ("Newton", "Copernicus", 0, 0, 0),
+    ("U. S. A.", "USA", 0, 0, 0),
+    ("forty-two", "forty two", 0, 0, 0),
+    ("42", "42.0", 0, 0, 0),
+    ("theater", "the ater", 0, 0, 0),
+    ("An", "Anne", 0, 0, 0),
+    ("Romania", "Roman", 0, 0, 0),
+]
+
+
+@pytest.mark.parametrize(("answer", "gold", "em", "f1", "inside"), BY_HAND)
+def test_answers_as_compared_by_hand(answer: str, gold: str, em: float, f1: float, inside: float):
+    found = likeness(answer, [gold])
+    assert (found.exact, found.inside) == (em, inside)
+    assert found.f1 == pytest.approx(f1)
+
+
 def test_the_best_of_the_expected_answers_counts():
     found = likeness("It was Nicolaus Copernicus", ["Newton", "Copernicus"])
     assert (found.exact, found.inside) == (0.0, 1.0)

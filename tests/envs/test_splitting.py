@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,26 @@ def test_copies_of_a_case_go_to_one_split(tmp_path: Path):
     place = {case.id: split for split in SPLITS for case in cases.of(split)}
     assert len(place) == 50
     assert all(place[f"q{n}"] == place[f"copy-of-q{n}"] for n in range(10))
+
+
+@dataclass(frozen=True)
+class Numbered(SearchQa):
+    """Twins are told by what stands before the dash."""
+
+    def twin(self, case: Case) -> str:
+        return case.id.partition("-")[0] if "-" in case.id else ""
+
+
+def test_what_is_tied_by_copies_and_twins_goes_to_one_split(tmp_path: Path):
+    """The copy of one may be the twin of another."""
+    named = {"a-1": "one", "b-1": "two", "a-2": "three", "b-2": "one"}
+    tied = [{"id": id_, "question": asked, "answers": ["x"]} for id_, asked in named.items()]
+    write(tmp_path / "raw.json", [*rows(9), *tied])
+    for seed in range(12):
+        cases = part(Numbered(), by_ratio(tmp_path, split_seed=seed)).cases
+        parts = [{case.id for case in one} for one in (cases.train, cases.holdout, cases.test)]
+        assert sorted(map(len, parts)) in ([1, 2, 10], [1, 5, 7], [2, 4, 7])
+        assert sum(not one.isdisjoint(named) for one in parts) == 1
 
 
 def test_a_generated_split_is_written_where_the_seed_says_and_read_back(tmp_path: Path):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -446,6 +446,30 @@ def test_more_replies_than_the_limit_are_no_answer(home: Path):
     _, score = rolled(env, case, shell("true", "true", "true"))
     assert isinstance(score, Score) and score.failure is not None
     assert score.failure.message.startswith("the model wanted tools 3 times")
+
+
+def priced(*lines: str, usd: float = 0.4) -> Sequence[Line]:
+    """The same, each reply at a price."""
+    script = [ModelReply(one) if isinstance(one, str) else one for one in shell(*lines)]
+    return [replace(cast("ModelReply", one), usage=Usage(1, usd=usd)) for one in script]
+
+
+def test_replies_that_cost_as_much_as_the_limit_are_the_last(home: Path):
+    """Each instance by itself; a resume counts what the journal has."""
+    env, journal = env_of(home, cost_limit=0.8), MemoryJournal()
+    case = next(one.case for one in items_of(home, env) if one.case.id == LEDGER.id)
+    script = priced("true", FIXES[LEDGER.id], "true")
+    _, score = rolled(env, case, script, journal)
+    assert isinstance(score, Score) and score.failure is not None
+    told = "the replies cost $0.8, and the limit for a case is $0.8"
+    assert (score.failure.kind, score.failure.message) == ("limit", told)
+    # nothing is left to be said: all of it is in the journal
+    assert rolled(env, case, [], journal)[1] == score
+    for limit in (1.7, 0.0):
+        _, score = rolled(env_of(home, cost_limit=limit), case, script)
+        assert isinstance(score, Score) and score.metrics["hard"] == 1, score
+    with pytest.raises(ValueError, match="`cost_limit` is below 0"):
+        env_of(home, cost_limit=-1.0)
 
 
 def test_a_resume_works_and_tests_nothing_twice(home: Path):

@@ -1,15 +1,17 @@
 """Results read from logs of test runners, by hand and beside the parsers of swebench."""
 
-import importlib
+import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kept.envs.swebench.grading import report_of
 from kept.envs.swebench.logs import PARSERS, parser_name
+from tests.conftest import needed_peer
 
 PYTEST_LOG = """\
 ============================= test session starts ==============================
@@ -225,19 +227,83 @@ def test_a_cut_name_stands_for_all_that_begin_with_it_if_they_agree():
 PUBLISHED = ("pytest", "pytest_options", "pytest_v2", "seaborn", "matplotlib", "django", "sympy")
 
 
+PAIRS = 200
+
+THEIRS = """\
+import json, sys, types, warnings
+warnings.simplefilter("ignore")
+sys.path.append(sys.argv[1])
+from swebench.harness import grading
+from swebench.harness.constants import TestStatus
+from swebench.harness.log_parsers import python as parsers
+asked = json.load(sys.stdin)
+def verdict(statuses, fix, keep):
+    gold = {"FAIL_TO_PASS": fix, "PASS_TO_PASS": keep}
+    return grading.get_resolution_status(grading.get_eval_tests_report(statuses, gold))
+told = {
+    "statuses": sorted(one.value for one in TestStatus),
+    "logs": {
+        name: [getattr(parsers, f"parse_log_{name}")(log, types.SimpleNamespace()) for log in logs]
+        for name, logs in asked["logs"].items()
+    },
+    "verdicts": [verdict(*one) for one in asked["verdicts"]],
+}
+print(json.dumps(told))
+"""
+
+
+def generated_logs() -> dict[str, list[str]]:
+    chances = {name: random.Random(name) for name in PUBLISHED}
+    return {name: [LOGS[name](chances[name]) for _ in range(PAIRS)] for name in PUBLISHED}
+
+
+def generated_verdicts() -> list[tuple[dict[str, Any], list[str], list[str]]]:
+    """Statuses of some tests, and the lists of an instance, some with ids that were cut."""
+    chance = random.Random(7)
+    found: list[tuple[dict[str, Any], list[str], list[str]]] = []
+    for _ in range(2 * PAIRS):
+        names = [f"a::t{n}[x {n % 3}]" for n in range(chance.randrange(1, 8))]
+        mostly = chance.choice((P, P, F))
+        ended = {one: chance.choice((mostly, mostly, P, F, E, S, X)) for one in names}
+        statuses = {one: status for one, status in ended.items() if chance.random() < 0.9}
+        asked = [one[: chance.choice((99, 99, 99, -2))] for one in names]
+        cut = chance.randrange(1, len(asked) + 1)
+        found.append((statuses, asked[:cut], asked[cut:]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Any:
+    """What swebench says, in a process of its own: it needs 60 packages that nothing else does."""
+    folder = str(needed_peer("swebench"))
+    asked = json.dumps({"logs": generated_logs(), "verdicts": generated_verdicts()})
+    command = [sys.executable, "-c", THEIRS, folder]
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.nightly
+@pytest.mark.swebench
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_parsers_agree_with_those_of_swebench(name: str):
-    """On generated logs, the whole mapping of each; where the package is installed."""
-    theirs: Any = pytest.importorskip("swebench.harness.log_parsers.python")
-    registry: Any = importlib.import_module("swebench.harness.constants").TestStatus
-    assert {one.value for one in registry} == {P, F, E, S, X}
-    parse = getattr(theirs, f"parse_log_{name}")
+def test_parsers_agree_with_those_of_swebench(name: str, theirs: Any):
+    """On generated logs, the whole mapping of each."""
+    assert theirs["statuses"] == sorted((P, F, E, S, X))
     ours = PARSERS[parser_name(f"parse_log_{name}", "")]
-    chance = random.Random(name)
-    for n in range(60):
-        log = LOGS[name](chance)
-        assert ours(log) == parse(log, SimpleNamespace()), (n, log)
+    logs = generated_logs()[name]
+    assert len(logs) == len(theirs["logs"][name]) == PAIRS
+    for n, (log, found) in enumerate(zip(logs, theirs["logs"][name], strict=True)):
+        assert ours(log) == found, (n, log)
+
+
+@pytest.mark.nightly
+@pytest.mark.swebench
+def test_verdicts_agree_with_those_of_swebench(theirs: Any):
+    given = generated_verdicts()
+    found = [report_of(*one).resolution for one in given]
+    assert set(found) == {FULL, PARTIAL, NO}, "there is something to agree on"
+    assert min(map(found.count, (FULL, PARTIAL, NO))) > 20
+    assert found == theirs["verdicts"]
 
 
 WORDS = (

@@ -87,6 +87,8 @@ class Killable:
     answers: Callable[[], Answer]
     """A fresh script for the models of one run."""
     resume: Sequence[str] = ("resume", "-q")
+    more: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further environment variables of its processes."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +250,7 @@ class Kills:
         self._sessions.append(Session())
         key = f"{self._runs}-{len(self._sessions)}"
         at = {"OPENAI_COMPATIBLE_BASE_URL": self.server.v1, "OPENAI_COMPATIBLE_API_KEY": key}
-        return kept(folder, *words, **at, KEY=key)
+        return kept(folder, *words, **at, **self.command.more, KEY=key)
 
     def _answer(self, seen: Seen) -> str | ModelReply | Fault:
         run, _, number = seen.headers["authorization"].removeprefix("Bearer ").partition("-")

@@ -65,7 +65,6 @@ def sweep_options(function: F) -> F:
         click.option(
             "-o",
             "--output",
-            "--output_json",
             "write",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
@@ -116,6 +115,13 @@ def sweep_options(function: F) -> F:
     metavar="[RUN]",
     help="Go on with a measurement of a skill that stopped; without RUN, the last run.",
 )
+@click.option(
+    "--output_json",
+    "document",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what the standalone script of a skill's environment does.",
+)
 @sweep_options
 def evaluate(
     words: tuple[str, ...],
@@ -123,6 +129,7 @@ def evaluate(
     skill: str | None,
     split: str,
     past: str | None,
+    document: Path | None,
     **options: Any,  # noqa: ANN401 # those of `sweep_options`
 ) -> int:
     """Measure what SPEC names on all its cases, and change nothing.
@@ -137,10 +144,10 @@ def evaluate(
     """
     given = Options(**options)
     asked = _skill_asked(words, config)
+    named = Named(skill, split, past, document)
     if asked is not None:
-        named = Named(skill, split, past)
         return measure_skill(*asked, named=named, given=given)
-    _refuse_words(words[1:], Named(skill, split, past))
+    _refuse_words(words[1:], named)
     if not words:
         raise click.UsageError("Missing argument 'SPEC'.")
     return sweep(Path(words[0]), given)
@@ -170,6 +177,8 @@ class Named(NamedTuple):
     split: str
     past: str | None
     """The run that is to go on."""
+    document: Path | None = None
+    """The file that a standalone script would write."""
 
 
 def _refuse_words(words: tuple[str, ...], named: Named) -> None:
@@ -179,6 +188,7 @@ def _refuse_words(words: tuple[str, ...], named: Named) -> None:
             raise click.NoSuchOption(word.partition("=")[0])
         raise click.UsageError(f"Got unexpected extra argument ({word})")
     flags = (("--skill", named.skill), ("--split", named.split), ("--resume", named.past))
+    flags += (("--output_json", named.document),)
     for name, value in flags:
         if value:
             raise click.UsageError(f"{name} is for a skill config")
@@ -186,18 +196,20 @@ def _refuse_words(words: tuple[str, ...], named: Named) -> None:
 
 def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "Options") -> int:
     """Measure the skill of a config, and tell what came of it."""
+    from kept.cli import output
     from kept.cli.compiling import told_warnings
     from kept.cli.looking import open_run
+    from kept.cli.names import path_from_here
     from kept.cli.sitting import resume_run, start_run
     from kept.recipes.skill.measuring import compile_measure
     from kept.spec.skill.names import flags_of, override
     from kept.store.home import Home
 
-    flags = flags_of(words, ("skill", "split", "resume"))
+    flags = flags_of(words, ("skill", "split", "resume", "output_json"))
     overrides = [*flags.found, *given.settings]
     skill = override("env.skill_init", named.skill) if named.skill else None
     overrides += [skill] if skill else []
-    wanted, problems = given.wanted(named.split), flags.problems
+    wanted, problems = given.wanted(named.split, named.document), flags.problems
     try:
         made = compile_measure(path, wanted, overrides, workers=given.workers, problems=problems)
     except SpecError as error:
@@ -209,10 +221,14 @@ def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "O
         raise SpecError(said) from error
     plan = told_warnings(made)
     if named.past is None:
-        return start_run(plan, Home.find(Path.cwd()), given.how())
-    with open_run(named.past, resuming=True) as run:
-        folder = run.folder
-    return resume_run(plan, folder, given.how())
+        code = start_run(plan, Home.find(Path.cwd()), given.how())
+    else:
+        with open_run(named.past, resuming=True) as run:
+            folder = run.folder
+        code = resume_run(plan, folder, given.how())
+    if named.document is not None:
+        output.note(f"{path_from_here(named.document)} holds the results")
+    return code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +264,7 @@ class Options:
         hint = f"a report ends in one of {known}; --format says which kind, whatever its name"
         raise SetupError(message, hint=hint)
 
-    def wanted(self, split: str = "") -> "Wanted":
+    def wanted(self, split: str = "", document: Path | None = None) -> "Wanted":
         """Which cases, and how often."""
         from kept.recipes.sweeping import Wanted
 
@@ -259,6 +275,7 @@ class Options:
             min_score=self.min_score,
             timeout=self.timeout,
             split=split,
+            output_json=str(document.absolute()) if document else "",
         )
 
     def how(self) -> "How":

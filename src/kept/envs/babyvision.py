@@ -12,8 +12,7 @@ from string import ascii_uppercase
 from typing import Any, Literal, cast
 
 from kept.core.case import Case
-from kept.core.ports import Scope
-from kept.core.rollout import Failure, Job, Rollout
+from kept.core.rollout import Failure, Rollout
 from kept.envs.choosing import (
     TWICE,
     Choice,
@@ -25,16 +24,7 @@ from kept.envs.choosing import (
     labelled,
     text_in,
 )
-from kept.envs.contract import (
-    Defect,
-    Episode,
-    Graded,
-    Item,
-    JudgeOptions,
-    JudgeQuestion,
-    LookAgain,
-    Posed,
-)
+from kept.envs.contract import Defect, Graded, Item, JudgeOptions, JudgeQuestion, Posed, TurnOptions
 from kept.envs.fields import IDS, Fields, as_items, item, values
 from kept.envs.opened import About
 from kept.envs.pictures import ImageDetail, find_picture, load_picture
@@ -71,11 +61,9 @@ _SIGN = re.compile(r"\s*([,;:=()\[\]{}])\s*")
 
 
 @dataclass(frozen=True)
-class BabyVision(JudgeOptions):
+class BabyVision(TurnOptions, JudgeOptions):
     """One question about one picture a case."""
 
-    max_turns: int = 1
-    """Replies of a student: with more than one it is asked to look again."""
     image_detail: ImageDetail = "auto"
     data_root: Path = Path()
     """Where paths of pictures begin; else they are looked for beside the file."""
@@ -83,21 +71,14 @@ class BabyVision(JudgeOptions):
     """The number by which `choiceAns` means the first choice."""
 
     name = "babyvision"
+    again = AGAIN
     data = (
-        "BabyVision from its publisher: a folder as `env.data_path` with meta_data.jsonl (taskId, "
-        "type, subtype, question, image, ansType, options, choiceAns, blankAns) and the pictures "
-        "in images/; or with `split_mode: split_dir` such rows in train/, val/ and test/ below "
-        "`env.split_dir`, their pictures from `env.data_root`"
+        "BabyVision from its publisher (UnipatAI/BabyVision on Hugging Face): a folder as "
+        "`env.data_path` with meta_data.jsonl (taskId, type, subtype, question, image, ansType, "
+        "options, choiceAns, blankAns) and the pictures in images/; or with `split_mode: "
+        "split_dir` such rows in train/, val/ and test/ below `env.split_dir`, their pictures "
+        "from `env.data_root`"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_turns < 1:
-            raise ValueError("`max_turns` is less than 1")
-
-    def turns(self) -> int:
-        """As the config says."""
-        return self.max_turns
 
     def skill(self) -> Mapping[str, str]:
         """A few lines to begin with."""
@@ -163,10 +144,6 @@ class BabyVision(JudgeOptions):
         picture = load_picture(data["image"], self.data_root, self.image_detail)
         ask = ASK_CHOICE if data["ansType"] == "choice" else ASK_BLANK
         return Posed.of([f"## Question\n{_asked(data)}\n\n{ask}\n\n", picture], SYSTEM)
-
-    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """One reply, or some second thoughts."""
-        return LookAgain(self.pose(case), self.max_turns, AGAIN)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | JudgeQuestion | Failure:
         """The right label, the same text, or what a judge says."""

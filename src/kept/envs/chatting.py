@@ -97,7 +97,9 @@ class ChatRunner:
                 return posed
             request = asking(self._shape, _system(posed, candidate), self._shape.seed)
             tools = (*self._env.tools(case), *episode.tools())
-            agent = Agent(self._model, request, tools, self._env.replies())
+            agent = Agent(
+                self._model, request, tools, self._env.replies(), most_usd=self._env.most_usd()
+            )
             seed = draw_seed(job.purpose, job.case_id, job.repeat)
             talk = _Talk(agent, episode, scope, seed, tools)
             return await talk.whole(posed, probing_of(candidate), self._env.turns())

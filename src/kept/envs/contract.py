@@ -173,6 +173,8 @@ class Environment(Protocol):
     """As a config spells it."""
     simulates: ClassVar[bool] = False
     """Whether a case is played turn by turn, which an agent CLI cannot."""
+    played: ClassVar[str] = "is played turn by turn"
+    """How, for the error that an agent CLI as student is."""
     strata: ClassVar[str] = ""
     """The field of a case of which every part of a split by ratio gets its share."""
     data: ClassVar[str] = ""
@@ -185,6 +187,13 @@ class Environment(Protocol):
     def split(self, cases: Sequence[Case], ratio: Sequence[int], seed: int) -> Cases | None:
         """The split by ratio, where an environment has a rule of its own for it."""
         return None
+
+    def twin(self, case: Case) -> str:
+        """A name that cases share where one gives another away; empty for a case without twins.
+
+        Twins share a split, as copies do.
+        """
+        return ""
 
     def defects(self, items: Sequence[Item]) -> Iterable[Defect]:
         """Cases with a known defect: solved without any work, or never to be solved."""
@@ -222,6 +231,10 @@ class Environment(Protocol):
         """Replies to one question, at most, in which a student uses tools."""
         return MAX_REPLIES
 
+    def most_usd(self) -> float | None:
+        """Cost of the replies to one question from which on none is asked for; None for any."""
+        return None
+
     def exec_seconds(self) -> float:
         """Time for one execution of an agent CLI, in seconds."""
         return EXEC_SECONDS
@@ -252,7 +265,39 @@ class Environment(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeOptions(Environment):
+class Options(Environment):
+    """Base of classes with options of several environments, each of which checks its own."""
+
+    def __post_init__(self) -> None:
+        """Nothing is left to be checked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnOptions(Options):
+    """The option of an environment that gives a student more than one turn."""
+
+    max_turns: int = 1
+    """Replies of a student: with more than one it is asked to look again."""
+
+    again: ClassVar[str] = ""
+    """Words that ask it to."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_turns < 1:
+            raise ValueError("`max_turns` is less than 1")
+
+    def turns(self) -> int:
+        """As the config says."""
+        return self.max_turns
+
+    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
+        """One reply, or some second thoughts."""
+        return LookAgain(self.pose(case), self.max_turns, self.again)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions(Options):
     """The options of an environment whose `grade` may ask a model."""
 
     judge_model: str | dict[str, Any] = ""
@@ -264,6 +309,7 @@ class JudgeOptions(Environment):
     """Times that a question is sent at most while its provider fails."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("judge_max_completion_tokens", "judge_retries"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` is less than 1")

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kept.core.case import Case
-from kept.core.ports import Scope
-from kept.core.rollout import Failure, Job, Rollout
-from kept.envs.contract import Environment, Episode, Graded, Item, LookAgain, Posed
+from kept.core.rollout import Failure, Rollout
+from kept.envs.contract import Graded, Item, Posed, TurnOptions
 from kept.envs.fields import IDS, Fields, as_items, item, values
 from kept.envs.opened import About
 from kept.envs.pictures import ImageDetail, find_picture, load_picture
@@ -44,30 +43,21 @@ MOST_LITERAL = 20_000
 
 
 @dataclass(frozen=True)
-class DocVqa(Environment):
+class DocVqa(TurnOptions):
     """One question about one page a case."""
 
-    max_turns: int = 1
-    """Replies of a student: with more than one it is asked to look again."""
     image_detail: ImageDetail = "auto"
     data_root: Path = Path()
     """Where paths of pages begin; else they are looked for beside the file."""
 
     name = "docvqa"
+    again = AGAIN
     data = (
-        "DocVQA (single page, version 1.0) from its publisher: below `split_dir` the folders "
-        "train/, val/ and test/, each with a CSV file (questionId, question, answer, image_path), "
-        "and the page pictures where image_path says, from `env.data_root`; or with "
+        "DocVQA (single page, version 1.0) from its publisher (docvqa.org): below `split_dir` "
+        "the folders train/, val/ and test/, each with a CSV file (questionId, question, answer, "
+        "image_path), and the page pictures where image_path says, from `env.data_root`; or with "
         "`split_mode: ratio` an official JSON file as `env.data_path`, its pictures beside it"
     )
-
-    def __post_init__(self) -> None:
-        if self.max_turns < 1:
-            raise ValueError("`max_turns` is less than 1")
-
-    def turns(self) -> int:
-        """As the config says."""
-        return self.max_turns
 
     def skill(self) -> Mapping[str, str]:
         """A few lines to begin with."""
@@ -98,10 +88,6 @@ class DocVqa(Environment):
         data = values(case)
         page = load_picture(data["image"], self.data_root, self.image_detail)
         return Posed.of([f"{data['question']}\n\n{ASK}", page], SYSTEM)
-
-    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """One reply, or some second thoughts."""
-        return LookAgain(self.pose(case), self.max_turns, AGAIN)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
         """The similarity to the nearest expected answer; only the same answer is hard."""

@@ -13,15 +13,15 @@ from string import ascii_uppercase
 from typing import Any, Literal, cast
 
 from kept.core.case import Case
-from kept.core.ports import Scope
-from kept.core.rollout import Failure, Job, Rollout
+from kept.core.rollout import Failure, Rollout
 from kept.envs.choosing import Choice, choices_in, label_in, labelled, text_in
-from kept.envs.contract import Environment, Episode, Graded, Item, LookAgain, Posed
+from kept.envs.contract import Graded, Item, Posed, TurnOptions
 from kept.envs.fields import Fields, as_items, id_of, values
 from kept.envs.opened import About
 from kept.envs.reading import Row, files_in, rows_of
 from kept.envs.replying import answer_or_last_line, quoted
 from kept.envs.skills import initial
+from kept.envs.standalone import AskedStudent, CaseResult, Json
 
 SYSTEM = """\
 You answer multiple-choice questions about research mathematics; exactly one choice is right. Think
@@ -54,11 +54,9 @@ _LETTER = re.compile(r"\b([A-Z])\b")
 
 
 @dataclass(frozen=True)
-class LiveMathematicianBench(Environment):
+class LiveMathematicianBench(TurnOptions):
     """One question a case."""
 
-    max_turns: int = 1
-    """Replies of a student: with more than one it is asked to check itself."""
     shuffle_choices: bool = True
     shuffle_seed: int = 42
     use_theorem: bool = False
@@ -71,22 +69,19 @@ class LiveMathematicianBench(Environment):
     """Seconds for one execution of an agent CLI."""
 
     name = "livemathematicianbench"
+    again = AGAIN
     data = (
-        "LiveMathematicianBench from its publisher: a JSON file qa_<month>_final.json a month, in "
-        "any folders below `env.data_path`, each a list of rows with month, no and mcq (question, "
-        "choices, correct_choice); or with `split_mode: split_dir` such rows in train/, val/ and "
-        "test/ below `env.split_dir`"
+        "LiveMathematicianBench from its publisher "
+        "(LiveMathematicianBench/LiveMathematicianBench on Hugging Face): a JSON file "
+        "qa_<month>_final.json a month, in any folders below `env.data_path`, each a list of "
+        "rows with month, no and mcq (question, choices, correct_choice); or with `split_mode: "
+        "split_dir` such rows in train/, val/ and test/ below `env.split_dir`"
     )
 
     def __post_init__(self) -> None:
-        if self.max_turns < 1:
-            raise ValueError("`max_turns` is less than 1")
+        super().__post_init__()
         if self.exec_timeout <= 0:
             raise ValueError("`exec_timeout` is not above 0")
-
-    def turns(self) -> int:
-        """As the config says."""
-        return self.max_turns
 
     def exec_seconds(self) -> float:
         """As the config says."""
@@ -128,23 +123,55 @@ class LiveMathematicianBench(Environment):
         parts += [("Proof Sketch", data["sketch"])] if self.use_sketch and data["sketch"] else []
         return Posed("\n\n".join(f"## {title}\n{text}" for title, text in parts), SYSTEM)
 
-    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """One reply, or some second thoughts."""
-        return LookAgain(self.pose(case), self.max_turns, AGAIN)
-
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
         """Right or wrong."""
-        if self.prompt == "official":
-            said: str | Failure = boxed_label(rollout.output)
-        else:
-            said = answer_or_last_line(rollout.output)
-        if isinstance(said, Failure):
-            return said
-        label = label_of(said, self._shown(case))
-        if not label:
-            return Failure("parse", "candidate", f"{quoted(said)} is none of the choices")
+        label = self._label(case, rollout.output)
+        if isinstance(label, Failure):
+            return label
         right = float(label == self._right(case))
         return Graded(right, right, "" if right else f"{label} is not the right choice")
+
+    def _label(self, case: Case, reply: str) -> str | Failure:
+        """The choice that a reply means, by the label that it is shown with."""
+        said = boxed_label(reply) if self.prompt == "official" else answer_or_last_line(reply)
+        if isinstance(said, Failure):
+            return said
+        if label := label_of(said, self._shown(case)):
+            return label
+        return Failure("parse", "candidate", f"{quoted(said)} is none of the choices")
+
+    def document(self, results: Sequence[CaseResult], asked: AskedStudent) -> Json:
+        """What `eval_livemathematicianbench_baseline` writes."""
+        rows = sorted((self._result(one) for one in results), key=lambda row: row["id"])
+        correct = sum(row["is_correct"] for row in rows)
+        accuracy = correct / len(rows) if rows else 0.0
+        return {
+            "mode": self.prompt,
+            "model": asked.model,
+            "reasoning_effort": asked.reasoning_effort,
+            "seed": self.shuffle_seed,
+            "max_completion_tokens": asked.max_completion_tokens,
+            "summary": {"correct": correct, "total": len(rows), "accuracy": accuracy},
+            "results": rows,
+        }
+
+    def _result(self, result: CaseResult) -> Json:
+        case = result.case
+        texts, right = dict(self._shown(case)), self._right(case)
+        label = None if result.failure else self._label(case, result.reply)
+        predicted = label if isinstance(label, str) else None
+        return {
+            "id": case.id,
+            "question": values(case)["question"],
+            "correct_label": right,
+            "correct_text": texts[right],
+            "predicted_label": predicted,
+            "predicted_text": texts[predicted] if predicted else "",
+            "is_correct": predicted == right,
+            "elapsed_seconds": result.seconds,
+            "response": result.reply,
+            **({"error": result.failure.message} if result.failure else {}),
+        }
 
     def about(self, case: Case) -> About:
         """The question with its choices, its kind, and the right one."""

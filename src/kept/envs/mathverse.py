@@ -11,19 +11,9 @@ from string import ascii_uppercase
 from typing import Any, cast
 
 from kept.core.case import Case
-from kept.core.ports import Scope
-from kept.core.rollout import Failure, Job, Rollout
+from kept.core.rollout import Failure, Rollout
 from kept.envs.choosing import TWICE, all_chosen, chosen
-from kept.envs.contract import (
-    Defect,
-    Episode,
-    Graded,
-    Item,
-    JudgeOptions,
-    JudgeQuestion,
-    LookAgain,
-    Posed,
-)
+from kept.envs.contract import Defect, Graded, Item, JudgeOptions, JudgeQuestion, Posed, TurnOptions
 from kept.envs.fields import Fields, as_items, id_of, values
 from kept.envs.formulas import choices_of, same_formula
 from kept.envs.opened import About
@@ -60,35 +50,26 @@ TWIN = "text_dominant_question"
 
 
 @dataclass(frozen=True)
-class MathVerse(JudgeOptions):
+class MathVerse(TurnOptions, JudgeOptions):
     """One version of one problem a case."""
 
     problem_version: str = "Text Lite"
     """The version that is looked at; empty for all."""
     use_text_dominant_reference: bool = False
     """Whether analysts are told the problem in words, from `testmini.json` below `data_root`."""
-    max_turns: int = 1
-    """Replies of a student: with more than one it is asked to check itself."""
     image_detail: ImageDetail = "auto"
     data_root: Path = Path()
     """Where paths of pictures begin; else they are looked for beside the file."""
 
     name = "mathverse"
+    again = AGAIN
     data = (
-        "MathVerse from its publisher: testmini.json and the pictures below `env.data_root`, and "
-        "below `env.split_dir` the folders train/, val/ and test/, each with a JSON file of such "
-        "rows (problem_index, problem_version, question, image, answer, question_type); or "
-        "testmini.json itself as `env.data_path` with `split_mode: ratio`"
+        "MathVerse from its publisher (ZrrSkywalker/MathVerse on GitHub): testmini.json and the "
+        "pictures below `env.data_root`, and below `env.split_dir` the folders train/, val/ and "
+        "test/, each with a JSON file of such rows (problem_index, problem_version, question, "
+        "image, answer, question_type); or testmini.json itself as `env.data_path` with "
+        "`split_mode: ratio`"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_turns < 1:
-            raise ValueError("`max_turns` is less than 1")
-
-    def turns(self) -> int:
-        """As the config says."""
-        return self.max_turns
 
     def skill(self) -> Mapping[str, str]:
         """A few lines to begin with."""
@@ -172,6 +153,12 @@ class MathVerse(JudgeOptions):
             if row.data.get("problem_version") == TEXT_DOMINANT
         }
 
+    def twin(self, case: Case) -> str:
+        """The problem of which a case is one version, where a run has several."""
+        problem, colon, version = case.id.rpartition(":")
+        several = not self.problem_version and colon
+        return problem if several and version == values(case)["problem_version"] else ""
+
     def defects(self, items: Sequence[Item]) -> Iterable[Defect]:
         """Choices of which two have one text."""
         for case, _ in items:
@@ -187,10 +174,6 @@ class MathVerse(JudgeOptions):
         if "image" in data:
             parts.append(load_picture(data["image"], self.data_root, self.image_detail))
         return Posed.of(parts, SYSTEM)
-
-    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """One reply, or some second thoughts."""
-        return LookAgain(self.pose(case), self.max_turns, AGAIN)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | JudgeQuestion | Failure:
         """The right label, the same formula, or what a judge says."""

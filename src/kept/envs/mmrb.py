@@ -12,10 +12,9 @@ from typing import Any, Literal, cast
 
 from kept.core.case import Case
 from kept.core.model import Image
-from kept.core.ports import Scope
-from kept.core.rollout import Failure, Job, Rollout
+from kept.core.rollout import Failure, Rollout
 from kept.envs.choosing import TWICE, Choice, alike, bare, choices_in, chosen
-from kept.envs.contract import Defect, Environment, Episode, Graded, Item, LookAgain, Posed
+from kept.envs.contract import Defect, Graded, Item, Posed, TurnOptions
 from kept.envs.fields import Fields, as_items, id_of, values
 from kept.envs.opened import About
 from kept.envs.pictures import ImageDetail, Picture, find_picture, load_picture
@@ -50,11 +49,9 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 
 @dataclass(frozen=True)
-class Mmrb(Environment):
+class Mmrb(TurnOptions):
     """One question over some pictures a case."""
 
-    max_turns: int = 1
-    """Replies of a student: with more than one it is asked to look again."""
     image_detail: ImageDetail = "auto"
     data_root: Path = Path()
     """Where paths of pictures begin that are not those beside the file."""
@@ -62,20 +59,14 @@ class Mmrb(Environment):
     """`contains` takes an answer that holds the expected one, or is a part of it."""
 
     name = "mmrb"
+    again = AGAIN
     data = (
-        "MMRB from its publisher: JSON files *_human.json in any folders below `env.data_path`, "
-        "each a list of rows (source, subtask, index, question, options, answer, image_paths), and "
-        "the pictures beside each file as image_paths says; or with `split_mode: split_dir` such "
-        "rows in train/, val/ and test/ below `env.split_dir`"
+        "MMRB from its publisher (HarrytheOrange/MMRB on Hugging Face): JSON files *_human.json "
+        "in any folders below `env.data_path`, each a list of rows (source, subtask, index, "
+        "question, options, answer, image_paths), and the pictures beside each file as "
+        "image_paths says; or with `split_mode: split_dir` such rows in train/, val/ and test/ "
+        "below `env.split_dir`"
     )
-
-    def __post_init__(self) -> None:
-        if self.max_turns < 1:
-            raise ValueError("`max_turns` is less than 1")
-
-    def turns(self) -> int:
-        """As the config says."""
-        return self.max_turns
 
     def skill(self) -> Mapping[str, str]:
         """A few lines to begin with."""
@@ -129,10 +120,6 @@ class Mmrb(Environment):
         ]
         ask = ASK_CHOICE if _is_choice(data) else ASK_FREE
         return Posed.of([*_interleaved(_asked(data), loaded), f"\n\n{ask}"], SYSTEM)
-
-    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """One reply, or some second thoughts."""
-        return LookAgain(self.pose(case), self.max_turns, AGAIN)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
         """The right label, or the same words."""

@@ -106,6 +106,9 @@ class Opened:
     the folder, or None where the split was read."""
     pictures: Callable[[Case], Sequence[Image]] | None = None
     """Pictures of a case, for analysts that may see them."""
+    scripts: object = None
+    """The environment, where it can write the files of a standalone script
+    (`kept.envs.standalone`)."""
     judge: ModelConfig | None = None
     """The model that decides what the rules of the environment cannot."""
     warnings: tuple[str, ...] = ()

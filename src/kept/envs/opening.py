@@ -58,6 +58,7 @@ def opened(
         scorer=scorer or env.scorer() or EnvScorer(env, judge),
         about=env.about,
         pictures=env.pictures,
+        scripts=env,
         prompts=env.prompts(),
         skill=skill.texts,
         probe=probed,

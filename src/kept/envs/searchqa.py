@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kept.core.case import Case
-from kept.core.ports import Scope
-from kept.core.rollout import Failure, Job, Rollout
+from kept.core.rollout import Failure, Rollout
 from kept.core.words import count
-from kept.envs.contract import Environment, Episode, Graded, Item, LookAgain, Posed
+from kept.envs.contract import Graded, Item, Posed, TurnOptions
 from kept.envs.fields import Fields, as_items, item, values
 from kept.envs.opened import About
 from kept.envs.reading import rows_in
@@ -33,25 +32,24 @@ case give the final answer between <answer> and </answer>."""
 
 
 @dataclass(frozen=True)
-class SearchQa(Environment):
+class SearchQa(TurnOptions):
     """One question a case."""
 
-    max_turns: int = 1
-    """Replies of a student: with more than one it is asked to look again."""
     max_context_chars: int = 6000
     """Characters of the passages; 0 for all."""
 
     def __post_init__(self) -> None:
-        if self.max_turns < 1:
-            raise ValueError("`max_turns` is less than 1")
+        super().__post_init__()
         if self.max_context_chars < 0:
             raise ValueError("`max_context_chars` is less than 0")
 
     name = "searchqa"
-
-    def turns(self) -> int:
-        """As the config says."""
-        return self.max_turns
+    again = AGAIN
+    data = (
+        "SearchQA: below `env.split_dir` the folders train/, val/ and test/, each with a JSON, "
+        "JSON lines or CSV file of rows (question, answers or answer, context with its passages "
+        "behind [DOC]); or with `split_mode: ratio` one such file as `env.data_path`"
+    )
 
     def skill(self) -> Mapping[str, str]:
         """A few lines to begin with."""
@@ -85,10 +83,6 @@ class SearchQa(Environment):
             notes = (f"{left}: the limit is {self.max_context_chars:,} characters",)
         parts.append(f"Question: {data['question']}")
         return Posed("\n\n".join(parts), SYSTEM, notes=notes)
-
-    def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """One reply, or some second thoughts."""
-        return LookAgain(self.pose(case), self.max_turns, AGAIN)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
         """Exact match is hard, the overlap of words is soft."""

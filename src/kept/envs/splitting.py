@@ -125,13 +125,10 @@ def _by_ratio(env: Environment, settings: EnvSettings) -> Parted:
 
 
 def _shared_out(cases: Sequence[Case], settings: EnvSettings, env: Environment) -> Cases:
-    """Shared out by ratio; a copy goes where the first of its content goes."""
-    first: dict[str, Case] = {}
-    of: dict[str, str] = {}
-    for case in cases:
-        of[case.id] = first.setdefault(case_text(case), case).id
+    """Shared out by ratio; copies and twins go where the first of them goes."""
+    of = _first_alike(cases, env)
     ratio, seed = settings.split_ratio, settings.split_seed
-    different = tuple(first.values())
+    different = tuple(case for case in cases if of[case.id] == case.id)
     split = env.split(different, ratio, seed)
     if split is not None:
         order = {case.id: n for n, case in enumerate(c for s in SPLITS for c in split.of(s))}
@@ -140,6 +137,31 @@ def _shared_out(cases: Sequence[Case], settings: EnvSettings, env: Environment) 
         split = split_cases(different, ratio, seed, env.strata or None)
     place = {case.id: name for name in SPLITS for case in split.of(name)}
     return Cases(*(tuple(c for c in cases if place[of[c.id]] == name) for name in SPLITS))
+
+
+def _first_alike(cases: Sequence[Case], env: Environment) -> Mapping[str, str]:
+    """The first case that each may not be parted from, by id; its own id where there is none."""
+    heads = list(range(len(cases)))
+    seen: dict[tuple[str, str], int] = {}
+
+    def head(n: int) -> int:
+        while heads[n] != n:
+            n = heads[n]
+        return n
+
+    for n, case in enumerate(cases):
+        for tie in _ties(case, env):
+            # a case may be the copy of one and the twin of another: then all go together
+            one, other = head(seen.setdefault(tie, n)), head(n)
+            heads[max(one, other)] = min(one, other)
+    return {case.id: cases[head(n)].id for n, case in enumerate(cases)}
+
+
+def _ties(case: Case, env: Environment) -> Iterator[tuple[str, str]]:
+    """What a case shares with those that it may not be parted from."""
+    yield "copy", case_text(case)
+    if twin := env.twin(case):
+        yield "twin", twin
 
 
 def _by_folder(env: Environment, settings: EnvSettings) -> Parted:
@@ -160,7 +182,7 @@ def _by_folder(env: Environment, settings: EnvSettings) -> Parted:
         rows = _read(env, settings, "split_dir", place) if place else []
         found[split] = rows[: settings.limit or None]
     everything = [item for split in SPLITS for item in found[split]]
-    refuse([*_twice(everything), *_copied(found)])
+    refuse([*_twice(everything), *_parted(found, env)])
     notes, left = _without_defects(env, everything)
     used = {item.case.id for item in left}
     parts = ([item.case for item in found[split] if item.case.id in used] for split in SPLITS)
@@ -215,18 +237,19 @@ def _twice(items: Sequence[Item]) -> Iterator[Problem]:
         seen.setdefault(case.id, where)
 
 
-def _copied(found: Mapping[Split, Sequence[Item]]) -> Iterator[Problem]:
-    """Cases of one content in two splits: one would be learnt from, and decided by."""
-    seen: dict[str, tuple[Split, str]] = {}
+def _parted(found: Mapping[Split, Sequence[Item]], env: Environment) -> Iterator[Problem]:
+    """Copies and twins in two splits: one would be learnt from, and decided by."""
+    seen: dict[tuple[str, str], tuple[Split, str]] = {}
     for split, items in found.items():
         for case, where in items:
-            text = hashlib.sha256(case_text(case).encode("utf-8", "surrogatepass")).hexdigest()
-            other, there = seen.setdefault(text, (split, where))
-            if other != split:
-                name, before = FOLDERS[split][0], FOLDERS[other][0]
-                yield Problem(
-                    where, "", f"`{case.id}` of {name} is a copy of what {before} has in {there}"
-                )
+            for kind, shared in _ties(case, env):
+                key = hashlib.sha256(shared.encode("utf-8", "surrogatepass")).hexdigest()
+                other, there = seen.setdefault((kind, key), (split, where))
+                if other != split:
+                    name, before = FOLDERS[split][0], FOLDERS[other][0]
+                    what = f"`{case.id}` of {name} is a {kind} of what {before} has in {there}"
+                    yield Problem(where, "", what)
+                    break
 
 
 def _row(case: Case) -> Mapping[str, Any]:

@@ -33,8 +33,8 @@ class WorkspaceRunner:
     def __init__(self, env: Environment, harness: Harness) -> None:
         if env.simulates:
             raise SetupError(
-                f"`{env.name}` is played turn by turn, which `{harness.cli.name}` cannot",
-                hint="name a chat model as the student",
+                f"`{env.name}` {env.played}, which `{harness.cli.name}` cannot",
+                hint="name a chat model as the student, as in `student_backend: openai_chat`",
             )
         self._env = env
         self._harness = harness

@@ -51,8 +51,12 @@ class Agent:
         tools: Sequence[Tool],
         replies: int = MAX_REPLIES,
         rules: ReplyRules = ANY,
+        most_usd: float | None = None,
     ) -> None:
-        """`request` is what all requests have in common, `rules` what all replies are held to."""
+        """`request` is what all requests have in common, `rules` what all replies are held to.
+
+        Once the replies to one thing said cost `most_usd` or more, no further one is asked for.
+        """
         self.told = request.messages
         """What it is told beforehand."""
         self._model = model
@@ -62,13 +66,17 @@ class Agent:
             self._request = replace(request, tools=tuple(tool.offer for tool in tools))
         self._replies = replies
         self._rules = rules
+        self._most_usd = most_usd
 
     async def say(self, messages: tuple[Message, ...], scope: Scope, seed: int) -> Said | Failure:
         """Have the model answer the last message; a `Failure` is one of infrastructure."""
         began = time.monotonic()
         waited = 0.0
+        spent = 0.0
         trace: list[TraceItem] = []
         for n in range(self._replies):
+            if self._most_usd is not None and spent >= self._most_usd:
+                return Said("", messages, tuple(trace), _too_dear(spent, self._most_usd))
             request = asking(self._request, messages, seed)
             reply = await ask(scope, self._model, request, rules=self._rules)
             if isinstance(reply, Failure) and reply.kind != "empty":
@@ -77,6 +85,8 @@ class Agent:
                 # to say nothing is an answer, and is measured as one
                 reply = ModelReply("")
             waited += reply.seconds
+            # as the journal has it, so that a resume counts the same
+            spent += reply.usage.usd
             message = Message("assistant", reply.text, tool_calls=reply.tool_calls)
             messages = (*messages, message)
             if not reply.tool_calls:
@@ -131,6 +141,11 @@ def _ended(
     return (
         failure if failure.blame == "infrastructure" else Said("", messages, tuple(trace), failure)
     )
+
+
+def _too_dear(spent: float, most: float) -> Failure:
+    message = f"the replies cost ${spent:.3g}, and the limit for a case is ${most:g}"
+    return Failure("limit", "candidate", message)
 
 
 def _fault(reply: ModelReply) -> Failure | None:

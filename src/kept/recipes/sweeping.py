@@ -30,6 +30,8 @@ class Wanted:
     """The mean of the primary metric that the command requires, in its direction."""
     split: str = ""
     """Of a skill config: which cases are meant; empty for those that nobody has seen."""
+    output_json: str = ""
+    """Of a skill config: the document of a standalone script that is written; empty for none."""
 
     @classmethod
     def of(cls, fact: object) -> "Wanted":

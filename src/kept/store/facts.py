@@ -100,6 +100,7 @@ class WantedFact(TypedDict, total=False):
     timeout: Number
     filter: str
     min_score: Number
+    output_json: str
     split: str
 
 

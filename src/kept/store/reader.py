@@ -4,9 +4,9 @@ Takes no lock and writes nothing, so a run can be looked at while it goes on.
 """
 
 import gc
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -203,6 +203,22 @@ class Run:
                 raw = raw_reply(self._pack, row, path)
                 if raw is not None:
                     yield row.scope.removeprefix(start), raw, row.failed
+
+    def calls_in(self, scope: str, kind: type[T]) -> Iterator[tuple[str, Callable[[], T | None]]]:
+        """Calls recorded below a scope that came to something, oldest first: where, and a reader.
+
+        A reply that is not of this kind is read as None.
+        """
+        path = self.folder / "rollouts.jsonl"
+        start = f"{scope}/"
+
+        def read(row: wire.CallLine) -> T | None:
+            reply = read_reply(self._pack, row, kind, path)
+            return reply if isinstance(reply, kind) else None
+
+        for row in self.all_lines(b'"scope":' + wire.encode(start)[:-1]):
+            if isinstance(row, wire.CallLine) and row.scope.startswith(start) and not row.failed:
+                yield row.scope, partial(read, row)
 
     def close(self) -> None:
         """Let go of the files."""

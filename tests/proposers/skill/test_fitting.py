@@ -2,13 +2,14 @@
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.model import ModelRequest
+from kept.core.model import Image, ModelRequest
 from kept.core.proposal import Brief, Proposal
 from kept.core.rollout import Failure, TraceItem
 from kept.envs.rendering import system_prompt
@@ -78,10 +79,24 @@ def test_a_long_turn_in_the_middle_takes_no_others_with_it():
     ]
 
 
-def pages(rows: dict[str, Trace], room: int) -> Any:
+def pages(rows: dict[str, Trace], room: int, pictures: Sequence[Image] = ()) -> Any:
     brief = make_brief({name: (0.0, trace) for name, trace in rows.items()})
     (answer,) = brief.answers
-    return analyst_items(rows_of(brief, [*answer.outcomes]), Sight(about), [], room)
+    sight = Sight(about, pictures=lambda _: pictures)
+    return analyst_items(rows_of(brief, [*answer.outcomes]), sight, [], room)
+
+
+def test_pictures_take_their_part_of_the_room():
+    """Two of each case; those at low detail take less."""
+    rows = {f"r{n}": said(40) for n in range(3)}
+    shown = [Image("image/png", b"a"), Image("image/png", b"b")]
+    coarse = [Image(one.media_type, one.data, "low") for one in shown]
+    room = 20_000
+    without, low, full = (pages(rows, room, given) for given in ((), coarse, shown))
+    assert 0 < without.cut < low.cut < full.cut
+    for found, pictures in ((without, 0), (low, 6 * 300), (full, 6 * 2_000)):
+        texts = sum(tokens_of(item.text) for item in found.items)
+        assert texts + pictures <= sum(item.tokens for item in found.items) <= room
 
 
 def test_what_short_traces_leave_goes_to_the_long_ones():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import needed_peer
 from tests.recipes.killing import Killable, Kills
 from tests.recipes.skill.test_env_worlds import MARKS, WORLDS, marked
 
@@ -30,7 +31,9 @@ def write(name: str, folder: Path, url: str) -> Sequence[str]:
 
 
 def check(name: str, kills: int, low: float, folder: Path) -> None:
-    made = Kills(Killable(partial(write, name), lambda: WORLDS[name].answer), folder)
+    more = {"PYTHONPATH": str(needed_peer("alfworld"))} if name == "alfworld" else {}
+    command = Killable(partial(write, name), lambda: WORLDS[name].answer, more=more)
+    made = Kills(command, folder)
     with made.server:
         made.check(made.reference(), kills, random.Random(name), low)
     assert made.kills == kills

@@ -20,6 +20,7 @@ from tests.envs import babyvision_data, mathverse_data, mmrb_data
 from tests.envs.bugs import make_kata
 from tests.envs.docvqa_data import amount, write_split
 from tests.envs.drawing import page
+from tests.envs.games import MOST_STEPS, PLANS, games, write_games
 from tests.envs.livemath_data import right_text, write_months
 from tests.envs.officeqa_data import spent
 from tests.envs.officeqa_data import write_split as write_officeqa
@@ -46,6 +47,8 @@ from tests.recipes.skill.env_world import (
 )
 
 pytestmark = pytest.mark.slow
+
+__all__ = ["games"]
 
 
 def invoice(seen: Seen) -> str:
@@ -201,6 +204,46 @@ def sealqa(folder: Path) -> list[str]:
     return ["pages_dir=pages", f"judge_model={JUDGE}"]
 
 
+def searchqa(folder: Path) -> list[str]:
+    """A prepared split, where the config looks for it."""
+    n = 0
+    for part, size in (("train", 8), ("val", 10), ("test", 2)):
+        place = folder / "data" / "searchqa_split" / part
+        place.mkdir(parents=True, exist_ok=True)
+        rows = [
+            {
+                "id": f"q{k}",
+                "question": f"Which word is number {k}?",
+                "context": f"[DOC] Number {k} is called word{k * 17}.",
+                "answers": [f"word{k * 17}"],
+            }
+            for k in range(n, n + size)
+        ]
+        (place / "items.json").write_text(json.dumps(rows))
+        n += size
+    return []
+
+
+def looked_for(seen: Seen) -> str:
+    n = int(re.findall(r"number (\d+)\?", seen.text)[0])
+    assert f"[DOC] Number {n} is called" in seen.text
+    return f"<answer>The word{n * 17}.</answer>"
+
+
+def alfworld(folder: Path) -> list[str]:
+    write_games(folder / "data" / "alfworld_split")
+    limits = (f"max_steps={MOST_STEPS}", "games_at_once=2")
+    return ["split_mode=split_dir", "split_dir=data/alfworld_split", *limits]
+
+
+def played(seen: Seen) -> str:
+    """The next action of the plan, one for each that was done."""
+    told = "\n".join(line.text for line in seen.lines if line.role == "user")
+    plan = next(plan for goal, plan in PLANS.items() if f"Your task is to: {goal}." in told)
+    done = sum(line.role == "assistant" for line in seen.lines)
+    return f"<action>{plan[done]}</action>"
+
+
 WORLDS = {
     "babyvision": EnvWorld(
         "babyvision",
@@ -216,6 +259,8 @@ WORLDS = {
         lambda seen: f"<answer>{letter(seen)}</answer>",
         lambda seen: f"<answer>{'A' if letter(seen) != 'A' else 'B'}</answer>",
     ),
+    "searchqa": EnvWorld("searchqa", searchqa, looked_for, lambda _: "<answer>a word</answer>"),
+    "alfworld": EnvWorld("alfworld", alfworld, played, lambda _: "<action>look</action>", batch=2),
     # what happens in a sandbox takes longer than one reply: fewer cases a step
     "swebench": EnvWorld(
         "swebench", kata, fixed, lambda seen: bash(seen, "echo '# no' >> kata/n00.py"), batch=2
@@ -241,8 +286,11 @@ WORLDS = {
 }
 """By the name of the environment; each trains on 8 cases, or on two steps of fewer."""
 
-MARKS = {"spreadsheetbench": (pytest.mark.sandbox,)}
-"""What an environment needs of the machine."""
+MARKS = {
+    "spreadsheetbench": (pytest.mark.sandbox,),
+    "alfworld": (pytest.mark.alfworld, pytest.mark.nightly),
+}
+"""What an environment needs of the machine; games take longer than all else."""
 
 AGENTS = {
     "babyvision": """
@@ -307,6 +355,12 @@ lines = [line for name in named for line in pathlib.Path(name).read_text().split
 figure = next(line.split("|")[3] for line in lines if line.startswith(f"| {year} |"))
 return f"<answer>{figure}</answer>" if has_rule else "<answer>12</answer>"
 """,
+    "searchqa": """
+import re
+task = pathlib.Path("task.md").read_text()
+n = int(re.findall(r"number (\\d+)\\?", task)[0])
+return f"<answer>word{n * 17}</answer>" if has_rule else "<answer>a word</answer>"
+""",
     "sealqa": """
 task = pathlib.Path("task.md").read_text()
 n = int(task.partition("town ")[2].split()[0])
@@ -324,6 +378,8 @@ AGENT_SETTINGS = {"spreadsheetbench": ("env.mode=single",)}
 def here(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if "agent_clis" in request.fixturenames:
         request.getfixturevalue("agent_clis")  # they lie in the cache that is replaced below
+    if "[alfworld" in request.node.name:
+        request.getfixturevalue("games")  # and so do these
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEPT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "sk-very-secret-key")
@@ -372,7 +428,8 @@ def test_the_baseline_without_any_skill(world: EnvWorld, server: ModelServer, he
     words = world.words("eval", here, server.v1)
     called = kept(*words[:3], "--skill", "none", "--limit", "2", "--json", *words[4:])
     assert called.code == 0, called.stderr
-    first = [seen for seen in server.log if seen.model == STUDENT and not seen.tool_results]
+    asked = [seen for seen in server.log if seen.model == STUDENT and not seen.tool_results]
+    first = [seen for seen in asked if all(line.role != "assistant" for line in seen.lines)]
     assert len(first) == 2 and not any("# Skill" in system(seen) for seen in server.log)
 
 

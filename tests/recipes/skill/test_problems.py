@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from kept.envs.finding import find_env
+from kept.envs.settings import EnvSettings
 from kept.recipes.skill.measuring import compile_measure
 from kept.recipes.sweeping import Wanted
 from kept.spec.skill.names import flags_of
@@ -198,3 +200,25 @@ def test_a_config_that_comes_with_kept_may_be_measured_by_its_name_alone():
     assert "there is no" in called.stderr and "data/gsm8k.jsonl" in called.stderr
     called = kept("eval", "configs/gsm/default.yaml")
     assert called.code == 2 and "Kept has configs of alfworld, babyvision, bbh" in called.stderr
+
+
+ELEVEN = (
+    *("alfworld", "babyvision", "docvqa", "livemathematicianbench", "mathverse", "mmrb"),
+    *("officeqa", "sealqa", "searchqa", "spreadsheetbench", "swebench"),
+)
+"""The environments of the method's source."""
+
+
+@pytest.mark.parametrize("name", ELEVEN)
+def test_a_shipped_config_without_data_says_what_to_get_and_where_it_goes(
+    name: str, here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HOME", str(here))
+    called = kept("train", "--config", f"configs/{name}/default.yaml")
+    assert called.code == 2
+    told = [line for line in called.stderr.splitlines() if "there is no" in line]
+    (line,) = [one for one in told if "env.split_dir: " in one or "env.data_path: " in one]
+    assert f"{here}/" in line
+    data = find_env(EnvSettings(name=name)).data
+    assert line.endswith(f" (hint: {data})") and name in data.lower().replace("-", "")
+    assert "train" in data or "`env.data_path`" in data

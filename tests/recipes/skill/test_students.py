@@ -7,6 +7,7 @@ import pytest
 from kept.envs.alfworld import AlfWorld
 from kept.envs.chatting import ChatRunner
 from kept.envs.searchqa import SearchQa
+from kept.envs.swebench import SweBench
 from kept.envs.working import WorkspaceRunner
 from kept.errors import SetupError
 from kept.recipes.skill.students import student_config, student_of
@@ -120,3 +121,11 @@ def test_an_agent_is_given_a_model(tmp_path: Path, programs: Path):
 def test_a_game_is_for_a_student_that_talks(tmp_path: Path, programs: Path):
     with pytest.raises(SetupError, match="is played turn by turn"):
         student_of(spec_of(tmp_path, *CODEX, OPEN), AlfWorld())
+
+
+def test_a_repository_is_for_a_student_with_the_shell_of_its_environment(
+    tmp_path: Path, programs: Path
+):
+    """The method wires no agent CLI for it either."""
+    with pytest.raises(SetupError, match="in a shell that Kept keeps, which `codex_exec` cannot"):
+        student_of(spec_of(tmp_path, *CODEX, OPEN), SweBench())

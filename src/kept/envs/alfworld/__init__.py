@@ -39,6 +39,11 @@ class AlfWorld(Environment):
 
     name = "alfworld"
     simulates = True
+    data = (
+        "ALFWorld: the command `alfworld-download` of its package puts json_2.1.1 with train, "
+        "valid_seen and valid_unseen into ~/.cache/alfworld, each a folder of games "
+        "(game.tw-pddl); or name another such folder in `env.split_dir`"
+    )
 
     max_steps: int = 50
     """Actions of a game, after which it is lost."""

@@ -14,21 +14,32 @@ from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.words import are, count, one_line
-from kept.envs.contract import Defect, Environment, Episode, Graded, Item, Posed
+from kept.envs.contract import Defect, Episode, Graded, Item, Posed, TurnOptions
 from kept.envs.fields import Fields, as_items, values
 from kept.envs.opened import About
 from kept.envs.skills import initial
-from kept.envs.spreadsheetbench.coding import Coding, cells_file, wrong_cells
+from kept.envs.spreadsheetbench.coding import (
+    CODE,
+    Coding,
+    cells_file,
+    last_programs,
+    made_file,
+    wrong_cells,
+)
 from kept.envs.spreadsheetbench.loading import Books
 from kept.envs.spreadsheetbench.prompts import (
     INPUT,
+    OUTPUT,
+    SOLUTION,
     WORKSPACE,
     Mode,
     Prompt,
+    code_in,
     question,
     system_of,
 )
 from kept.envs.spreadsheetbench.working import Work
+from kept.envs.standalone import AskedStudent, CaseResult, Json
 from kept.sandbox import abilities
 from kept.settings import install_command
 from kept.tools.code import data_bench
@@ -43,7 +54,7 @@ _TRAIN = "feedback"
 
 
 @dataclass(frozen=True)
-class SpreadsheetBench(Environment):
+class SpreadsheetBench(TurnOptions):
     """One instruction a case, with up to three workbooks."""
 
     mode: Mode = "multi"
@@ -72,8 +83,7 @@ class SpreadsheetBench(Environment):
     )
 
     def __post_init__(self) -> None:
-        if self.max_turns < 1:
-            raise ValueError("`max_turns` is less than 1")
+        super().__post_init__()
         for name in ("exec_timeout", "code_timeout"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"`{name}` is not above 0")
@@ -150,6 +160,41 @@ class SpreadsheetBench(Environment):
         why = "; ".join(f"workbook {n}: {_short(cells)}" for n, cells in wrong.items())
         told = f"{right} of {count(whole, 'workbook')} {are(whole)} right"
         return Graded(float(not wrong), soft, why, told, {"workbooks_right": soft})
+
+    def row(self, result: CaseResult) -> Json:
+        """One line of `results.jsonl` of `eval_prompt_official` and `eval_prompt_custom`."""
+        soft = result.metrics.get("soft", 0.0)
+        solved = result.metrics.get("hard", 0.0) >= 1
+        whole = len(values(result.case)["workbooks"])
+        why = result.failure.message if result.failure else result.why
+        return {
+            "id": result.case.id,
+            "ok": solved,
+            "hard": int(solved),
+            "soft": soft,
+            "n_cases": whole,
+            "n_pass": round(soft * whole),
+            "fail_reason": "" if solved else why,
+            "error": "",
+        }
+
+    def prediction(self, result: CaseResult) -> Mapping[str, bytes]:
+        """The program, the reply, and each workbook that the last program made."""
+        found = {"raw.txt": result.reply.encode("utf-8", "replace")}
+        if self.mode != "react" and result.reply.strip():
+            left = result.left.get(SOLUTION)
+            code = code_in(result.reply).encode("utf-8", "replace") if left is None else left
+            found[CODE] = code
+        for n, ran in last_programs(result.programs).items():
+            if ran.ok:
+                found[made_file(n)] = ran.files[OUTPUT]
+        return found
+
+    def summary(self, rows: Sequence[Json], asked: AskedStudent) -> Json:
+        """The sums of `summary.json`."""
+        n = len(rows) or 1
+        means = {key: sum(row[key] for row in rows) / n for key in ("hard", "soft")}
+        return {"prompt": self.prompt, "model": asked.model, "n": len(rows), **means}
 
     def about(self, case: Case) -> About:
         """The instruction, its kind, the expected cells of the first workbook, and its preview."""

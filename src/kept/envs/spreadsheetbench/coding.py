@@ -1,7 +1,7 @@
 """A case being run: programs of a student, tried on workbooks, until one stays."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kept.core.case import Case
@@ -117,7 +117,7 @@ class Coding(Episode):
         files = {CODE: code.encode("utf-8", "replace")}
         for n, ran in runs.items():
             if ran.ok:
-                files[f"{n + 1}_pred.xlsx"] = ran.files[OUTPUT]
+                files[made_file(n)] = ran.files[OUTPUT]
             files[cells_file(n)] = json.dumps(looked[n], sort_keys=True).encode()
         return Turn(output=code, files=files, metrics={"tries": float(self._asked)})
 
@@ -133,6 +133,22 @@ class Coding(Episode):
             n: found[f"{n + 1}.xlsx"] if ran.ok else {FAILED: ran.text[-1000:]}
             for n, ran in runs.items()
         }
+
+
+def made_file(n: int) -> str:
+    """Where in the files of a rollout the workbook is that a program made, counted from 0."""
+    return f"{n + 1}_pred.xlsx"
+
+
+def last_programs(programs: Mapping[str, Callable[[], Ran | None]]) -> dict[int, Ran]:
+    """The last runs of an episode, by workbook counted from 0; those of earlier tries are gone."""
+    last = max((_try_of(scope) for scope in programs), default=0)
+    found = {scope: read() for scope, read in programs.items() if _try_of(scope) == last}
+    return {int(scope.rpartition("/")[2]) - 1: ran for scope, ran in found.items() if ran}
+
+
+def _try_of(scope: str) -> int:
+    return int(scope.partition("/")[0].removeprefix("try-"))
 
 
 def cells_file(n: int) -> str:

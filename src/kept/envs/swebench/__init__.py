@@ -71,7 +71,7 @@ class SweBench(Environment):
     step_limit: int = 50
     """Replies of a student in which it uses the shell."""
     cost_limit: float = 3.0
-    """Taken for the seed's sake; `budget.max_usd` limits what a run costs."""
+    """Dollars that the replies of a student on an instance may cost; 0 for no limit."""
     timeout_per_instance: float = 600.0
     """Seconds that all commands of a student on an instance may take."""
     test_timeout: float = 900.0
@@ -84,6 +84,7 @@ class SweBench(Environment):
 
     name = "swebench"
     simulates = True
+    played = "has its student work command by command in a shell that Kept keeps"
     strata = "repo"
     data = (
         "SWE-bench from its publisher: a checkout of SWE-bench/swe-bench-tasks as `env.data_path`, "
@@ -99,6 +100,8 @@ class SweBench(Environment):
         for key in ("timeout_per_instance", "test_timeout"):
             if getattr(self, key) <= 0:
                 raise ValueError(f"`{key}` is not above 0")
+        if self.cost_limit < 0:
+            raise ValueError("`cost_limit` is below 0")
         object.__setattr__(self, "_turns", asyncio.Semaphore(self.eval_workers))
 
     def needs(self) -> str:
@@ -111,6 +114,10 @@ class SweBench(Environment):
     def replies(self) -> int:
         """As the config says, and one more to end with."""
         return self.step_limit + 1
+
+    def most_usd(self) -> float | None:
+        """As the config says."""
+        return self.cost_limit or None
 
     def skill(self) -> Mapping[str, str]:
         """A few lines to begin with."""

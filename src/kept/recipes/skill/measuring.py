@@ -21,6 +21,7 @@ from kept.recipes.hashing import hash_of
 from kept.recipes.skill.judging import judge_facts
 from kept.recipes.skill.money import check_money
 from kept.recipes.skill.opening import has_problems, heard, open_skill
+from kept.recipes.skill.standalone import check_document, script_views
 from kept.recipes.sweeping import Wanted, as_sweep
 from kept.scorers.passing import Passing
 from kept.spec.skill.read import SkillSpec, read_skill
@@ -64,6 +65,7 @@ def compile_measure(
         heard(spec, lambda: check_money(spec, spec.student), ("budget", "max_usd"))
     spec.source.check()
     assert opened is not None, "what keeps it is reported"
+    check_document(opened, wanted.output_json)
     split, cases = cases_of(opened, wanted.split)
     plan = Plan(
         recipe="skill",
@@ -90,6 +92,7 @@ def compile_measure(
             ],
         ),
         inputs={**(opened.inputs or {}), "config": hash_of(_deciding(spec))},
+        views=script_views(spec, opened, cases, wanted.output_json),
         facts={
             "spec": str(spec.source.path.resolve()),
             "set": list(overrides),

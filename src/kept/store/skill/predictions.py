@@ -55,20 +55,20 @@ class PredictionFolders:
             part = "rollout"
             if not is_step(step):  # it compares two skills
                 part += "_curr" if skill == step.opened.incumbent else "_prev"
-            return f"{place}/{part}/{_case_folder(job.case_id)}"
+            return f"{place}/{part}/{case_folder(job.case_id)}"
         if job.purpose == "probe" and place is not None:
             # a probe that goes on from an earlier rollout is a candidate of its own
-            return f"{place}/deep_reflect/{_case_folder(job.case_id)}"
+            return f"{place}/deep_reflect/{case_folder(job.case_id)}"
         part = _EVALUATIONS.get(job.purpose, job.purpose)
         if skill == self._seed:
             part += "_baseline"
         else:
             part = f"{self._made_in.get(skill, f'candidates/{skill}')}/{part}"
         again = f"/repeat_{job.repeat:02}" if job.repeat else ""
-        return f"{part}/{_case_folder(job.case_id)}{again}"
+        return f"{part}/{case_folder(job.case_id)}{again}"
 
 
-def _case_folder(case: str) -> str:
+def case_folder(case: str) -> str:
     """A case's id as one safe name below `predictions/`."""
     name = "".join(c if c.isalnum() or c in "-_. " else _escaped(c) for c in case)
     if name.startswith("."):

@@ -1,0 +1,175 @@
+"""Writes what an evaluation measured in the files of the method's standalone scripts.
+
+Only a view of the journal: a run that goes on writes all of it again.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from kept.core.case import Case
+from kept.core.event import Event, RunStopped
+from kept.core.ports import Journal, Sink
+from kept.core.rollout import NO_FILES, Job
+from kept.core.score import Outcome
+from kept.core.state import State
+from kept.envs.opened import Opened
+from kept.envs.standalone import AskedStudent, CaseResult, Json, WritesDocument, WritesFolder
+from kept.errors import KeptError, SetupError
+from kept.recipes.skill.students import student_config
+from kept.spec.skill.read import SkillSpec
+from kept.store.files import write_whole
+from kept.store.journal import RunJournal
+from kept.store.reader import Run
+from kept.store.skill.predictions import case_folder
+from kept.tools.code import Ran
+
+_PROGRAM = re.compile(r"(.*)/episode/(try-\d+/\d+)", re.DOTALL)
+"""Scope of a program that ran: that of its rollout, and its own below the episode."""
+
+log = logging.getLogger("kept")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptFiles:
+    """Which files an evaluation is to leave, and where."""
+
+    cases: Mapping[str, Case]
+    asked: AskedStudent
+    document: tuple[WritesDocument, Path] | None = None
+    folder: tuple[WritesFolder, Path] | None = None
+
+    def write(self, run: Run) -> None:
+        """Write what the run has measured so far."""
+        found = list(_results(run, self.cases))
+        if self.document is not None:
+            env, path = self.document
+            _put(path, _indented(env.document([one for _, one in found], self.asked)))
+        if self.folder is None:
+            return
+        env, folder = self.folder
+        rows: list[Json] = []
+        for job, result in found:
+            rows.append(env.row(result))
+            again = f"/repeat_{job.repeat:02}" if job.repeat else ""
+            for name, data in env.prediction(result).items():
+                _put(folder / f"{case_folder(job.case_id)}{again}" / name, data, folder)
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+        _put(folder / "results.jsonl", _encoded("".join(lines)), folder)
+        _put(folder / "summary.json", _indented(env.summary(rows, self.asked)), folder)
+
+
+class ScriptView:
+    """Writes the files whenever the run stops; a sink."""
+
+    def __init__(self, files: ScriptFiles, journal: Journal) -> None:
+        self._files = files
+        self._folder = journal.folder if isinstance(journal, RunJournal) else None
+
+    def on_event(self, event: Event, state: State) -> None:
+        """Write them at the end, whole or not."""
+        if not isinstance(event, RunStopped) or self._folder is None:
+            return
+        try:
+            with Run(self._folder) as run:
+                self._files.write(run)
+        except (OSError, KeptError) as error:
+            log.warning("cannot write the results of the evaluation: %s", error)
+
+
+def script_views(
+    spec: SkillSpec, opened: Opened, cases: Sequence[Case], output_json: str
+) -> tuple[Callable[[Journal], Sink], ...]:
+    """The view that writes them, where they are asked for."""
+    env, config = opened.scripts, student_config(spec)
+    folder = spec.folder / spec.env.out_root if spec.env.out_root else None
+    files = ScriptFiles(
+        cases={case.id: case for case in cases},
+        asked=AskedStudent(
+            model=config.name if config else "",
+            reasoning_effort=config.effort if config else None,
+            max_completion_tokens=(config.max_tokens if config else None) or 0,
+        ),
+        document=(env, Path(output_json))
+        if isinstance(env, WritesDocument) and output_json
+        else None,
+        folder=(env, folder) if isinstance(env, WritesFolder) and folder else None,
+    )
+    wanted = files.document is not None or files.folder is not None
+    return (partial(ScriptView, files),) if wanted else ()
+
+
+def check_document(opened: Opened, output_json: str) -> None:
+    """Refuse a link, and a document of an environment whose script writes none."""
+    if Path(output_json).is_symlink():
+        raise SetupError(f"cannot write {output_json}: it is a link", hint="name the file itself")
+    if not output_json or isinstance(opened.scripts, WritesDocument):
+        return
+    hint = "`-o FILE` writes the report"
+    if isinstance(opened.scripts, WritesFolder):
+        hint = "`--out_root FOLDER` writes what its scripts do, and `-o FILE` the report"
+    message = f"--output_json: no standalone script of `{opened.name}` writes such a file"
+    raise SetupError(message, hint=hint)
+
+
+def _results(run: Run, cases: Mapping[str, Case]) -> Iterator[tuple[Job, CaseResult]]:
+    """Evaluated cases in their order; one that could not be run or measured is none of them."""
+    ended = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
+    wanted = [
+        ended[key]
+        for key in ((n, case) for n in _repeats(ended) for case in cases)
+        if key in ended and not _is_missing(ended[key][1])
+    ]
+    scopes = [job.scope for job, _ in wanted]
+    left = {scope: ran.files for scope, ran in run.executions(scopes)}
+    programs = _programs(run, set(scopes))
+    for job, outcome in wanted:
+        trace = run.trace(outcome.trace) if outcome.trace else ()
+        replies = [item.text for item in trace if item.role == "assistant"]
+        yield (
+            job,
+            CaseResult(
+                case=cases[job.case_id],
+                reply=replies[-1] if replies else "",
+                metrics=outcome.metrics,
+                why="; ".join(one.text for one in outcome.findings),
+                failure=outcome.failure,
+                seconds=outcome.seconds,
+                left=left.get(job.scope, NO_FILES),
+                programs=programs.get(job.scope, {}),
+            ),
+        )
+
+
+def _repeats(ended: Mapping[tuple[int, str], tuple[Job, Outcome]]) -> list[int]:
+    return sorted({repeat for repeat, _ in ended})
+
+
+def _is_missing(outcome: Outcome) -> bool:
+    return outcome.failure is not None and outcome.failure.blame == "infrastructure"
+
+
+def _programs(run: Run, scopes: set[str]) -> dict[str, dict[str, Callable[[], Ran | None]]]:
+    """Programs that ran in these scopes; each is read when it is called for."""
+    found: dict[str, dict[str, Callable[[], Ran | None]]] = {}
+    for scope, read in run.calls_in("rollout", Ran):
+        if (name := _PROGRAM.fullmatch(scope)) and name[1] in scopes:
+            found.setdefault(name[1], {})[name[2]] = read
+    return found
+
+
+def _put(path: Path, data: bytes, below: Path | None = None) -> None:
+    write_whole(path, data, below)
+
+
+def _indented(value: Json) -> bytes:
+    return _encoded(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def _encoded(text: str) -> bytes:
+    # half of a character has no place in UTF-8, and this is how JSON spells one
+    return text.encode("utf-8", "backslashreplace")
