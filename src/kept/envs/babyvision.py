@@ -84,7 +84,8 @@ class BabyVision(JudgeOptions):
 
     name = "babyvision"
     data = (
-        "BabyVision from its publisher: a folder as `env.data_path` with meta_data.jsonl (taskId, "
+        "BabyVision (huggingface.co/datasets/UnipatAI/BabyVision): a folder as "
+        "`env.data_path` with meta_data.jsonl (taskId, "
         "type, subtype, question, image, ansType, options, choiceAns, blankAns) and the pictures "
         "in images/; or with `split_mode: split_dir` such rows in train/, val/ and test/ below "
         "`env.split_dir`, their pictures from `env.data_root`"
@@ -112,7 +113,10 @@ class BabyVision(JudgeOptions):
         for row in rows_of(path / FILE) if (path / FILE).is_file() else rows_in(path):
             question = fields.text(row, NAMES["question"])
             picture = self._picture(fields, row)
-            choices = choices_in(_named(row, "options"))
+            given = _named(row, "options")
+            choices = choices_in(given)
+            if isinstance(given, str) and given.strip():
+                fields.wrong(row, "the options are a text, where a list or a mapping was expected")
             answer = self._answer(fields, row, choices)
             if question is None or picture is None or answer is None:
                 continue
