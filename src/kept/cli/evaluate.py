@@ -189,11 +189,12 @@ def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "O
     from kept.cli.compiling import told_warnings
     from kept.cli.looking import open_run
     from kept.cli.sitting import resume_run, start_run
+    from kept.envs.finding import option_names
     from kept.recipes.skill.measuring import compile_measure
     from kept.spec.skill.names import flags_of, override
     from kept.store.home import Home
 
-    flags = flags_of(words, ("skill", "split", "resume"))
+    flags = flags_of(words, ("skill", "split", "resume"), option_names)
     overrides = [*flags.found, *given.settings]
     skill = override("env.skill_init", named.skill) if named.skill else None
     overrides += [skill] if skill else []
