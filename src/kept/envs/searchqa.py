@@ -48,6 +48,11 @@ class SearchQa(Environment):
             raise ValueError("`max_context_chars` is less than 0")
 
     name = "searchqa"
+    data = (
+        "SearchQA (huggingface.co/datasets/lucadiliello/searchqa): rows (question, answers, "
+        "context; id or key) as JSON, JSON lines or CSV, in train/, val/ and test/ below "
+        "`env.split_dir`; or with `split_mode: ratio` a file of them as `env.data_path`"
+    )
 
     def turns(self) -> int:
         """As the config says."""

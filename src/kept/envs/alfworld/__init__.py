@@ -38,6 +38,11 @@ class AlfWorld(Environment):
     """One game a case."""
 
     name = "alfworld"
+    data = (
+        "the games of ALFWorld (github.com/alfworld/alfworld): `alfworld-download` puts them into "
+        "~/.cache/alfworld/json_2.1.1, which is the `env.split_dir` of Kept's config; any other "
+        "folder with train/, valid_seen/ and valid_unseen/ will do"
+    )
     simulates = True
 
     max_steps: int = 50
@@ -46,6 +51,8 @@ class AlfWorld(Environment):
     """Processes, of about 115 MB each."""
     seconds: float = 120.0
     """For one game to be opened, or one action to be done."""
+    data_root: Path = Path("~/.cache/alfworld")
+    """Where a `gamefile` begins that does not lie beside the file of its row."""
     _players: Players = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -87,9 +94,11 @@ class AlfWorld(Environment):
             file = fields.text(row, ("gamefile",))
             if file is None:
                 continue
-            game = row.path.parent / file
-            if not game.is_file():
-                fields.wrong(row, f"there is no game `{file}`")
+            places = [row.path.parent / file, self.data_root.expanduser() / file]
+            game = next((one for one in places if one.is_file()), None)
+            if game is None:
+                hint = "`alfworld-download` gets the games; `env.data_root` is where they lie"
+                fields.wrong(row, f"there is no game `{file}` in {places[1]}", hint)
                 continue
             yield item(row, _data(game), prefix=_named(row))
 
