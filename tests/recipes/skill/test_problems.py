@@ -233,3 +233,16 @@ def test_a_measurement_needs_no_cases_to_decide_by(here: Path):
     assert "there are no holdout cases" in train(SOUND).stderr
     called = kept("eval", "bad.yaml", "--split", "all", "-q")
     assert called.code == 0 and "all: 0 of 2 cases pass" in called.stdout, called.stderr
+
+
+def test_a_training_without_train_cases_is_refused(here: Path):
+    """It ran its epochs on nothing, and ended with code 0."""
+    for part, rows in (("train", []), ("val", [0, 1]), ("test", [2])):
+        (here / "split" / part).mkdir(parents=True)
+        given = [{"id": f"q{n}", "question": f"{n}?", "answers": ["x"]} for n in rows]
+        (here / "split" / part / "items.json").write_text(json.dumps(given))
+    called = train(SOUND, "--split_mode", "split_dir", "--split_dir", "split")
+    assert called.code == 2 and "there are no train cases" in called.stderr
+    flags = ("--split_mode", "split_dir", "--split_dir", "split", "--split", "val", "-q")
+    (here / "replies.jsonl").write_text('"x"\n"y"\n')
+    assert kept("eval", "bad.yaml", *flags).code == 0
