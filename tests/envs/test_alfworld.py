@@ -69,6 +69,30 @@ def test_games_of_rows_are_read_and_those_missing_are_named(tmp_path: Path):
         list(AlfWorld().read(tmp_path / "items.json"))
 
 
+def test_games_of_rows_that_cannot_be_played_are_left_out_by_name(tmp_path: Path):
+    """One in the selection split had every step skipped, for its rollouts never had an answer."""
+    tiny(tmp_path, "pick_and_place_simple-Cup-None-Shelf-1")
+    tiny(tmp_path, "pick_and_place_simple-BaseballBat-None-Bed-2", solvable=False)
+    tiny(tmp_path, "pick_and_place_with_movable_recep-Cup-Pan-Shelf-3")
+    games = [str(one.relative_to(tmp_path)) for one in sorted(tmp_path.rglob("game.tw-pddl"))]
+    rows = [{"id": f"g{n}", "gamefile": game} for n, game in enumerate(games)]
+    (tmp_path / "items.json").write_text(json.dumps(rows))
+    env = AlfWorld()
+    found = env.defects(list(env.read(tmp_path / "items.json")))
+    assert [(one.case_id, one.left_out) for one in found] == [("g0", True), ("g2", True)]
+
+
+def test_games_of_a_published_list_of_paths_are_found_below_the_data(tmp_path: Path):
+    """The published split of paths has them as they lie below `$ALFWORLD_DATA`."""
+    tiny(tmp_path / "data/json_2.1.1/train", "pick_and_place_simple-Cup-None-Shelf-1")
+    game = "json_2.1.1/train/pick_and_place_simple-Cup-None-Shelf-1/trial_T1/game.tw-pddl"
+    (tmp_path / "items.json").write_text(json.dumps([{"id": "train:0000", "gamefile": game}]))
+    env = AlfWorld(data_root=tmp_path / "data")
+    assert [one.case.id for one in env.read(tmp_path / "items.json")] == ["train:0000"]
+    with pytest.raises(SpecError, match="`alfworld-download` gets the games"):
+        list(AlfWorld(data_root=tmp_path).read(tmp_path / "items.json"))
+
+
 def test_a_folder_without_games_is_refused(tmp_path: Path):
     with pytest.raises(SetupError, match=r"there is no game.tw-pddl in"):
         list(AlfWorld().read(tmp_path))

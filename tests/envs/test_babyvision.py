@@ -177,10 +177,11 @@ def test_all_that_is_wrong_with_the_data_is_told_at_once(tmp_path: Path):
         {**row(5), "ansType": "essay"},
         {**row(6), "choiceAns": "purple"},
         {**row(8), "options": [str(n) for n in range(27)]},
+        {**row(10), "options": "red; blue", "choiceAns": "A"},
         row(7),
     ]
     told = told_of(lambda: read(tmp_path, rows))
-    assert [line for line, _ in told] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [line for line, _ in told] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert told[0][1].startswith("there is no picture `missing.png` in")
     assert [words for _, words in told[1:]] == [
         "it has no picture",
@@ -190,6 +191,7 @@ def test_all_that_is_wrong_with_the_data_is_told_at_once(tmp_path: Path):
         "`ansType` is `essay`, where `choice` or `blank` was expected",
         "the `choiceAns` `purple` is none of the 3 choices",
         "there are 27 choices, over 26",
+        "the options are a text, where a list or a mapping was expected",
     ]
 
 

@@ -275,6 +275,19 @@ def test_known_defects_are_named_all_at_once_and_some_cases_left_out(tmp_path: P
     assert left.startswith("2 cases are left out: never solved: `q3` (")
 
 
+class Doubtful(SearchQa):
+    def defects(self, items: Sequence[Item]) -> Iterable[Defect]:
+        return [Defect(one.case.id, "no evidence") for one in items]
+
+
+def test_of_very_many_cases_with_a_defect_some_are_named(tmp_path: Path):
+    """A published file of which every row has it made a warning of 20,000 characters."""
+    write(tmp_path / "raw.json", rows(60))
+    (note,) = part(Doubtful(), by_ratio(tmp_path)).notes
+    assert note.startswith("60 cases: no evidence: `q0` (") and note.endswith(" and 40 more")
+    assert note.count("raw.json:") == 20
+
+
 @pytest.mark.parametrize("settings", [by_ratio, by_folder])
 def test_missing_data_is_one_error_that_says_what_to_get(
     tmp_path: Path, settings: Callable[[Path], EnvSettings]

@@ -46,13 +46,15 @@ def test_a_picture_is_found_below_the_root_beside_its_file_or_elsewhere(tmp_path
 def test_a_picture_that_is_missing_or_no_picture_is_a_problem_with_its_line(tmp_path: Path):
     (tmp_path / "text.png").write_text("no picture")
     fields = Fields()
-    for value in ("nowhere.png", "text.png", "", None, 3):
+    for value in ("nowhere.png", "gone.png", "text.png", "", None, 3):
         assert find_picture(fields, row(tmp_path), value, tmp_path / "root") is None
     told = [str(problem.message) for problem in fields.problems]
     assert {problem.where for problem in fields.problems} == {f"{tmp_path}/rows.json:7"}
     assert told[0] == f"there is no picture `nowhere.png` in {tmp_path}/root, {tmp_path}"
-    assert told[1].endswith("cannot be used: it is no PNG, JPEG, GIF or WebP picture")
-    assert told[2:] == ["it has no picture"] * 3
+    hints = [problem.hint for problem in fields.problems if problem.hint]
+    assert len(hints) == 1 and "`env.data_root`" in hints[0], "once is enough"
+    assert told[2].endswith("cannot be used: it is no PNG, JPEG, GIF or WebP picture")
+    assert told[3:] == ["it has no picture"] * 3
 
 
 def test_a_picture_that_changed_since_is_refused(tmp_path: Path):

@@ -190,6 +190,7 @@ def test_rows_are_checked_all_at_once(tmp_path: Path):
     rows = [
         {"instance_id": "../x", "repo": "acme", "base_commit": "HEAD", "FAIL_TO_PASS": "[1]"},
         {**make_row(LEDGER, tmp_path / "repos"), "FAIL_TO_PASS": "[]", "patch": "--- a/../x\n"},
+        {**make_row(LEDGER, tmp_path / "repos"), "setup": {"test_comand": "make test"}},
     ]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     with pytest.raises(SpecError) as caught:
@@ -201,6 +202,7 @@ def test_rows_are_checked_all_at_once(tmp_path: Path):
         *((1, f"`{name}` is no list of") for name in ("FAIL_TO_PASS", "PASS_TO_PASS")),
         (2, "`FAIL_TO_PASS` is empty"),
         (2, "`patch` cannot be applied: the patch touches `../x`, which is outside"),
+        (3, "`setup` has no `test_comand` (hint: it has env_vars, image, install, log_parser"),
     ):
         assert any(f"rows.jsonl:{line} {words}" in one for one in told.splitlines()), (words, told)
 

@@ -201,11 +201,12 @@ def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "O
     from kept.cli.looking import open_run
     from kept.cli.names import path_from_here
     from kept.cli.sitting import resume_run, start_run
+    from kept.envs.finding import option_names
     from kept.recipes.skill.measuring import compile_measure
     from kept.spec.skill.names import flags_of, override
     from kept.store.home import Home
 
-    flags = flags_of(words, ("skill", "split", "resume", "output_json"))
+    flags = flags_of(words, ("skill", "split", "resume", "output_json"), option_names)
     overrides = [*flags.found, *given.settings]
     skill = override("env.skill_init", named.skill) if named.skill else None
     overrides += [skill] if skill else []

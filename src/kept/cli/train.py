@@ -50,13 +50,14 @@ def train(
     """
     from kept.cli.compiling import told_warnings
     from kept.cli.sitting import How, start_run
+    from kept.envs.finding import option_names
     from kept.recipes.skill.compile import compile_skill
     from kept.spec.skill.inherit import find_config
     from kept.spec.skill.names import flags_of
     from kept.store.home import Home
 
     name, words = config_of(name, words)
-    given = flags_of(words)
+    given = flags_of(words, options=option_names)
     made = compile_skill(find_config(name), given.found, problems=given.problems)
     plan = told_warnings(made)
     if dry_run:

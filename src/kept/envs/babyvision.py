@@ -73,11 +73,11 @@ class BabyVision(TurnOptions, JudgeOptions):
     name = "babyvision"
     again = AGAIN
     data = (
-        "BabyVision from its publisher (UnipatAI/BabyVision on Hugging Face): a folder as "
-        "`env.data_path` with meta_data.jsonl (taskId, type, subtype, question, image, ansType, "
-        "options, choiceAns, blankAns) and the pictures in images/; or with `split_mode: "
-        "split_dir` such rows in train/, val/ and test/ below `env.split_dir`, their pictures "
-        "from `env.data_root`"
+        "BabyVision (huggingface.co/datasets/UnipatAI/BabyVision): a folder as "
+        "`env.data_path` with meta_data.jsonl (taskId, "
+        "type, subtype, question, image, ansType, options, choiceAns, blankAns) and the pictures "
+        "in images/; or with `split_mode: split_dir` such rows in train/, val/ and test/ below "
+        "`env.split_dir`, their pictures from `env.data_root`"
     )
 
     def skill(self) -> Mapping[str, str]:
@@ -93,7 +93,10 @@ class BabyVision(TurnOptions, JudgeOptions):
         for row in rows_of(path / FILE) if (path / FILE).is_file() else rows_in(path):
             question = fields.text(row, NAMES["question"])
             picture = self._picture(fields, row)
-            choices = choices_in(_named(row, "options"))
+            given = _named(row, "options")
+            choices = choices_in(given)
+            if isinstance(given, str) and given.strip():
+                fields.wrong(row, "the options are a text, where a list or a mapping was expected")
             answer = self._answer(fields, row, choices)
             if question is None or picture is None or answer is None:
                 continue

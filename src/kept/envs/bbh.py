@@ -34,6 +34,11 @@ class Bbh(Environment):
     """One puzzle a case."""
 
     name = "bbh"
+    data = (
+        "BIG-Bench Hard (github.com/suzgunmirac/BIG-Bench-Hard): a JSON file of its folder bbh/, "
+        "or that folder, as `env.data_path` (rows with input and target); or with `split_mode: "
+        "split_dir` such rows in train/, val/ and test/ below `env.split_dir`"
+    )
 
     def skill(self) -> Mapping[str, str]:
         """A few lines to begin with."""

@@ -6,7 +6,7 @@ official file of version 1.0 (`questionId`, `question`, `answers`, `image`).
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kept.core.case import Case
@@ -53,9 +53,10 @@ class DocVqa(TurnOptions):
     name = "docvqa"
     again = AGAIN
     data = (
-        "DocVQA (single page, version 1.0) from its publisher (docvqa.org): below `split_dir` "
-        "the folders train/, val/ and test/, each with a CSV file (questionId, question, answer, "
-        "image_path), and the page pictures where image_path says, from `env.data_root`; or with "
+        "DocVQA (single page, version 1.0; rrc.cvc.uab.es/?ch=17, or "
+        "huggingface.co/datasets/lmms-lab/DocVQA): below `env.split_dir` the folders "
+        "train/, val/ and test/, each with a CSV file (questionId, question, answer, image_path), "
+        "and the page pictures where image_path says, from `env.data_root`; or with "
         "`split_mode: ratio` an official JSON file as `env.data_path`, its pictures beside it"
     )
 
@@ -158,7 +159,7 @@ def _golds(fields: Fields, row: Row) -> Sequence[str] | None:
 
 def replaced(row: Row, name: str, value: object) -> Row:
     """A row with another value."""
-    return Row({**row.data, name: value}, row.path, row.number, row.line)
+    return replace(row, data={**row.data, name: value})
 
 
 def _literal(text: str) -> object:

@@ -6,12 +6,17 @@ from typing import Any, cast
 
 from kept.core.case import Case
 from kept.envs.contract import Item
-from kept.envs.reading import Row, refuse
+from kept.envs.reading import MANIFEST, Row, refuse
 from kept.envs.splitting import FOLDERS
 from kept.errors import Problem, SpecError
 
 IDS = ("id", "key", "question_id", "uid", "qid")
 """Names that data has for what tells its rows apart."""
+
+IDS_ALONE = (
+    "a published split of ids names its rows and does not hold them: put the rows of the data "
+    "with these ids in their places"
+)
 
 _PARTS = {name for names in FOLDERS.values() for name in names}
 
@@ -27,7 +32,7 @@ class Fields:
         name = next((one for one in names if row.data.get(one) is not None), None)
         if name is None:
             words = " or ".join(f"`{one}`" for one in names)
-            self.wrong(row, f"there is no {words}")
+            self.wrong(row, f"there is no {words}", IDS_ALONE if _is_listed(row) else None)
             return None
         value = row.data[name]
         if not isinstance(value, str) or not value.strip():
@@ -52,9 +57,11 @@ class Fields:
             return None
         return [one for one in plain if one is not None]
 
-    def wrong(self, row: Row, message: str) -> None:
-        """Something is the matter with a row."""
-        self.problems.append(Problem(row.where, "", message))
+    def wrong(self, row: Row, message: str, hint: str | None = None) -> None:
+        """Something is the matter with a row; of one hint for many rows the first has it."""
+        hint = None if any(one.hint == hint for one in self.problems) else hint
+        place = "" if row.alone else f"row {row.number}: "
+        self.problems.append(Problem(row.where, "", place + message, hint))
 
     def check(self) -> None:
         """Raise what was found."""
@@ -81,6 +88,11 @@ def item(row: Row, data: dict[str, Any], prefix: str = "", names: Sequence[str] 
 def values(case: Case) -> dict[str, Any]:
     """The fields of a case of an environment."""
     return cast("dict[str, Any]", case.data)
+
+
+def _is_listed(row: Row) -> bool:
+    """True for a row of a split that has a manifest, as published lists of ids have."""
+    return (row.path.parent.parent / MANIFEST).is_file()
 
 
 def _said(value: object) -> str | None:

@@ -68,6 +68,15 @@ def names() -> list[str]:
     return sorted({*BUILT_IN, *(one.name for one in entry_points(group=GROUP))})
 
 
+def option_names() -> set[str]:
+    """The options of all environments that come with Kept."""
+    return {
+        name
+        for env in BUILT_IN
+        for name in _parameters(_imported(EnvSettings(name=env), BUILT_IN[env]))
+    }
+
+
 def missing(env: object) -> list[str]:
     """What an object lacks to be an environment."""
     wanted = ["name", *(name for name in dir(Environment) if not name.startswith("_"))]
@@ -179,5 +188,5 @@ def _read(hint: Any, value: object) -> Any:  # noqa: ANN401 # what the class wan
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        message = error.errors()[0]["msg"]
+        message = error.errors()[0]["msg"].replace("valid tuple", "list, as in `[one, two]`")
         raise ValueError(message[:1].lower() + message[1:]) from error

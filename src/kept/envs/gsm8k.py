@@ -33,6 +33,11 @@ class Gsm8k(Environment):
     """One problem a case."""
 
     name = "gsm8k"
+    data = (
+        "GSM8K (github.com/openai/grade-school-math): a file of rows (question, answer with the "
+        "number behind ####) as `env.data_path`; or with `split_mode: split_dir` such rows in "
+        "train/, val/ and test/ below `env.split_dir`"
+    )
 
     def skill(self) -> Mapping[str, str]:
         """A few lines to begin with."""

@@ -7,7 +7,7 @@ Choices are shuffled, the same way in every rollout of a case.
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, Literal, cast
@@ -71,11 +71,11 @@ class LiveMathematicianBench(TurnOptions):
     name = "livemathematicianbench"
     again = AGAIN
     data = (
-        "LiveMathematicianBench from its publisher "
-        "(LiveMathematicianBench/LiveMathematicianBench on Hugging Face): a JSON file "
-        "qa_<month>_final.json a month, in any folders below `env.data_path`, each a list of "
-        "rows with month, no and mcq (question, choices, correct_choice); or with `split_mode: "
-        "split_dir` such rows in train/, val/ and test/ below `env.split_dir`"
+        "LiveMathematicianBench (huggingface.co/datasets/LiveMathematicianBench/"
+        "LiveMathematicianBench): a JSON file qa_<month>_final.json a month, in "
+        "any folders below `env.data_path`, each a list of rows with month, no and mcq (question, "
+        "choices, correct_choice); or with `split_mode: split_dir` such rows in train/, val/ and "
+        "test/ below `env.split_dir`"
     )
 
     def __post_init__(self) -> None:
@@ -232,7 +232,7 @@ def _with_mcq(row: Row) -> Row:
     if not isinstance(mcq, dict):
         return row
     inner = {k: v for k, v in cast("dict[str, Any]", mcq).items() if v is not None}
-    return Row({**row.data, **inner}, row.path, row.number, row.line)
+    return replace(row, data={**row.data, **inner})
 
 
 def _choices(fields: Fields, row: Row) -> tuple[list[str], str] | None:

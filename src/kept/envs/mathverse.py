@@ -64,11 +64,11 @@ class MathVerse(TurnOptions, JudgeOptions):
     name = "mathverse"
     again = AGAIN
     data = (
-        "MathVerse from its publisher (ZrrSkywalker/MathVerse on GitHub): testmini.json and the "
-        "pictures below `env.data_root`, and below `env.split_dir` the folders train/, val/ and "
-        "test/, each with a JSON file of such rows (problem_index, problem_version, question, "
-        "image, answer, question_type); or testmini.json itself as `env.data_path` with "
-        "`split_mode: ratio`"
+        "MathVerse (github.com/ZrrSkywalker/MathVerse): "
+        "testmini.json and the pictures below `env.data_root`, and "
+        "below `env.split_dir` the folders train/, val/ and test/, each with a JSON file of such "
+        "rows (problem_index, problem_version, question, image, answer, question_type); or "
+        "testmini.json itself as `env.data_path` with `split_mode: ratio`"
     )
 
     def skill(self) -> Mapping[str, str]:

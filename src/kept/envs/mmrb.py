@@ -61,11 +61,11 @@ class Mmrb(TurnOptions):
     name = "mmrb"
     again = AGAIN
     data = (
-        "MMRB from its publisher (HarrytheOrange/MMRB on Hugging Face): JSON files *_human.json "
-        "in any folders below `env.data_path`, each a list of rows (source, subtask, index, "
-        "question, options, answer, image_paths), and the pictures beside each file as "
-        "image_paths says; or with `split_mode: split_dir` such rows in train/, val/ and test/ "
-        "below `env.split_dir`"
+        "MMRB (huggingface.co/datasets/HarrytheOrange/MMRB): "
+        "JSON files *_human.json in any folders below `env.data_path`, "
+        "each a list of rows (source, subtask, index, question, options, answer, image_paths), and "
+        "the pictures beside each file as image_paths says; or with `split_mode: split_dir` such "
+        "rows in train/, val/ and test/ below `env.split_dir`"
     )
 
     def skill(self) -> Mapping[str, str]:

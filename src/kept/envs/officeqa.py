@@ -56,10 +56,10 @@ class OfficeQa(Environment):
 
     name = "officeqa"
     data = (
-        "OfficeQA from its publisher (databricks/officeqa on Hugging Face and GitHub): below "
-        "`env.split_dir` the folders train/, val/ and test/, each with a CSV file (uid, "
-        "question, answer, source_docs, source_files, difficulty), and the documents as text "
-        "files, named as source_files says, in the folders `env.data_dirs`"
+        "OfficeQA (huggingface.co/datasets/databricks/officeqa): below "
+        "`env.split_dir` the folders train/, val/ and test/, "
+        "each with a CSV file (uid, question, answer, source_docs, source_files, difficulty), and "
+        "the documents as text files, named as source_files says, in the folders `env.data_dirs`"
     )
 
     def __post_init__(self) -> None:

@@ -17,8 +17,11 @@ Student = Callable[[Environment], Runner]
 """Makes the runner of an environment: a chat model's, or an agent CLI's."""
 
 
-def parted(env: Environment, settings: EnvSettings) -> Parted:
-    """The cases of an environment; a `SpecError` with all that keeps it from being opened."""
+def parted(env: Environment, settings: EnvSettings, *, deciding: bool = True) -> Parted:
+    """The cases of an environment; a `SpecError` with all that keeps it from being opened.
+
+    `deciding` is False for a measurement, which needs no cases to decide by or to learn from.
+    """
     problems: list[Problem] = []
     if env.needs():
         problems.append(settings.problem("name", f"`{env.name}` cannot run: {env.needs()}"))
@@ -30,7 +33,11 @@ def parted(env: Environment, settings: EnvSettings) -> Parted:
         found = part(env, settings)
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from error
-    if (fault := fault_in(found.cases)) is not None:
+    holds = bool(found.cases.holdout)
+    if (deciding or holds) and (fault := fault_in(found.cases)) is not None:
+        problems.append(settings.problem("", fault))
+    if deciding and not found.cases.train:
+        fault = "there are no train cases, and nothing can be learnt without them"
         problems.append(settings.problem("", fault))
     if problems:
         raise SpecError(problems)
@@ -87,8 +94,6 @@ def _unseen(name: str) -> str:
 
 def _warnings(cases: Cases) -> list[str]:
     found = [too_few(cases)]
-    if not cases.train:
-        found.append("there is no train case: nothing can be learnt from")
     if not cases.test:
         found.append("there is no test case: no figure will be of cases that nobody has seen")
     return [one for one in found if one is not None]

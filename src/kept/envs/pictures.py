@@ -23,6 +23,7 @@ ImageDetail = Literal["auto", "low", "high"]
 Picture = Mapping[str, str]
 """A picture in the data of a case: `path` and `sha256`."""
 
+AT_ROOT = "`env.data_root` names the folder that paths of pictures begin in"
 _PATH, _HASH = "path", "sha256"
 _SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 
@@ -44,7 +45,7 @@ def find_picture(
     place = next((one for one in places if one.is_file()), None)
     if place is None:
         looked = ", ".join(dict.fromkeys(str(one.parent) for one in places))
-        fields.wrong(row, f"there is no picture `{given}` in {looked}")
+        fields.wrong(row, f"there is no picture `{given}` in {looked}", AT_ROOT)
         return None
     try:
         data = place.read_bytes()

@@ -23,6 +23,11 @@ LISTS = ("data", "items", "examples", "cases", "questions")
 MOST = 20
 """Problems that are told at once."""
 
+FIELD_CHARS = 2**31 - 1
+"""Characters of a field of a CSV file; the 131,072 of `csv` cut evidence and passages off."""
+
+_PARQUET = ".parquet"
+_TO_JSONL = "pandas.read_parquet(FILE).to_json(NEW, orient='records', lines=True)"
 _BLANK = " \t\r\n"
 
 
@@ -36,6 +41,8 @@ class Row:
     """Of the row, from 1."""
     line: int
     """Of the file."""
+    alone: bool = True
+    """Whether no other row begins in that line: a file of one line names none by it."""
 
     @property
     def where(self) -> str:
@@ -58,12 +65,15 @@ def files_in(path: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
     found = sorted(one for one in path.iterdir() if one.suffix.lower() in suffixes)
     found = [one for one in found if one.is_file() and one.name != MANIFEST]
     if not found:
+        for one in path.iterdir():
+            _refuse_parquet(one)
         raise SetupError(f"there is no data in {path}", hint=f"files end in {', '.join(suffixes)}")
     return found
 
 
 def rows_of(path: Path) -> Iterator[Row]:
     """The rows of one file."""
+    _refuse_parquet(path)
     suffix = path.suffix.lower()
     if suffix == ".csv":
         return _csv(path)
@@ -78,6 +88,14 @@ def refuse(problems: Sequence[Problem]) -> None:
             [Problem(problems[MOST].where, "", f"and {more} more like these")] if more > 0 else []
         )
         raise SpecError([*problems[:MOST], *last])
+
+
+def _refuse_parquet(path: Path) -> None:
+    """An error that says how to convert a Parquet file, the form of many published datasets."""
+    if path.suffix.lower() == _PARQUET:
+        hint = f"convert it: {_TO_JSONL}; pictures go into files, named in the rows"
+        message = f"{path} is a Parquet file, and rows are read from JSON, JSON lines and CSV"
+        raise SetupError(message, hint=hint)
 
 
 def _text(path: Path) -> str:
@@ -114,35 +132,43 @@ def _json(path: Path) -> Iterator[Row]:
     text = _text(path)
     problems: list[Problem] = []
     try:
-        for number, (line, row) in enumerate(_rows(text), 1):
+        for number, (line, alone, row) in enumerate(_rows(text), 1):
             if isinstance(row, dict):
-                yield Row(cast("dict[str, Any]", row), path, number, line)
+                yield Row(cast("dict[str, Any]", row), path, number, line, alone)
             else:
-                what = "no JSON object, where one was expected"
+                what = "" if alone else f"row {number}: "
+                what += "no JSON object, where one was expected"
                 problems.append(Problem(f"{path}:{line}", "", what))
     except json.JSONDecodeError as error:
-        fault = Problem(f"{path}:{error.lineno}", "", f"not JSON: {error.msg}")
+        what = error.msg if error.msg == _NO_ROWS else f"not JSON: {error.msg}"
+        fault = Problem(f"{path}:{error.lineno}", "", what)
         raise SpecError([*problems, fault]) from error
     except ParseLimit as error:
         raise SpecError([Problem(f"{path}:1", "", f"not JSON: {error}")]) from error
     refuse(problems)
 
 
-def _rows(text: str) -> Iterator[tuple[int, object]]:
-    """The rows of a list, each with its line."""
+_KNOWN = ", ".join(f"`{one}`" for one in LISTS)
+_NO_ROWS = f"no list of rows, nor an object with one in {_KNOWN}"
+
+
+def _rows(text: str) -> Iterator[tuple[int, bool, object]]:
+    """The rows of a list, each with its line, and whether it alone begins there."""
     at = _after(text, 0)
     if text[at : at + 1] == "{":
         at = _held_list(text, at)
     if text[at : at + 1] != "[":
-        known = ", ".join(f"`{one}`" for one in LISTS)
-        raise json.JSONDecodeError(f"no list of rows, nor an object with one in {known}", text, at)
-    line, counted = 1, 0
+        raise json.JSONDecodeError(_NO_ROWS, text, at)
+    line, counted, before = 1, 0, 0
     at = _after(text, at + 1)
     while text[at : at + 1] != "]":
         line, counted = line + text.count("\n", counted, at), at
         row, end = parse_json_at(text, at)
-        yield line, row
-        at = _after(text, end)
+        begin, at = at, _after(text, end)
+        following = _after(text, at + 1) if text[at : at + 1] == "," else len(text)
+        last = text[following : following + 1] in ("", "]")
+        yield line, line != before and (last or "\n" in text[begin:following]), row
+        before = line
         if text[at : at + 1] == ",":
             at = _after(text, at + 1)
         elif text[at : at + 1] != "]":
@@ -169,6 +195,7 @@ def _after(text: str, at: int) -> int:
 
 
 def _csv(path: Path) -> Iterator[Row]:
+    csv.field_size_limit(FIELD_CHARS)
     reader = csv.DictReader(_text(path).splitlines(keepends=True), strict=True)
     begins = 2
     try:

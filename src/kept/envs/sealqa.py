@@ -97,10 +97,11 @@ class SealQa(JudgeOptions):
 
     name = "sealqa"
     data = (
-        "SealQA from its publisher (vtllms/sealqa on Hugging Face): below `env.split_dir` the "
-        "folders train/, val/ and test/, each with a CSV file (question, answer, urls, "
-        "search_results, freshness, question_types, topic), search_results with the evidence; "
-        "pages of its urls, if any, in `env.pages_dir`, as host/path.html"
+        "SealQA (huggingface.co/datasets/vtllms/sealqa): below `env.split_dir` the "
+        "folders train/, val/ and test/, each "
+        "with a CSV file (question, answer, urls, search_results, freshness, question_types, "
+        "topic), search_results with the evidence; pages of its urls, if any, in `env.pages_dir`, "
+        "as host/path.html"
     )
 
     def __post_init__(self) -> None:

@@ -46,9 +46,9 @@ class SearchQa(TurnOptions):
     name = "searchqa"
     again = AGAIN
     data = (
-        "SearchQA: below `env.split_dir` the folders train/, val/ and test/, each with a JSON, "
-        "JSON lines or CSV file of rows (question, answers or answer, context with its passages "
-        "behind [DOC]); or with `split_mode: ratio` one such file as `env.data_path`"
+        "SearchQA (huggingface.co/datasets/lucadiliello/searchqa): rows (question, answers, "
+        "context; id or key) as JSON, JSON lines or CSV, in train/, val/ and test/ below "
+        "`env.split_dir`; or with `split_mode: ratio` a file of them as `env.data_path`"
     )
 
     def skill(self) -> Mapping[str, str]:

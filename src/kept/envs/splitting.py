@@ -14,7 +14,7 @@ from typing import Any, cast
 from kept.core.case import SPLITS, Case, Cases, Split, case_text, split_cases
 from kept.core.words import are, count
 from kept.envs.contract import Environment, Item
-from kept.envs.reading import MANIFEST, SUFFIXES, refuse
+from kept.envs.reading import MANIFEST, MOST, SUFFIXES, refuse
 from kept.envs.settings import EnvSettings
 from kept.errors import KeptError, Problem, SetupError, SpecError
 from kept.store.files import write_whole
@@ -201,7 +201,10 @@ def _without_defects(
     notes: list[str] = []
     for (why, left_out), ids in alike.items():
         verb = f" {are(len(ids))} left out" if left_out else ""
-        named = ", ".join(f"`{one}` ({places[one]})" for one in ids)
+        # of those that are used all the same, some show the pattern
+        told = ids if left_out else ids[:MOST]
+        named = ", ".join(f"`{one}` ({places[one]})" for one in told)
+        named += f" and {len(ids) - len(told)} more" if len(ids) > len(told) else ""
         notes.append(f"{count(len(ids), 'case')}{verb}: {why}: {named}")
     gone = {one for (_, left_out), ids in alike.items() if left_out for one in ids}
     return tuple(notes), [item for item in items if item.case.id not in gone]

@@ -200,6 +200,8 @@ def test_a_config_that_comes_with_kept_may_be_measured_by_its_name_alone():
     assert "there is no" in called.stderr and "data/gsm8k.jsonl" in called.stderr
     called = kept("eval", "configs/gsm/default.yaml")
     assert called.code == 2 and "Kept has configs of alfworld, babyvision, bbh" in called.stderr
+    called = kept("eval", "--config", "gsm8k")
+    assert called.code == 2 and "Kept's own is configs/gsm8k/default.yaml" in called.stderr
 
 
 ELEVEN = (
@@ -222,3 +224,49 @@ def test_a_shipped_config_without_data_says_what_to_get_and_where_it_goes(
     data = find_env(EnvSettings(name=name)).data
     assert line.endswith(f" (hint: {data})") and name in data.lower().replace("-", "")
     assert "train" in data or "`env.data_path`" in data
+
+
+def test_a_config_of_the_users_may_be_laid_over_one_of_kepts_own(here: Path):
+    """With models of one's own there was no other way than to copy the config."""
+    text = "_base_: configs/gsm8k/default.yaml\nmodel: {target: scripted/replies.jsonl}\n"
+    called = train(text + "env: {data_path: none.jsonl}\n")
+    assert called.code == 2 and f"there is no {here}/none.jsonl (hint: GSM8K" in called.stderr
+    called = train(text.replace("gsm8k", "gsm"))
+    assert "_base_: there is no configs/gsm/default.yaml (hint: or one of Kept's" in called.stderr
+    (here / "configs/gsm8k").mkdir(parents=True)
+    (here / "configs/gsm8k/default.yaml").write_text("env: {name: searchqa}\n")
+    assert "hint: SearchQA" in train(text + "env: {data_path: none.jsonl}\n").stderr
+
+
+def test_an_option_of_an_environment_is_a_flag_as_every_key_is(here: Path):
+    """`--max_turns` was no flag, and `--max_usd` was proposed in its place."""
+    called = train(SOUND, "--max_turns", "0")
+    assert called.code == 2 and "`max_turns` is less than 1" in called.stderr
+    called = train(SOUND, "--max_turns", "2")
+    assert called.code == 0, called.stderr
+    called = train(SOUND, "--data_root", "here")
+    assert "the environment `searchqa` has no such option" in called.stderr
+    called = train(SOUND, "--max_turn", "2")
+    assert "--max_turn there is no such flag (hint: did you mean `--max_turns`?)" in called.stderr
+
+
+def test_a_measurement_needs_no_cases_to_decide_by(here: Path):
+    rows = [{"id": f"q{n}", "question": f"{n}?", "answers": [f"number {n}"]} for n in range(2)]
+    (here / "data.json").write_text(json.dumps(rows))
+    (here / "replies.jsonl").write_text('"x"\n"y"\n')
+    assert "there are no holdout cases" in train(SOUND).stderr
+    called = kept("eval", "bad.yaml", "--split", "all", "-q")
+    assert called.code == 0 and "all: 0 of 2 cases pass" in called.stdout, called.stderr
+
+
+def test_a_training_without_train_cases_is_refused(here: Path):
+    """It ran its epochs on nothing, and ended with code 0."""
+    for part, rows in (("train", []), ("val", [0, 1]), ("test", [2])):
+        (here / "split" / part).mkdir(parents=True)
+        given = [{"id": f"q{n}", "question": f"{n}?", "answers": ["x"]} for n in rows]
+        (here / "split" / part / "items.json").write_text(json.dumps(given))
+    called = train(SOUND, "--split_mode", "split_dir", "--split_dir", "split")
+    assert called.code == 2 and "there are no train cases" in called.stderr
+    flags = ("--split_mode", "split_dir", "--split_dir", "split", "--split", "val", "-q")
+    (here / "replies.jsonl").write_text('"x"\n"y"\n')
+    assert kept("eval", "bad.yaml", *flags).code == 0

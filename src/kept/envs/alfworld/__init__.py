@@ -8,7 +8,7 @@ another. Needs the extra `alfworld`.
 import hashlib
 import importlib.util
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.words import count
 from kept.envs.alfworld.playing import Game, Players
-from kept.envs.contract import Environment, Episode, Graded, Item, Posed
+from kept.envs.contract import Defect, Environment, Episode, Graded, Item, Posed
 from kept.envs.fields import Fields, as_items, item, values
 from kept.envs.opened import About
 from kept.envs.reading import SUFFIXES, Row, rows_in
@@ -29,6 +29,7 @@ GAME = "game.tw-pddl"
 
 _GOAL = re.compile(r"Your task is to: ([^\"\\\n]+)")
 _SOLVABLE = re.compile(r'"solvable":\s*true')
+UNPLAYED = "ALFWorld does not play such games: no solution, or movable receptacles or slices"
 _UNPLAYED = ("movable_recep", "Sliced")
 """Kinds of tasks that ALFWorld itself leaves out of its text games."""
 
@@ -38,12 +39,12 @@ class AlfWorld(Environment):
     """One game a case."""
 
     name = "alfworld"
-    simulates = True
     data = (
-        "ALFWorld: the command `alfworld-download` of its package puts json_2.1.1 with train, "
-        "valid_seen and valid_unseen into ~/.cache/alfworld, each a folder of games "
-        "(game.tw-pddl); or name another such folder in `env.split_dir`"
+        "the games of ALFWorld (github.com/alfworld/alfworld): `alfworld-download` puts them into "
+        "~/.cache/alfworld/json_2.1.1, which is the `env.split_dir` of Kept's config; any other "
+        "folder with train/, valid_seen/ and valid_unseen/ will do"
     )
+    simulates = True
 
     max_steps: int = 50
     """Actions of a game, after which it is lost."""
@@ -51,6 +52,8 @@ class AlfWorld(Environment):
     """Processes, of about 115 MB each."""
     seconds: float = 120.0
     """For one game to be opened, or one action to be done."""
+    data_root: Path = Path("~/.cache/alfworld")
+    """Where a `gamefile` begins that does not lie beside the file of its row."""
     _players: Players = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -92,11 +95,19 @@ class AlfWorld(Environment):
             file = fields.text(row, ("gamefile",))
             if file is None:
                 continue
-            game = row.path.parent / file
-            if not game.is_file():
-                fields.wrong(row, f"there is no game `{file}`")
+            places = [row.path.parent / file, self.data_root.expanduser() / file]
+            game = next((one for one in places if one.is_file()), None)
+            if game is None:
+                hint = "`alfworld-download` gets the games; `env.data_root` is where they lie"
+                fields.wrong(row, f"there is no game `{file}` in {places[1]}", hint)
                 continue
             yield item(row, _data(game), prefix=_named(row))
+
+    def defects(self, items: Sequence[Item]) -> Iterable[Defect]:
+        """Games of rows that ALFWorld would not have played: of folders they are not read."""
+        for case, _ in items:
+            if not _is_played(Path(values(case)["gamefile"])):
+                yield Defect(case.id, UNPLAYED, left_out=True)
 
     def pose(self, case: Case) -> Posed:
         """What is known before a game is opened; `begin` has the rest."""
@@ -126,9 +137,15 @@ class AlfWorld(Environment):
 def _item(game: Path) -> Item | None:
     """A game as a case; None for one that ALFWorld itself would not have played."""
     trial, task = game.parent.name, game.parent.parent.name
-    if any(word in task for word in _UNPLAYED) or not _SOLVABLE.search(_text(game)):
+    if not _is_played(game):
         return None
     return Item(Case(f"{task}/{trial}", _data(game)), f"{game}:1")
+
+
+def _is_played(game: Path) -> bool:
+    """False for a game that cannot be solved, or is of a kind that ALFWorld leaves out."""
+    task = game.parent.parent.name
+    return not any(word in task for word in _UNPLAYED) and bool(_SOLVABLE.search(_text(game)))
 
 
 def _data(game: Path) -> dict[str, object]:

@@ -26,6 +26,11 @@ class IfEval(Environment):
     """One prompt a case."""
 
     name = "ifeval"
+    data = (
+        "IFEval (huggingface.co/datasets/google/IFEval): a file of rows (prompt, "
+        "instruction_id_list, kwargs) as `env.data_path`; or with `split_mode: split_dir` such "
+        "rows in train/, val/ and test/ below `env.split_dir`"
+    )
 
     def skill(self) -> Mapping[str, str]:
         """A few lines to begin with."""

@@ -76,7 +76,8 @@ class SpreadsheetBench(TurnOptions):
 
     name = "spreadsheetbench"
     data = (
-        "SpreadsheetBench from its publisher: dataset.json, and spreadsheet/ with a folder of "
+        "SpreadsheetBench (huggingface.co/datasets/KAKA22/SpreadsheetBench): "
+        "dataset.json, and spreadsheet/ with a folder of "
         ".xlsx files for each task, below `env.data_root`; rows of dataset.json, or their ids, in "
         "train/, val/ and test/ below `env.split_dir`; or with `split_mode: ratio` the "
         "dataset.json itself as `env.data_path`"

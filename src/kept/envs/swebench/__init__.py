@@ -87,10 +87,11 @@ class SweBench(Environment):
     played = "has its student work command by command in a shell that Kept keeps"
     strata = "repo"
     data = (
-        "SWE-bench from its publisher: a checkout of SWE-bench/swe-bench-tasks as `env.data_path`, "
-        "or rows of the dataset (instance_id, repo, base_commit, patch, test_patch, FAIL_TO_PASS, "
-        "PASS_TO_PASS …) as JSON or JSON lines with that checkout's tasks/ as `env.tasks_dir`; and "
-        "in `env.repos_dir` a git clone of each repository as owner__name"
+        "SWE-bench: a checkout of github.com/SWE-bench/swe-bench-tasks as `env.data_path`, or rows "
+        "of the dataset (huggingface.co/datasets/SWE-bench/SWE-bench_Lite: instance_id, repo, "
+        "base_commit, patch, test_patch, FAIL_TO_PASS, PASS_TO_PASS …) as JSON or JSON lines with "
+        "that checkout's tasks/ as `env.tasks_dir`; and in `env.repos_dir` a git clone of each "
+        "repository as owner__name"
     )
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from dataclasses import fields as fields_of
 from pathlib import Path
 from shlex import join
 from typing import Any, cast
@@ -96,6 +97,10 @@ class Instance:
     pass_to_pass: tuple[str, ...]
     version: str
     setup: Setup
+
+
+_KEYS = {*(one.name for one in fields_of(Setup)), "pre_install", "pip_packages", "env_vars"}
+"""Keys that the setup of a row may have; the last three are spelt as SWE-rebench does."""
 
 
 def instance_of(case: Case) -> Instance:
@@ -225,6 +230,9 @@ def _setup(row: Row, fields: Fields) -> Setup:
         fields.wrong(row, "`setup` is no object")
         return Setup()
     named = cast("dict[str, Any]", given)
+    # only of ours: the keys of SWE-rebench are its own business
+    for name in sorted({*named} - _KEYS) if row.data.get("setup") else ():
+        fields.wrong(row, f"`setup` has no `{name}`", f"it has {', '.join(sorted(_KEYS))}")
     install = [*_lines(named.get("pre_install")), *_lines(named.get("install"))]
     packages = [
         *_lines(named.get("packages")) * ("setup" in row.data),

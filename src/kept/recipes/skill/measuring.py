@@ -60,7 +60,7 @@ def compile_measure(
     """
     spec = read_skill(path, overrides, folder)
     spec.source.problems += problems
-    opened = open_skill(spec)
+    opened = open_skill(spec, deciding=False)
     if not has_problems(spec, "model"):
         heard(spec, lambda: check_money(spec, spec.student), ("budget", "max_usd"))
     spec.source.check()
@@ -110,7 +110,7 @@ def cases_of(opened: Opened, name: str) -> tuple[str, tuple[Case, ...]]:
     if name and name not in NAMES:
         raise SetupError(f"there is no split `{name}`", hint=f"there are {', '.join(NAMES)}")
     if not name:
-        name = "test" if opened.cases.test else "selection"
+        name = next((one for one in ("test", "selection") if opened.cases.of(NAMES[one][0])), "all")
     found = tuple(case for split in NAMES[name] for case in opened.cases.of(split))
     if not found:
         raise SetupError(f"the split `{name}` of `{opened.name}` has no cases")

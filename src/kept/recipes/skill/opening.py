@@ -36,8 +36,11 @@ _OF_MODE = {"ratio": ("data_path", "split_output_dir"), "split_dir": ("split_dir
 """Keys that one way of splitting reads, and the other does not."""
 
 
-def open_skill(spec: SkillSpec) -> Opened | None:
-    """The environment of a config, ready to be worked in; None, and reports, where it is not."""
+def open_skill(spec: SkillSpec, *, deciding: bool = True) -> Opened | None:
+    """The environment of a config, ready to be worked in; None, and reports, where it is not.
+
+    `deciding` is False for a measurement, which needs no cases to decide by.
+    """
     settings, scorer = _measured(spec, settings_of(spec))
     env = heard(spec, lambda: find_env(settings), ("env", "name")) if settings.name else None
     student = None
@@ -48,7 +51,7 @@ def open_skill(spec: SkillSpec) -> Opened | None:
     if env is None or has_problems(spec, "env"):
         _look_alone(spec, settings, known=env is not None)
         return None
-    by_split = heard(spec, lambda: parted(env, settings), ("env",))
+    by_split = heard(spec, lambda: parted(env, settings, deciding=deciding), ("env",))
     if by_split is None:
         for key, told in _unread(spec):
             spec.source.report(("env", key), told, "set `split_mode` as well")

@@ -81,11 +81,21 @@ def find_config(name: str | Path) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    own = Path(str(files("kept"))) / path
-    if not path.is_absolute() and path.parts[:1] == ("configs",) and own.is_file():
+    if (own := _own(path)) is not None:
         return own
     there = sorted(str(one.parent.name) for one in own_configs())
-    raise SetupError(f"there is no {path}", hint=f"Kept has configs of {', '.join(there)}")
+    if name in there:
+        hint = f"Kept's own is configs/{name}/default.yaml"
+    else:
+        hint = f"Kept has configs of {', '.join(there)}"
+    raise SetupError(f"there is no {path}", hint=hint)
+
+
+def _own(path: Path) -> Path | None:
+    """The config of that name that comes with Kept, if there is one."""
+    own = Path(str(files("kept"))) / path
+    known = not path.is_absolute() and path.parts[:1] == ("configs",) and own.is_file()
+    return own if known else None
 
 
 def own_configs() -> list[Path]:
@@ -102,7 +112,10 @@ def read_layers(path: Path, overrides: Sequence[str] = ()) -> Layered:
             raise SpecError([Problem(first.where((BASE,)), BASE, "not the name of a file")])
         under = Path(normpath(first.folder / base))
         if not under.is_file():
-            raise SpecError([Problem(first.where((BASE,)), BASE, f"there is no {base}")])
+            under = _own(Path(base))
+        if under is None:
+            hint = "or one of Kept's own, as configs/searchqa/default.yaml"
+            raise SpecError([Problem(first.where((BASE,)), BASE, f"there is no {base}", hint)])
         if len(chain) > MOST or any(under.samefile(one.path) for one in chain):
             raise SpecError([Problem(first.where((BASE,)), BASE, "the files inherit in a circle")])
         chain.insert(0, read_source(under))

@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -64,10 +64,20 @@ class Flags(NamedTuple):
     problems: list[Problem]
 
 
-def flags_of(words: Sequence[str], own: Sequence[str] = ()) -> Flags:
+def no_options() -> Collection[str]:
+    """No options of any environment."""
+    return ()
+
+
+def flags_of(
+    words: Sequence[str],
+    own: Sequence[str] = (),
+    options: Callable[[], Collection[str]] = no_options,
+) -> Flags:
     """The flags in the spelling of the source, and what is wrong with them.
 
-    `own` are flags of the command itself, of which one may be meant.
+    `own` are flags of the command itself, of which one may be meant. `options` names what
+    environments take, and is called only for a flag that is no key of a section: it imports them.
     """
     given = Flags([], [])
     left = list(words)
@@ -79,8 +89,8 @@ def flags_of(words: Sequence[str], own: Sequence[str] = ()) -> Flags:
         elif name.replace("_", "-") == OPTIONS:
             while left and not left[0].startswith("--"):
                 given.found.append(left.pop(0))
-        elif (key := FLAT.get(name.replace("-", "_"))) is None:
-            meant = _meant(name, own)
+        elif (key := _key(name.replace("-", "_"), options)) is None:
+            meant = _meant(name, (*own, *options()))
             given.problems.append(Problem(f"--{name}", "", "there is no such flag", meant))
             # what follows it is its value, and no further problem
             if not equals and left and not left[0].startswith("--"):
@@ -90,6 +100,11 @@ def flags_of(words: Sequence[str], own: Sequence[str] = ()) -> Flags:
         else:
             given.found.append(override(key, value if equals else left.pop(0)))
     return given
+
+
+def _key(name: str, options: Callable[[], Collection[str]]) -> str | None:
+    """The key that a flag stands for: of a section, or an option of an environment."""
+    return FLAT.get(name) or (f"env.{name}" if name in options() else None)
 
 
 def override(key: str, value: str) -> str:
