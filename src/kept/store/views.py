@@ -64,7 +64,7 @@ class View(ABC):
         self.journal = journal
         self._records = Records()
         self._told = False
-        self._hashes: "dict[Path, HASH]" = {}
+        self._hashes: dict[Path, HASH] = {}
         """Of the files that are appended to: what this run has written to them."""
 
     @property
@@ -82,7 +82,7 @@ class View(ABC):
     def replace(
         self, path: Path, data: bytes, below: Path | None = None, *, others: bytes | None = None
     ) -> None:
-        """Begin a file that is appended to; behind the lines of `others`, where others write too."""
+        """Begin a file that is appended to, behind the lines of other runs that share it."""
         write_whole(path, (others or b"") + data, below)
         self._hashes[path] = hashlib.sha256(data)
         self._note(path, digest_of(data), shared=others is not None)

@@ -22,7 +22,7 @@ from kept.core.objective import Objective
 from kept.core.ports import Journal
 from kept.core.stage import StepRecords
 from kept.core.text import encoded
-from kept.store.files import open_folder, write_whole
+from kept.store.files import open_folder
 from kept.store.tuning.elsewhere import Setting
 from kept.store.tuning.lying import Lying, link_beside
 from kept.store.tuning.rows import candidate_path, csv_of, row_of, stamp
@@ -174,10 +174,9 @@ def prune(folder: Path) -> list[str]:
     return gone
 
 
-def write_exit(folder: Path, reason: str, phases: Mapping[str, str]) -> None:
-    """Write down how a run ended; its header is written once, and before that is known."""
-    told = {"exit_reason": reason, "phase_exit_reasons": dict(phases)}
-    write_whole(folder / "exit.json", _json(told))
+def exit_bytes(reason: str, phases: Mapping[str, str]) -> bytes:
+    """`exit.json`: how a run ended; its header is written once, and before that is known."""
+    return _json({"exit_reason": reason, "phase_exit_reasons": dict(phases)})
 
 
 def _link(path: Path, target: str) -> None:
