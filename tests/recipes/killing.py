@@ -38,7 +38,15 @@ TIMEOUT_SECONDS = 120
 MOST_KILLS = 3
 """Of one run, before it may end."""
 
-STORE = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", "blobs.idx", "steps.idx", "exports.jsonl", "lock")
+STORE = (
+    "journal.jsonl",
+    "rollouts.jsonl",
+    "blobs.pack",
+    "blobs.idx",
+    "steps.idx",
+    "exports.jsonl",
+    "lock",
+)
 """Files of a run that hold times; what they say is compared as a `State`."""
 
 VARYING = (

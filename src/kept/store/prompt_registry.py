@@ -22,6 +22,9 @@ from kept.store.home import Home
 FILE = "artifacts.db"
 """Below a home; the experiment that a task belongs to has one of its own."""
 
+VERSION = 1
+"""Of the file."""
+
 OF_EXPERIMENT = "outer_loop.db"
 
 _TABLES = """
@@ -314,7 +317,7 @@ class PromptRegistry:
     def _make(self, database: sqlite3.Connection) -> None:
         """Make what is not there, as a part of what is being written."""
         new = database.execute(_MADE).fetchone() is None
-        for table in (*_TABLES.split(";"), _DIGESTS):
+        for table in (*_TABLES.split(";"), _DIGESTS, f"PRAGMA user_version = {VERSION}"):
             database.execute(table)
         for one in self._first_rows() if new else ():
             database.execute(
@@ -384,6 +387,9 @@ def damage_of(database: sqlite3.Connection) -> str:
     told = str(database.execute("PRAGMA integrity_check(1)").fetchone()[0])
     if told != "ok":
         return told.replace("\n", " ")
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
+        return f"it is of version {version}, which a newer Kept wrote or damage"
     tables = _tables(database)
     if "row_digests" not in tables:
         return ""
@@ -404,14 +410,15 @@ def _tables(database: sqlite3.Connection) -> set[str]:
 
 def _row_digests(database: sqlite3.Connection) -> list[tuple[str, str]]:
     """A name and the digest of every row."""
-    return [
-        (
-            f"row {number} of `{table}`",
-            sha256(repr(row).encode("utf-8", "surrogatepass")).hexdigest(),
-        )
-        for table in _TABLE_NAMES
-        for number, *row in database.execute(f"SELECT rowid, * FROM {table}")
-    ]
+    found: list[tuple[str, str]] = []
+    for table in _TABLE_NAMES:
+        for number, *row in database.execute(f"SELECT rowid, * FROM {table}"):
+            name = f"row {number} of `{table}`"
+            if table == "artifact_versions":
+                name = f"version {row[2]} of `{row[1]}`"
+            digest = sha256(repr((number, *row)).encode("utf-8", "surrogatepass")).hexdigest()
+            found.append((name, digest))
+    return found
 
 
 def _activate(database: sqlite3.Connection, name: str, number: int) -> None:
