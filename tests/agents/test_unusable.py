@@ -73,7 +73,7 @@ def _talk(journal: MemoryJournal, replies: str, usd: float) -> tuple[list[str], 
     """Ask three questions; a later sitting asks for those replies that are not written down."""
     rows = [one.reply for one in journal.records if isinstance(one, CallRecord)]
     known = sum(not (isinstance(row, Failure) and row.kind == "limit") for row in rows)
-    account = Account(tokens=9999, tool_calls=9, usd=usd, wall=0.05, elapsed=0.0)
+    account = Account(tokens=99_999, tool_calls=9, usd=usd, wall=0.05, elapsed=0.0)
     model = Breaking(iter(replies[known:]))
     journal.tail(0)
     scope = Metered(JournalScope(journal, "rollout/a/measure/b/0"), account)
@@ -176,3 +176,27 @@ def test_a_run_keeps_its_limit_and_resumes_to_the_same_end_behind_any_record(usd
         assert again.record.budget is not None
         assert again.record.budget.used.usd == pytest.approx(budget.used.usd)
         assert len(again.journal.records) == len(whole.journal.records)
+
+
+class Uncounted:
+    """A model of a server that counts no tokens."""
+
+    name: str = "uncounted"
+
+    async def complete(self, request: ModelRequest) -> ModelReply | Failure:
+        return ModelReply("yes", Usage(calls=1))
+
+
+def test_replies_without_counts_are_charged_to_a_limit_of_tokens_at_their_worst():
+    account = Account(tokens=250, tool_calls=9, usd=None, wall=60.0, elapsed=0.0)
+    scope = Metered(JournalScope(MemoryJournal(), "rollout/a/measure/b/0"), account)
+
+    async def talk() -> list[bool]:
+        asked = [
+            ModelRequest((Message("user", f"question {n}"),), max_tokens=100) for n in range(4)
+        ]
+        return [isinstance(await ask(scope, Uncounted(), one), ModelReply) for one in asked]
+
+    assert asyncio.run(talk()) == [True, True, False, False]
+    assert account.out == "tokens"
+    assert 200 < account.used.tokens_in <= 250

@@ -1,14 +1,18 @@
 """`kept doctor`: what works here, said without doing anything."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kept.agents.texts import own_artifacts
 from kept.sandbox import abilities
 from kept.sandbox.cgroup import Parents
 from kept.store.lock import Lock
+from kept.store.prompt_registry import Epoch, PromptRegistry
 from tests.cli.tasks import kept, write_task
 from tests.harness.stand_in import put
 
@@ -175,3 +179,94 @@ def test_an_index_of_the_pack_that_was_cut_between_two_lines_is_found(run: Path)
     assert "blobs.idx: warning: does not fit blobs.pack" in kept("doctor", "last").stdout
     assert kept("doctor", "last", "--repair").code == 0
     assert "blobs.idx: warning" not in kept("doctor", "last").stdout
+
+
+def write_task_with_exports(folder: Path) -> None:
+    with write_task(folder).open("a") as spec:
+        spec.write("logging: {results_file: out/r.jsonl, candidate_dir: out/candidates}\n")
+
+
+def flip(path: Path) -> bytes:
+    """Flip a bit in the middle of a file; what it held."""
+    right = path.read_bytes()
+    at = len(right) // 2
+    path.write_bytes(right[:at] + bytes([right[at] ^ 1]) + right[at + 1 :])
+    return right
+
+
+def warned(*words: str) -> set[str]:
+    """The names of the files that doctor finds wrong."""
+    rows = kept("doctor", *(words or ("last",)), "--json").json["files"]
+    return {Path(row["file"]).name for row in rows if row["state"] != "ok"}
+
+
+@pytest.mark.slow
+def test_a_changed_export_is_found_and_a_resume_writes_it_again(here: Path):
+    write_task_with_exports(here)
+    first = Path(kept("optimize", "task.yaml", "--json").json["folder"]).name
+    second = Path(kept("optimize", "task.yaml", "--json").json["folder"]).name
+    files = [path for path in sorted((here / "out").rglob("*")) if path.is_file()]
+    (kept_one,) = {path.name for path in files if path.parent.name.endswith("-keep")}
+    assert kept_one == "prompt.md"
+    assert warned(first) == warned(second) == set()
+    own = [path for path in files if second in str(path)]
+    for path in own:
+        right = flip(path)
+        assert warned(second) == {path.name}, path
+        assert warned(first) == set()
+        assert kept("resume", second).code == 0
+        assert path.read_bytes() == right
+        assert warned(second) == set()
+    results = here / "out" / "r.jsonl"
+    lines = results.read_bytes().splitlines(keepends=True)
+    results.write_bytes(
+        b"".join([lines[0].replace(b'"iteration": 0', b'"iteration": 9'), *lines[1:]])
+    )
+    assert (warned(first), warned(second)) == ({"r.jsonl"}, set())
+    own[0].unlink()
+    assert warned(second) == set()  # removed by a person, who need not keep it
+
+
+@pytest.mark.slow
+def test_damage_to_the_list_of_exports_is_found(here: Path):
+    write_task_with_exports(here)
+    run = Path(kept("optimize", "task.yaml", "--json").json["folder"])
+    path = run / "exports.jsonl"
+    assert path.stat().st_mode & 0o777 == 0o600
+    right = flip(path)
+    assert warned() == {next(one for one in warned() if one.startswith("exports.jsonl:"))}
+    path.write_bytes(right[: right.rindex(b"\n", 0, -1) + 1])
+    assert warned() == {"exports.jsonl", "r.jsonl"}  # whose last line is not told of any more
+    path.unlink()
+    assert warned() == {"exports.jsonl"}
+    assert kept("resume", "last").code == 0
+    assert warned() == set()
+
+
+@pytest.mark.slow
+def test_damage_to_the_prompts_of_agent_runs_is_found(run: Path, here: Path):
+    registry = PromptRegistry(here / ".kept" / "artifacts.db", own_artifacts())
+    name = registry.names[0]
+    text = registry.texts()[name] + "And be quick.\n"
+    before = registry.texts()
+    after = {**before, name: text}
+    one = Epoch(
+        id="e",
+        suite="s",
+        number=1,
+        started=1.0,
+        ended=2.0,
+        loss=0.5,
+        before=before,
+        after=after,
+        kept=True,
+        uses=(name,),
+    )
+    assert registry.record(one)
+    assert warned() == set()
+    with closing(sqlite3.connect(registry.path)) as database, database:
+        database.execute("UPDATE epochs SET mean_loss = 0.25")
+    called = kept("doctor", "last")
+    assert called.code == 2
+    assert "artifacts.db: problem: " in called.stdout
+    assert "of `epochs` is not what was written" in called.stdout

@@ -218,3 +218,24 @@ def test_candidates_link_only_what_the_agent_names(tuned: Path, here: Path):
     # the grader imports and reads what is not linked, and finds it beside its own file
     checked = kept("check", str(tuned / "best.yaml"))
     assert checked.code == 0, checked.stderr
+
+
+def test_doctor_finds_damage_to_each_file_that_a_person_reads(tuned: Path, here: Path):
+    def wrong() -> set[str]:
+        rows = kept("doctor", "last", "--json").json["files"]
+        return {Path(row["file"]).name for row in rows if row["state"] != "ok"}
+
+    assert wrong() == set()
+    helpers = here / ".kept" / "optimizer" / "agents"
+    paths = [*helpers.iterdir(), *tuned.rglob("*")]
+    files = [path for path in paths if path.is_file() and not path.is_symlink()]
+    names = {path.name for path in files}
+    assert names >= {"critic.yaml", "trials.jsonl", "trajectory.csv", "run.json", "exit.json"}
+    assert names >= {"iter-00.yaml", "report.md"}
+    for path in files:
+        right = path.read_bytes()
+        at = len(right) // 2
+        path.write_bytes(right[:at] + bytes([right[at] ^ 1]) + right[at + 1 :])
+        assert wrong() == {path.name}, path
+        path.write_bytes(right)
+    assert wrong() == set()

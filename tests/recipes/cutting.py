@@ -18,12 +18,14 @@ def check_every_cut(
     folder: Path,
     *,
     every: int = 1,
+    lost: bool = False,
     asks: Callable[[str], bool] = bool,
 ) -> State:
     """Resume from every moment of a run: the same end, and no reply that was written asked again.
 
     Calls of models are those in scopes of which `asks` is true. What the whole run came to, so that
-    a test can say that it was worth cutting.
+    a test can say that it was worth cutting. The journal may have
+    `lost` all records behind the last step that is closed.
     """
 
     def asked_for(lines: Rows) -> int:
@@ -34,6 +36,8 @@ def check_every_cut(
     assert asked_for(rows(whole)) == len(server.answered), "a call that is not in the journal"
     for sizes in moments.sizes[::every]:
         part = cut(whole, sizes, folder / "part")
+        if lost:
+            lose_open_steps(part)
         before, asked = rows(part), len(server.answered)
         done = {row.entry()[0] for row in before if isinstance(row, wire.RolloutLine)}
         _, again = asyncio.run(resume(make(), part))
@@ -43,4 +47,14 @@ def check_every_cut(
         assert len(server.answered) - asked == asked_for(after) - asked_for(before)
         pairs = [row.entry()[0] for row in after if isinstance(row, wire.RolloutLine)]
         assert len(pairs) == len(set(pairs)) and done <= set(pairs)
+        assert again.spend.calls >= state.spend.calls, "a call is not in the books"
     return state
+
+
+def lose_open_steps(folder: Path) -> None:
+    """Cut off what a journal has behind the last step that is closed, or behind its start."""
+    path = folder / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    while len(lines) > 1 and b'"kind":"step_closed"' not in lines[-1]:
+        lines.pop()
+    path.write_bytes(b"".join(lines))

@@ -38,7 +38,15 @@ TIMEOUT_SECONDS = 120
 MOST_KILLS = 3
 """Of one run, before it may end."""
 
-STORE = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", "blobs.idx", "steps.idx", "lock")
+STORE = (
+    "journal.jsonl",
+    "rollouts.jsonl",
+    "blobs.pack",
+    "blobs.idx",
+    "steps.idx",
+    "exports.jsonl",
+    "lock",
+)
 """Files of a run that hold times; what they say is compared as a `State`."""
 
 VARYING = (
@@ -50,6 +58,7 @@ VARYING = (
     (r"\b[\d.,]+ (ms|s|min)\b", "0 s"),
     (r"\b\d+ m 0 s\b", "0 s"),  # over a minute
     (r"(?m)^(\d+,TIME,.*),[\d.]+$", r"\1,0"),  # trajectory.csv
+    (r"""("row_digests" VALUES\('.*'),'[0-9a-f]{64}'""", r"\1,'DIGEST'"),  # of rows with times
     (r" \d+ of them moot,", ""),
     (r"\* Paid for and not used, because an earlier step was kept meanwhile: .*\n", ""),
 )

@@ -232,6 +232,13 @@ def test_a_judged_run_cut_after_anything_it_wrote_asks_nothing_again(
     assert state.keeps == 1
 
 
+@pytest.mark.slow
+def test_a_judged_run_whose_journal_lost_its_open_steps_asks_nothing_again(
+    task: Path, tmp_path: Path, server: ModelServer
+):
+    check_every_cut(lambda: compile_task(task).plan, server, tmp_path, lost=True)
+
+
 @pytest.mark.parametrize("wordy", [True, False])
 def test_scores_that_move_with_length_are_told_in_the_report(
     wordy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

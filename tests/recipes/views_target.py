@@ -11,6 +11,7 @@ from pathlib import Path
 
 import kept.store.candidates as candidates
 import kept.store.results as results
+import kept.store.views as views
 from kept.core.artifact import Candidate
 from kept.core.stage import StepRecords
 from kept.recipes.artifact import compile_task
@@ -44,7 +45,7 @@ def plant(where: str, task: Path) -> None:
     if where == "half a line":
         results.ResultsFile.closed = half_a_line
     elif where == "half a rebuild":
-        results.write_whole = half_a_rebuild
+        views.write_whole = half_a_rebuild
     elif where == "half a folder":
         candidates.write_files = half_a_folder  # pyright: ignore[reportAttributeAccessIssue] # as it is called there
 

@@ -1,6 +1,7 @@
 """Versions of prompt artifacts: what is active, what an epoch writes, who may write at once."""
 
 import multiprocessing
+import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -141,6 +142,62 @@ def _record(path: Path, first: int) -> None:
 
 
 @pytest.mark.slow
+def test_a_damaged_file_is_refused_or_reads_as_before(tmp_path: Path):
+    it = registry(tmp_path)
+    it.register(Suite(id="s", name="suite", tasks=[{"name": "may"}], baseline={"one": 0}))
+    for number, text in enumerate(("better\n" * 200, "worse\n" * 200, "best\n" * 200)):
+        it.record(epoch(number, text, kept=number != 1))
+
+    def read() -> object:
+        return it.active(), it.versions("one"), it.versions("two"), it.epochs()
+
+    right, whole = it.path.read_bytes(), read()
+    refused = 0
+    for seed in range(400):
+        chance = random.Random(seed)
+        damaged = bytearray(right)
+        if seed % 8:
+            damaged[chance.randrange(len(right))] ^= 1 << chance.randrange(8)
+        else:
+            del damaged[chance.randrange(1, len(right)) :]
+        it.path.write_bytes(damaged)
+        try:
+            assert read() == whole, f"seed {seed}"
+        except SetupError as error:
+            assert str(it.path) in error.message
+            refused += 1
+    assert refused > 40
+    it.path.write_bytes(right)
+    assert read() == whole
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE artifact_versions SET is_active = 1 - is_active",
+        "UPDATE artifact_versions SET content = 'bitter'",
+        "UPDATE epochs SET mean_loss = 0.5",
+        "UPDATE epoch_runs SET scores_json = '{}'",
+        "DELETE FROM epochs",
+        "PRAGMA user_version = 2",
+        "ALTER TABLE artifact_versions RENAME TO artifact_versionz",
+    ],
+)
+def test_a_changed_row_is_refused_and_one_that_others_added_is_not(damage: str, tmp_path: Path):
+    it = registry(tmp_path)
+    it.record(epoch(1, "better\n"))
+    foreign = "INSERT INTO artifact_versions VALUES (7, 'two', 1, 'x', 0, 'now', '', 1)"
+    with closing(sqlite3.connect(it.path)) as database, database:
+        database.execute(foreign)
+    assert it.texts() == {"one": "better\n", "two": "x"}
+    with closing(sqlite3.connect(it.path)) as database, database:
+        database.execute(damage)
+    with pytest.raises(SetupError, match=r"row 1 of|version 1 of `one`|missing|newer"):
+        it.texts()
+    with pytest.raises(SetupError, match=r"row 1 of|version 1 of `one`|missing|newer"):
+        it.activate("one", 0)
+
+
 def test_two_that_write_at_once_lose_nothing(tmp_path: Path):
     path = registry(tmp_path).path
     spawn = multiprocessing.get_context("spawn")

@@ -149,7 +149,8 @@ class Account:
     def count(self, answer: Priced | Failure, paid: Usage, worst: Usage) -> None:
         """Charge a call with what the scope booked for it, in whichever sitting it was made.
 
-        A failure for which nothing was booked is charged at its worst.
+        A failure for which nothing was booked is charged at its worst, as are the tokens of replies
+        without believable counts.
         """
         if not isinstance(answer, Failure):
             paid = answer.usage
@@ -161,6 +162,9 @@ class Account:
             self.refusal(worst + paid)
         elif paid == FREE:
             paid = worst
+        if paid.calls and not (paid.tokens_in or paid.tokens_out):
+            # the server counted nothing, or nothing that can be true
+            paid += Usage(tokens_in=worst.tokens_in * paid.calls)
         self.used += paid
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
@@ -12,6 +12,7 @@ from kept.cli.command import Command
 from kept.cli.options import json_option
 
 if TYPE_CHECKING:
+    from kept.store.reader import Run
     from kept.store.verify import Damage
 
 State = Literal["ok", "warning", "problem"]
@@ -68,7 +69,7 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
     found = verify_run(folder)
     if all(one.severity != "problem" for one in found):
         done += _write_again(folder) if repair else []
-        found += _views(folder)
+        found += [*_views(folder), *_registries(folder)]
     if as_json:
         output.document({"run": folder.name, "repaired": done, "files": [*map(_row, found)]})
     else:
@@ -104,6 +105,65 @@ def _views(folder: Path) -> Iterator["Damage"]:
             yield Damage(path, "warning", what, remedy)
         for path in refine_reading.changed_files(run):
             yield Damage(str(path), "warning", what, "`kept doctor RUN --repair` writes it again")
+        for path, remedy in _changed_outputs(run):
+            yield Damage(str(path), "warning", what, remedy)
+        yield from _helpers(run)
+
+
+def _changed_outputs(run: "Run") -> Iterator[tuple[Path, str]]:
+    """Pages of a tuned agent, and deliverables of an agent run where they were asked for."""
+    from kept.cli.tuning_sitting import pages_of
+    from kept.core.plan import AGENT_RUN, COORDINATE
+    from kept.recipes.agent_reading import delivered_by
+    from kept.recipes.agent_run import Asked
+
+    files: dict[Path, bytes] = {}
+    remedy = "`kept resume RUN` writes it again"
+    if run.recipe == COORDINATE:
+        files = pages_of(run)
+    elif run.recipe == AGENT_RUN and (asked := Asked.of(run.fact(AGENT_RUN))).output is not None:
+        remedy = f"copy it from {run.folder / 'output' / run.id}"
+        place = run.moved(Path(asked.folder)) / asked.output
+        files = {place / path: data for path, data in delivered_by(run).items()}
+    for path, data in files.items():
+        if path.is_file() and path.read_bytes() != data:
+            yield path, remedy
+
+
+def _helpers(run: "Run") -> Iterator["Damage"]:
+    """The files of critic and applier, in `.kept/optimizer` and beside it."""
+    from kept.recipes.agent.critics import HELPER_FILES
+    from kept.recipes.hashing import digest
+    from kept.store.verify import Damage
+
+    told = cast("dict[str, str]", run.fact(HELPER_FILES) or {})
+    for path, then in told.items():
+        now = run.moved(Path(path))
+        if now.is_file() and digest(now) != then:
+            what = "changed since the run started: by a person, or it is damaged"
+            yield Damage(str(now), "warning", what, "restore it from a copy, or start a new run")
+
+
+def _registries(folder: Path) -> Iterator["Damage"]:
+    """The prompts that agent runs of the project use, and those that this run improved."""
+    from kept.core.plan import SUITE
+    from kept.errors import KeptError
+    from kept.recipes.agent_texts import registry_of
+    from kept.store.home import Home
+    from kept.store.prompt_registry import PromptRegistry
+    from kept.store.reader import Run
+    from kept.store.verify import Damage
+
+    with Run(folder) as run:
+        own = run.path_of("registry") if run.recipe == SUITE else None
+    registries = [registry_of(Home.around(folder))]
+    if own is not None and own != registries[0].path:
+        registries.append(PromptRegistry(own, {}))
+    for registry in registries:
+        try:
+            registry.check()
+        except KeptError as error:
+            yield Damage(str(registry.path), "problem", error.message, error.hint or "")
 
 
 def _write_again(folder: Path) -> list[str]:

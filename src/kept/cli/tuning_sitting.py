@@ -40,7 +40,7 @@ from kept.runs import Ended, Watch, start_command
 from kept.scorers.loss import WeightedLoss
 from kept.store.files import make_folder, named_place, open_folder, write_whole
 from kept.store.reader import Run
-from kept.store.tuning.folder import BEST, prune, write_exit
+from kept.store.tuning.folder import BEST, exit_bytes, prune
 from kept.store.tuning.telling import Listener, Teller
 from kept.store.tuning.trial import Trials
 
@@ -220,9 +220,14 @@ def spec_of(run: Run) -> tuple[Path, tuple[str, ...]]:
 
 def write_pages(run: Run) -> Path:
     """Write report.md and how the run ended; the folder of its files."""
-    folder = run.outputs
-    make_folder(folder)
-    page = tuning_report(run, folder)
-    write_whole(folder / "report.md", encoded(page))
-    write_exit(folder, exit_reason(run), phase_exits(run))
-    return folder
+    make_folder(run.outputs)
+    for path, data in pages_of(run).items():
+        write_whole(path, data)
+    return run.outputs
+
+
+def pages_of(run: Run) -> dict[Path, bytes]:
+    """What `write_pages` writes."""
+    page = encoded(tuning_report(run, run.outputs))
+    ended = exit_bytes(exit_reason(run), phase_exits(run))
+    return {run.outputs / "report.md": page, run.outputs / "exit.json": ended}

@@ -120,28 +120,31 @@ class Loop:
         if not state.closed and self._plan.tries_one:
             self._evaluator.try_one_first()
         if state.next_step == 0:
-            self._known.elsewhere |= self._take_up_lost(state)
+            self._known.elsewhere |= self._take_up_rollouts(state)
             return
         self._evaluator.opened(len(state.closed))
         self._ending = state.given_up
         till = self._evaluator.attempts.till
         till.dearest = state.dearest
         elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
-        if state.open:
-            elsewhere |= self._take_up_open(state.open)
-        elif self._journal.rollouts_size > state.written:
-            elsewhere |= self._take_up_lost(state)
+        if state.open or self._journal.rollouts_size > state.written:
+            elsewhere |= self._take_up_rollouts(state)
         self._known.elsewhere |= elsewhere
         for step in state.open:
             self._start(step.step)
 
-    def _take_up_open(self, steps: Sequence[OpenStep]) -> set[str]:
-        """Take up what open steps have done so far; candidates that have outcomes."""
+    def _take_up_rollouts(self, state: State) -> set[str]:
+        """Take up what open steps have done so far; candidates that have outcomes.
+
+        A step that the journal has lost is opened again, hears its replies, and pays for them.
+        """
+        steps = state.open
         waiting = {step.step for step in steps}
-        start, counted, elsewhere = steps[0].rollouts_at, set[Job](), set[str]()
+        start = steps[0].rollouts_at if steps else state.written
+        counted, elsewhere = set[Job](), set[str]()
         for step, job, usage in self._journal.cancelled(start):
             counted.add(job)
-            if step in waiting:
+            if step in waiting or step >= state.next_step:
                 self._purse.meter(step).cancel(usage)
         tail = self._journal.tail(start)
         self._evaluator.attempts.till.learn(self._journal.unpriced())
@@ -150,8 +153,7 @@ class Loop:
             counted.add(job)
             if answered(outcome):
                 self._journal.forget_calls(job.scope)
-            if step in waiting or step >= self.state.next_step:
-                # a step that the journal has lost is opened again, and pays for them
+            if step in waiting or step >= state.next_step:
                 self._purse.meter(step).add((outcome,))
         silent = [proposal_scope(step.step) for step in steps if step.reply is None]
         past = past_of(self._journal.paid(), counted, silent)
@@ -159,17 +161,6 @@ class Loop:
         for waiting_step in steps:
             self._purse.pay(waiting_step.spend)
         return elsewhere
-
-    def _take_up_lost(self, state: State) -> set[str]:
-        """Take up what steps left that the journal has lost; they are opened again, and pay."""
-        found: set[str] = set()
-        for step, job, outcome in self._journal.tail(state.written):
-            if step >= state.next_step:
-                found.add(job.candidate_id)
-                self._purse.meter(step).add((outcome,))
-        # replies to proposers are heard again; what else there is belongs to steps on record
-        self._journal.forget_calls("rollout")
-        return found
 
     def _open_steps(self) -> StopReason | None:
         """Open steps up to the width; the reason when no more may open."""

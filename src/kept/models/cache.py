@@ -52,13 +52,13 @@ class CallCache:
             self._db = sqlite3.connect(
                 path, timeout=WAIT, isolation_level=None, check_same_thread=False
             )
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _useless(path, error) from error
         # also when a cache is dropped: Python 3.13 warns of connections left open
         self.close = weakref.finalize(self, self._db.close)
         try:
             self._prepare()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             self.close()
             raise _useless(path, error) from error
 
@@ -94,14 +94,14 @@ class CallCache:
         values = (key, _digest(key, data) + data)
         try:
             self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", values)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             log.warning("a reply cannot be kept in %s: %s", self.path, error)
 
     def add_model(self, address: str, name: str) -> None:
         """Remember that there are replies of the model of this name at this address."""
         try:
             self._db.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", (address, name))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             log.warning("a model cannot be named in %s: %s", self.path, error)
 
     def has_model(self, address: str, name: str) -> bool:
@@ -109,12 +109,12 @@ class CallCache:
         asked = "SELECT 1 FROM models WHERE at = ? AND name = ?"
         try:
             return self._db.execute(asked, (address, name)).fetchone() is not None
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             log.warning("the models in %s cannot be read: %s", self.path, error)
             return False
 
 
-def _useless(path: Path, error: sqlite3.Error) -> SetupError:
+def _useless(path: Path, error: Exception) -> SetupError:
     why, hint = database_trouble(path, error, "delete the file")
     return SetupError(f"cannot use the cache of calls in {path}: {why}", hint=hint)
 

@@ -35,7 +35,7 @@ from kept.recipes.agent.compile import (
     plan_of,
 )
 from kept.recipes.agent.costing import configs_of, coordinate_of, expected, reachable
-from kept.recipes.agent.critics import Critics, read_critics
+from kept.recipes.agent.critics import HELPER_FILES, Critics, read_critics
 from kept.recipes.agent.depends import named_files
 from kept.recipes.agent.elsewhere import OnlyAxes, WithoutExamples
 from kept.recipes.agent.splitting import split_warnings, splits_of
@@ -168,7 +168,7 @@ def compile_coordinate(
         random_seed=spec.seed,
         priced=not all(map(is_free, models)),
         probes=probes_of(models, _helper_configs(critics)),
-        facts={**plan.facts, **_facts(of, tuning), "helpers": _helpers(critics)},
+        facts={**plan.facts, **_facts(of, tuning), **_helper_facts(critics)},
     )
     gate, why = _gate(of, plan, began)
     # a run that decides by another rule is another run; how long it may go on is no part of it
@@ -230,6 +230,10 @@ def _helper_configs(critics: Critics | None) -> list[tuple[Role, ModelConfig]]:
     if critics is None:
         return []
     return [("critic", critics.critic.config), ("applier", critics.applier.config)]
+
+
+def _helper_facts(critics: Critics | None) -> dict[str, object]:
+    return {"helpers": _helpers(critics), HELPER_FILES: critics.files if critics else {}}
 
 
 def _helpers(critics: Critics | None) -> dict[str, dict[str, str]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from kept.core.edit import diff
 from kept.core.ports import Journal
 from kept.core.stage import StepRecords
-from kept.store.files import link_error, link_in, write_files, write_whole
+from kept.store.files import link_error, link_in, write_files
 from kept.store.views import View
 
 
@@ -27,7 +27,7 @@ class CandidateFolder(View):
         self._below = below
 
     def begin(self, steps: Iterable[StepRecords]) -> None:
-        """Write what is missing; what stands there was moved into place whole."""
+        """Write what is missing or was changed."""
         folder = self._where / self.run
         if (link := link_in(folder, self._below)) is not None:
             raise link_error(link)
@@ -43,13 +43,14 @@ class CandidateFolder(View):
         name = f"{step.closed.step:04}-{outcome}"
         folder = self._where / self.run
         patch, kept = folder / f"{name}.diff", folder / name
-        if patch.exists() and (outcome != "keep" or kept.exists()):
-            return
         sides = self.sides(step)
         if sides is None:
             return
-        write_whole(patch, diff(*sides).encode("utf-8", "surrogateescape"), self._below)
+        self.put(patch, diff(*sides).encode("utf-8", "surrogateescape"), self._below)
         if outcome == "keep" and not kept.exists():
             fresh = folder / f".{name}.{os.getpid()}"
             write_files(fresh, sides[1], below=self._below)
             fresh.rename(kept)
+        if outcome == "keep":
+            for path, text in sides[1].texts.items():
+                self.put(kept / path, text.encode("utf-8", "surrogateescape"), self._below)

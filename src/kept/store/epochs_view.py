@@ -18,7 +18,6 @@ from kept.core.stage import StepRecords
 from kept.core.verdict import UNDECIDED, UNMEASURED
 from kept.errors import SetupError
 from kept.store import wire
-from kept.store.files import write_whole
 from kept.store.journal import RunJournal
 from kept.store.lines import rollout_lines
 from kept.store.prompt_registry import Epoch, PromptRegistry, Suite, TaskRun
@@ -149,4 +148,4 @@ class EpochsView(View):
             "artifacts": {n: v.number for n, v in self._of.registry.active().items()},
         }
         text = json.dumps(told, indent=2, ensure_ascii=False)
-        write_whole(place / PAGE, text.encode() + b"\n")
+        self.put(place / PAGE, text.encode() + b"\n")

@@ -222,6 +222,7 @@ FACTS: Mapping[str, Any] = {
     "optimizer": OptimizerFact | None,
     "phases": list[PhaseFact] | None,
     "helpers": dict[str, dict[str, str]] | None,
+    "helper_files": dict[str, str] | None,
     COMPARE: ComparisonFact,
     EVAL: SweepFact,
     COORDINATE: TuningFact,

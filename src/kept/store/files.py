@@ -9,14 +9,10 @@ import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kept.core.artifact import Candidate, is_safe_path
 from kept.errors import JournalError, RunError
 from kept.settings import kept_home
-
-if TYPE_CHECKING:
-    import sqlite3
 
 SPACE = "free some space or fix the permissions, then resume: what was written is intact"
 """What to do where nothing can be written."""
@@ -174,8 +170,11 @@ def unwritable(path: Path, error: OSError) -> JournalError:
     return JournalError(f"cannot write to {path}: {error.strerror}", hint=hint)
 
 
-def database_trouble(path: Path, error: "sqlite3.Error", otherwise: str) -> tuple[str, str]:
-    """Words and hint for an error of SQLite, which says `disk I/O error` where a disk is full."""
+def database_trouble(path: Path, error: Exception, otherwise: str) -> tuple[str, str]:
+    """Words and hint for an error of SQLite, which says `disk I/O error` where a disk is full.
+
+    Where a damaged file has a name that is no UTF-8, Python raises a `UnicodeDecodeError`.
+    """
     name = getattr(error, "sqlite_errorname", "")
     full = name == "SQLITE_FULL"
     if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):

@@ -145,7 +145,10 @@ class RunIndex:
         if path is None or not path.exists():
             return {}
         sql = f"SELECT {_NAMES}, checksum FROM {_TABLE}"
-        with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=10)) as database:
+        with (
+            suppress(sqlite3.Error, UnicodeDecodeError),
+            closing(sqlite3.connect(path, timeout=10)) as database,
+        ):
             rows = database.execute(sql).fetchall()
             return {row[0]: RunRow(*row[:-1]) for row in rows if row[-1] == _checksum(row[:-1])}
         return {}
@@ -167,7 +170,7 @@ class RunIndex:
                 database.executemany(insert, [(*row, _checksum(row)) for row in told])
         except (sqlite3.OperationalError, OverflowError, OSError) as error:
             log.debug("index.db is left as it is: %s", error)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             log.warning("%s is damaged (%s) and is made anew", path, error)
             for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
                 with suppress(OSError):

@@ -4,6 +4,7 @@
     rollouts.jsonl    one line a rollout, finished or stopped in flight, or call
     blobs.pack        traces, large replies, candidates
     steps.idx         the closed steps in short, and where each stands in the spine
+    exports.jsonl     digests of the files that the run wrote outside its folder
 
 Does not know what the events mean.
 """
@@ -29,6 +30,7 @@ from kept.settings import secrets
 from kept.store import wire
 from kept.store.appender import Appender
 from kept.store.damage import left_out
+from kept.store.exports import Exports
 from kept.store.files import make_folder, unwritable
 from kept.store.lines import (
     Closed,
@@ -105,6 +107,7 @@ class RunJournal:
             opened.callback(self._steps.close)
             self._pack = Pack(folder, writable=True)
             opened.pop_all()
+        self.exports = Exports(folder)
         self._tell_damage(closed)
         self._rows: list[bytes] = []
         """Of the index of steps, yet to be written: a reader makes those that it lacks."""
@@ -332,11 +335,11 @@ class RunJournal:
                 try:
                     self._pack.flush()
                     self._sync_now()
-                    sizes = Closed(self._spine.size, self._rollouts.size)
+                    sizes = Closed(self._spine.size, self._rollouts.size, self.exports.size)
                     self._rows.append(wire.encode(sizes) + b"\n")
                     self._write_rows()
                 finally:
-                    for part in (self._spine, self._rollouts, self._steps):
+                    for part in (self._spine, self._rollouts, self._steps, self.exports):
                         part.close()
                     self._closed = True
                     self._pack.close()

@@ -68,6 +68,7 @@ class Closed(msgspec.Struct, tag="closed", tag_field="kind"):
 
     journal: int
     rollouts: int
+    exports: int = 0
 
 
 def closed_sizes(folder: Path) -> Closed | None:

@@ -22,6 +22,9 @@ from kept.store.home import Home
 FILE = "artifacts.db"
 """Below a home; the experiment that a task belongs to has one of its own."""
 
+VERSION = 1
+"""Of the file."""
+
 OF_EXPERIMENT = "outer_loop.db"
 
 _TABLES = """
@@ -42,11 +45,11 @@ CREATE TABLE IF NOT EXISTS epoch_runs (
 """
 
 _DIGESTS = (
-    "CREATE TABLE IF NOT EXISTS artifact_digests (artifact_name TEXT NOT NULL,"
-    " version INTEGER NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (artifact_name, version))"
+    "CREATE TABLE IF NOT EXISTS row_digests (row TEXT NOT NULL PRIMARY KEY, sha256 TEXT NOT NULL)"
 )
-"""Of every content that Kept wrote: SQLite does not notice a flipped bit."""
+"""Of every row that was there when Kept wrote last: SQLite does not notice a flipped bit."""
 
+_TABLE_NAMES = ("artifact_versions", "task_suites", "epochs", "epoch_runs")
 _MADE = "SELECT 1 FROM sqlite_master WHERE name = 'artifact_versions'"
 
 
@@ -242,7 +245,6 @@ class PromptRegistry:
             " created_at, epoch_id, is_active) VALUES (?, ?, ?, ?, ?, ?, 0)",
             (name, number, text, parent, _stamp(epoch.ended), epoch.id),
         )
-        _keep_digest(database, name, number, text)
         return number
 
     def _number(self, database: sqlite3.Connection, name: str, text: str) -> int:
@@ -291,22 +293,17 @@ class PromptRegistry:
             if database is None:
                 return [one for one in self._first_rows() if not values or one.name in values]
             rows = database.execute(f"SELECT {columns} FROM artifact_versions {where}", values)
-            found = [Version(*row) for row in rows]
-            self._verify(database, found)
-            return found
+            return [Version(*row) for row in rows]
 
-    def _verify(self, database: sqlite3.Connection, found: Sequence[Version]) -> None:
-        """Refuse a content that is not what was written."""
-        if database.execute(_MADE.replace("versions", "digests")).fetchone() is None:
-            return
-        rows = database.execute("SELECT artifact_name, version, sha256 FROM artifact_digests")
-        digests = {(name, number): digest for name, number, digest in rows}
-        for one in found:
-            if digests.get((one.name, one.number), _digest(one.content)) != _digest(one.content):
-                raise SetupError(
-                    f"{self.path}: version {one.number} of `{one.name}` is not what was written",
-                    hint="the file was changed by something else: restore it from a copy",
-                )
+    def check(self) -> None:
+        """Refuse a file that is damaged; there may be none."""
+        with self._reading():
+            pass
+
+    def _verify(self, database: sqlite3.Connection) -> None:
+        if what := damage_of(database):
+            hint = "the file was changed by something else: restore it from a copy"
+            raise SetupError(f"{self.path}: {what}", hint=hint)
 
     def _first_rows(self) -> list[Version]:
         """The versions that it is made with: to begin one must not change what runs use."""
@@ -320,7 +317,7 @@ class PromptRegistry:
     def _make(self, database: sqlite3.Connection) -> None:
         """Make what is not there, as a part of what is being written."""
         new = database.execute(_MADE).fetchone() is None
-        for table in (*_TABLES.split(";"), _DIGESTS):
+        for table in (*_TABLES.split(";"), _DIGESTS, f"PRAGMA user_version = {VERSION}"):
             database.execute(table)
         for one in self._first_rows() if new else ():
             database.execute(
@@ -328,7 +325,6 @@ class PromptRegistry:
                 " created_at, is_active) VALUES (?, ?, ?, ?, ?, 1)",
                 (one.name, one.number, one.content, 0, _stamp(datetime.now(UTC).timestamp())),
             )
-            _keep_digest(database, one.name, one.number, one.content)
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection | None]:
@@ -337,6 +333,9 @@ class PromptRegistry:
             yield None
             return
         with self._open() as database:
+            # one moment of it, though another process writes
+            database.execute("BEGIN")
+            self._verify(database)
             yield database if database.execute(_MADE).fetchone() else None
 
     @contextmanager
@@ -352,8 +351,13 @@ class PromptRegistry:
             # at once: two writers that both have read would not wait for each other
             database.execute("BEGIN IMMEDIATE")
             try:
+                self._verify(database)
                 self._make(database)
                 yield database
+                database.execute("DELETE FROM row_digests")
+                database.executemany(
+                    "INSERT INTO row_digests VALUES (?, ?)", _row_digests(database)
+                )
             except BaseException:
                 database.rollback()
                 raise
@@ -363,28 +367,58 @@ class PromptRegistry:
     def _open(self) -> Generator[sqlite3.Connection]:
         try:
             database = sqlite3.connect(self.path, timeout=30, isolation_level=None)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._useless(error) from error
         try:
             yield database
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._useless(error) from error
         finally:
             database.close()
 
-    def _useless(self, error: sqlite3.Error) -> SetupError:
+    def _useless(self, error: Exception) -> SetupError:
         hint = "KEPT_ARTIFACTS names another file; without one, Kept's own texts are used"
         why, hint = database_trouble(self.path, error, hint)
         return SetupError(f"cannot use the prompt artifacts in {self.path}: {why}", hint=hint)
 
 
-def _digest(content: str) -> str:
-    return sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+def damage_of(database: sqlite3.Connection) -> str:
+    """What is not as it was written; empty for nothing. Rows that others added are accepted."""
+    told = str(database.execute("PRAGMA integrity_check(1)").fetchone()[0])
+    if told != "ok":
+        return told.replace("\n", " ")
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
+        return f"it is of version {version}, which a newer Kept wrote or damage"
+    tables = _tables(database)
+    if "row_digests" not in tables:
+        return ""
+    lacking = [name for name in _TABLE_NAMES if name not in tables]
+    if lacking:
+        return f"the table `{lacking[0]}` is missing"
+    now = dict(_row_digests(database))
+    for row, digest in database.execute("SELECT row, sha256 FROM row_digests"):
+        if now.get(row) != digest:
+            return f"{row} is not what was written"
+    return ""
 
 
-def _keep_digest(database: sqlite3.Connection, name: str, number: int, content: str) -> None:
-    row = (name, number, _digest(content))
-    database.execute("INSERT OR REPLACE INTO artifact_digests VALUES (?, ?, ?)", row)
+def _tables(database: sqlite3.Connection) -> set[str]:
+    rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    return {name for (name,) in rows}
+
+
+def _row_digests(database: sqlite3.Connection) -> list[tuple[str, str]]:
+    """A name and the digest of every row."""
+    found: list[tuple[str, str]] = []
+    for table in _TABLE_NAMES:
+        for number, *row in database.execute(f"SELECT rowid, * FROM {table}"):
+            name = f"row {number} of `{table}`"
+            if table == "artifact_versions":
+                name = f"version {row[2]} of `{row[1]}`"
+            digest = sha256(repr((number, *row)).encode("utf-8", "surrogatepass")).hexdigest()
+            found.append((name, digest))
+    return found
 
 
 def _activate(database: sqlite3.Connection, name: str, number: int) -> None:

@@ -14,7 +14,7 @@ from kept.core.edit import changed_paths, line_counts
 from kept.core.objective import Objective
 from kept.core.ports import Journal
 from kept.core.stage import StepRecords, stages_of
-from kept.store.files import write_file, write_whole
+from kept.store.exports import run_of
 from kept.store.views import View
 
 
@@ -34,11 +34,12 @@ class ResultsFile(View):
     def begin(self, steps: Iterable[StepRecords]) -> None:
         """Write the lines of this run anew, behind those of others."""
         others = [line for line in _lines(self._path) if run_of(line) not in (self.run, None)]
-        write_whole(self._path, b"".join([*others, *map(self._line, steps)]), self._below)
+        own = b"".join(map(self._line, steps))
+        self.replace(self._path, own, self._below, others=b"".join(others))
 
     def closed(self, step: StepRecords) -> None:
         """Append its line."""
-        write_file(self._path, self._line(step), "ab", self._below)
+        self.append(self._path, self._line(step), self._below, shared=True)
 
     def _line(self, step: StepRecords) -> bytes:
         row = self._row(step)
@@ -97,15 +98,6 @@ def _sha256(text: str | None) -> str | None:
 def is_results_file(path: Path) -> bool:
     """Whether a file is one that may be written to: not there, empty, or made by us."""
     return all(run_of(line) is not None for line in _lines(path))
-
-
-def run_of(line: bytes) -> str | None:
-    """The run that a line tells of; None when it is no such line."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row["run"] if isinstance(row, dict) and {"run", "iteration"} <= row.keys() else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] # any JSON
 
 
 def _lines(path: Path) -> list[bytes]:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kept.core.artifact import Candidate
-from kept.core.event import Event, StepClosed, StepOpened
+from kept.core.event import Event, RunStarted, StepClosed, StepOpened
 from kept.errors import JournalError
 from kept.store import wire
 from kept.store.appender import Appender
 from kept.store.best import swap_best
 from kept.store.damage import line_number
+from kept.store.exports import FILE as EXPORTS
+from kept.store.exports import changed_exports
 from kept.store.files import set_aside
 from kept.store.home import Home
 from kept.store.lines import (
@@ -62,8 +64,9 @@ def verify_run(folder: Path) -> list[Damage]:
     steps = _Steps(spine)
     found = [*spine.damages, *_rollouts(folder, steps), *_pack(folder, spine, steps)]
     found += [*_indexes(folder, spine), *_best(folder, spine), *_torn(folder), *_readable(folder)]
+    found += _exports(folder, spine)
     damaged = {one.place.partition(":")[0] for one in found}
-    names = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", INDEX, "blobs.idx", "best")
+    names = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", INDEX, "blobs.idx", "best", EXPORTS)
     there = [name for name in names if (folder / name).exists() and name not in damaged]
     return [*found, *(Damage(name, "ok", "verified") for name in there)]
 
@@ -338,7 +341,7 @@ def _database_damage(path: Path) -> str:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             told = str(database.execute("PRAGMA integrity_check(1)").fetchone()[0])
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         return str(error)
     return "" if told == "ok" else told.replace("\n", " ")
 
@@ -364,6 +367,20 @@ def _best(folder: Path, spine: _Spine) -> Iterator[Damage]:
         wrong = [name for name in names if files.get(name) != candidate.texts.get(name)]
         what = f"is not the best candidate: {', '.join(wrong[:4])}"
         yield Damage("best", "problem", what, "`kept doctor RUN --repair` writes it again")
+
+
+def _exports(folder: Path, spine: _Spine) -> Iterator[Damage]:
+    """Files outside of the folder that are not as the run wrote them."""
+    first = spine.events[0] if spine.events else None
+    if not isinstance(first, RunStarted) or holder(folder) is not None:
+        return
+    for one in changed_exports(folder, first.run_id):
+        if one.kind == "changed":
+            what = f"{one.what}: it was changed, or another run wrote it"
+            yield Damage(one.place, "warning", what, "`kept resume RUN` writes it again")
+        else:
+            remedy = "nothing to do: no command reads it, and `kept resume RUN` notes them again"
+            yield Damage(one.place, "warning", f"{one.what}: digests of exports are lost", remedy)
 
 
 def _torn(folder: Path) -> Iterator[Damage]:

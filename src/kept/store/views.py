@@ -5,9 +5,12 @@ it closes. A kill while it writes loses nothing, because the next sitting begins
 view that cannot be written is told and does not stop the run.
 """
 
+import hashlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kept.core.artifact import Candidate
 from kept.core.edit import reapply
@@ -16,6 +19,12 @@ from kept.core.ports import Journal
 from kept.core.stage import StepRecords
 from kept.core.state import State
 from kept.errors import JournalError
+from kept.store.exports import digest_of
+from kept.store.files import write_file, write_whole
+from kept.store.journal import RunJournal
+
+if TYPE_CHECKING:
+    from _hashlib import HASH
 
 log = logging.getLogger("kept")
 
@@ -55,12 +64,40 @@ class View(ABC):
         self.journal = journal
         self._records = Records()
         self._told = False
+        self._hashes: dict[Path, HASH] = {}
+        """Of the files that are appended to: what this run has written to them."""
 
     @property
     def run(self) -> str:
         """The run's id."""
         assert self._records.started is not None, "the first event is `run_started`"
         return self._records.started.run_id
+
+    def put(self, path: Path, data: bytes, below: Path | None = None) -> None:
+        """Write a file where it is not so already, and note its digest."""
+        if path.is_symlink() or not path.exists() or path.read_bytes() != data:
+            write_whole(path, data, below)
+        self._note(path, digest_of(data))
+
+    def replace(
+        self, path: Path, data: bytes, below: Path | None = None, *, others: bytes | None = None
+    ) -> None:
+        """Begin a file that is appended to, behind the lines of other runs that share it."""
+        write_whole(path, (others or b"") + data, below)
+        self._hashes[path] = hashlib.sha256(data)
+        self._note(path, digest_of(data), shared=others is not None)
+
+    def append(
+        self, path: Path, data: bytes, below: Path | None = None, *, shared: bool = False
+    ) -> None:
+        """Append to a file that `replace` began."""
+        write_file(path, data, "ab", below)
+        self._hashes[path].update(data)
+        self._note(path, self._hashes[path].hexdigest(), shared=shared)
+
+    def _note(self, path: Path, digest: str, *, shared: bool = False) -> None:
+        if isinstance(self.journal, RunJournal):
+            self.journal.exports.add(path, digest, shared=shared)
 
     @abstractmethod
     def begin(self, steps: Iterable[StepRecords]) -> None:

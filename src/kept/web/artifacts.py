@@ -3,6 +3,7 @@
 Opens files for reading alone. A file that is damaged, or lacks a table, has nothing to show.
 """
 
+import logging
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -16,7 +17,10 @@ from kept.agents.texts import own_artifacts
 from kept.parsing import parse_json
 from kept.settings import variable
 from kept.store.home import Home
+from kept.store.prompt_registry import damage_of
 from kept.web.diffing import FileChange, side_by_side
+
+log = logging.getLogger("kept")
 
 MOST = 200
 """Epochs that are shown, the newest."""
@@ -119,9 +123,12 @@ def read_registry(path: Path, name: str) -> Registry | None:
             database.row_factory = sqlite3.Row
             if "artifact_versions" not in _tables(database):
                 return None
+            if what := damage_of(database):
+                log.warning("%s is damaged, and is not shown: %s", path, what)
+                return None
             versions = tuple(_versions(database))
             return Registry(path, name, versions, tuple(_epochs(database, versions)))
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         return None
 
 

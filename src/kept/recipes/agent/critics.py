@@ -19,7 +19,7 @@ from kept.proposers.asking import Asked
 from kept.proposers.critique import DIAGNOSIS, REVISION, Critique, Further
 from kept.proposers.texts import TextAxis, body_of
 from kept.recipes.agent.compile import request_of
-from kept.recipes.hashing import hash_of
+from kept.recipes.hashing import digest, hash_of
 from kept.spec.agent.read import ReadAgent, read_agent
 from kept.spec.source import Source
 from kept.spec.yaml import YamlFault, read_yaml
@@ -32,6 +32,9 @@ FOLDER = Path("optimizer") / "agents"
 
 THEIRS = Path(".holodeck") / FOLDER
 """Beside an agent: where HoloDeck would have them. What lies there comes first."""
+
+HELPER_FILES = "helper_files"
+"""The fact with the digests of the files of critic and applier, by path."""
 
 _READ: Mapping[Part, Mapping[str, Any]] = {"critic": DIAGNOSIS, "applier": REVISION}
 """What each must answer with."""
@@ -71,6 +74,13 @@ class Critics:
         """What a run depends on, by the names that a person knows."""
         both = {"critic.yaml": self.critic, "applier.yaml": self.applier}
         return {name: hash_of(dict(one.texts)) for name, one in both.items()}
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Digests of the files that both are made of, by path."""
+        both = (self.critic, self.applier)
+        paths = [one.path.parent / name for one in both for name in one.texts]
+        return {str(path.resolve()): digest(path) for path in paths}
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -26,7 +26,6 @@ from kept.core.proposal import Note
 from kept.core.rollout import TraceItem
 from kept.core.stage import StepRecords
 from kept.errors import JournalError
-from kept.store.files import write_whole
 from kept.store.skill.predictions import PredictionFolders, prediction_files
 from kept.store.skill.records import (
     Standing,
@@ -58,7 +57,7 @@ class Trained:
     """True for `exports: full`: files for each minibatch and each rollout as well."""
     agent: str = ""
     """Short name of the agent CLI that is the student, as `codex`; empty for a chat model."""
-    materialise: Callable[[Path], object] | None = None
+    materialise: Callable[[Path], Path | None] | None = None
     """Writes a split that was made for the run below its folder."""
 
     def folder(self, run: str) -> Path:
@@ -89,8 +88,7 @@ class SkillFolder(View):
         self._history = []
         self._folders = PredictionFolders(started.seed)
         config = {"run_id": started.run_id, "kept_version": started.version}
-        if self._trained.materialise is not None:
-            self._trained.materialise(self.folder)
+        self._write_split()
         self._write("config.json", {**config, **flattened(self._trained.config)})
         self._write_skill("skills/skill_v0000.md", self.journal.load(started.seed))
         for step in steps:
@@ -105,6 +103,15 @@ class SkillFolder(View):
         if step.closed.verdict.best:
             self._write_best()
         self._write_standing()
+
+    def _write_split(self) -> None:
+        if self._trained.materialise is None:
+            return
+        first = not (self.folder / "config.json").exists()
+        split = self._trained.materialise(self.folder)
+        if first and split is not None and split.is_relative_to(self.folder):
+            for path in filter(Path.is_file, sorted(split.rglob("*"))):
+                self.put(path, path.read_bytes(), self._trained.place)
 
     def _heard(self, step: StepRecords) -> None:
         before = self._standing
@@ -187,9 +194,7 @@ class SkillFolder(View):
         self._put(name, _indented(data) + b"\n")
 
     def _put(self, name: str, data: bytes) -> None:
-        path = self.folder / name
-        if not path.exists() or path.read_bytes() != data:
-            write_whole(path, data, self._trained.place)
+        self.put(self.folder / name, data, self._trained.place)
 
 
 def _indented(data: object) -> bytes:

@@ -22,7 +22,7 @@ from kept.core.objective import Objective
 from kept.core.ports import Journal
 from kept.core.stage import StepRecords
 from kept.core.text import encoded
-from kept.store.files import open_folder, write_file, write_whole
+from kept.store.files import open_folder
 from kept.store.tuning.elsewhere import Setting
 from kept.store.tuning.lying import Lying, link_beside
 from kept.store.tuning.rows import candidate_path, csv_of, row_of, stamp
@@ -88,14 +88,16 @@ class TuningFolder(View):
         with open_folder(folder / "candidates", self._tuned.place):
             pass
         link_beside(self._tuned.agent.parent, folder / "candidates", self._tuned.files)
-        if not (folder / "run.json").exists():
-            self._write("run.json", _json(self._header()))
+        header = _json(self._header())
+        if not (path := folder / "run.json").exists() or path.read_bytes() == header:
+            self.put(path, header, self._tuned.place)
         rows = list[dict[str, Any]]()
         for step in steps:
             trial = self._heard(step)
             if trial is not None:
                 rows.append(self._row(trial))
-        self._write("trials.jsonl", b"".join(map(_line, rows)))
+        trials = b"".join(map(_line, rows))
+        self.replace(folder / "trials.jsonl", trials, self._tuned.place)
         self._write_table()
 
     def closed(self, step: StepRecords) -> None:
@@ -104,7 +106,7 @@ class TuningFolder(View):
         if trial is None:
             return
         path, line = self.folder / "trials.jsonl", _line(self._row(trial))
-        write_file(path, line, "ab", self._tuned.place)
+        self.append(path, line, self._tuned.place)
         self._write_table()
 
     def _heard(self, step: StepRecords) -> Trial | None:
@@ -119,12 +121,10 @@ class TuningFolder(View):
 
     def _write_candidate(self, number: int, candidate: Candidate) -> None:
         for name, text in self.lying.files(number, candidate).items():
-            data = encoded(text)
             path = self.folder / name
             if path.parent == self.folder / "candidates" and path.is_symlink():
                 path.unlink()  # ours, to a file beside the agent that has this name
-            if not path.exists() or path.read_bytes() != data:
-                self._write(name, data)
+            self._write(name, encoded(text))
 
     def _point(self, candidate: str) -> None:
         """Have the links lead to what is the best now."""
@@ -145,7 +145,7 @@ class TuningFolder(View):
         self._write("trajectory.csv", csv_of(self._trials.rows).encode())
 
     def _write(self, name: str, data: bytes) -> None:
-        write_whole(self.folder / name, data, self._tuned.place)
+        self.put(self.folder / name, data, self._tuned.place)
 
     def _header(self) -> dict[str, Any]:
         started = self._records.started
@@ -174,10 +174,9 @@ def prune(folder: Path) -> list[str]:
     return gone
 
 
-def write_exit(folder: Path, reason: str, phases: Mapping[str, str]) -> None:
-    """Write down how a run ended; its header is written once, and before that is known."""
-    told = {"exit_reason": reason, "phase_exit_reasons": dict(phases)}
-    write_whole(folder / "exit.json", _json(told))
+def exit_bytes(reason: str, phases: Mapping[str, str]) -> bytes:
+    """`exit.json`: how a run ended; its header is written once, and before that is known."""
+    return _json({"exit_reason": reason, "phase_exit_reasons": dict(phases)})
 
 
 def _link(path: Path, target: str) -> None:
