@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kept.agents.refine.best import winning_run
 from kept.agents.refine.lock import refining
 from kept.sandbox import abilities
 from kept.testing.server import Fault, ModelServer, Seen
@@ -161,6 +162,23 @@ def test_a_second_refinement_without_a_gain_ends_with_1_and_says_why(here: Path,
     assert "better: loss" in called.stdout
     assert "BEST did not move: it holds run" in called.stderr
     assert (seed / "BEST" / "manifest.json").read_text() == before
+
+
+def test_in_a_copied_project_best_is_of_the_copy(
+    here: Path, stage: Stage, tmp_path_factory: pytest.TempPathFactory
+):
+    seed = seed_in(here)
+    stage.plays = [one.play() for one in scores(0.75, 0.7)]
+    assert refine(seed, "--iterations", "1").code == 0
+    copied = tmp_path_factory.mktemp("copied") / "project"
+    shutil.copytree(here, copied)
+    its_own = copied / seed.relative_to(here)
+    where = winning_run(its_own)
+    assert where is not None and where.is_relative_to(copied)
+    first = winning_run(seed)
+    assert first is not None and first.is_relative_to(here)
+    shutil.rmtree(copied / ".kept" / "refinements")
+    assert winning_run(its_own) == first
 
 
 def test_a_best_without_findings_has_nothing_to_refine(here: Path, stage: Stage):

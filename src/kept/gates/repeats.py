@@ -1,10 +1,11 @@
 """The rule of a run without cases: one evaluation decides, unless repeats of it differ.
 
 What runs first runs three times. While all repeats agree, one evaluation a side says all there is
-to say, and the rule is `strict`; of what is about to be kept, one more run must agree as well, to the
-last digit, or four where a run only passes or fails. As soon as any repeat differs, runs are compared in numbers: challenger and incumbent are run as often, and
-the bets on each difference are valid however often one looks. Fresh runs for every incumbent: those
-that made it win are never its bar.
+to say, and the rule is `strict`. Of what is about to be kept, one more run must agree as well, to
+the last digit, or four where a run only passes or fails. As soon as any repeat differs, runs are
+compared in numbers: challenger and incumbent are run as often, and the bets on each difference are
+valid however often one looks. Fresh runs for every incumbent: those that made it win are never its
+bar.
 """
 
 from dataclasses import dataclass, replace

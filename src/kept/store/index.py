@@ -177,7 +177,7 @@ class RunIndex:
         size = (folder / "journal.jsonl").stat().st_size
         try:
             told = self._glance(folder)
-            started = told.begun
+            started, status = told.begun, told.status
         except JournalError as error:
             status = "running" if holder(folder) is not None else UNREADABLE
             return _unreadable(folder.name, status, str(error.message), size)
@@ -188,7 +188,7 @@ class RunIndex:
             id=folder.name,
             recipe=started.recipe,
             spec=told.fact("spec"),
-            status=told.status,
+            status=status,
             started=started.t,
             steps=len(told.rows),
             proposals=told.proposals,
