@@ -11,8 +11,15 @@ import pytest
 
 from kept.agents.refine.best import winning_run
 from kept.agents.refine.lock import refining
+from kept.agents.rundir.read import read_loss
 from kept.sandbox import abilities
+from kept.store.glance import Glance
+from kept.store.home import Home
+from kept.store.index import values
+from kept.store.reader import Run
 from kept.testing.server import Fault, ModelServer, Seen
+from kept.web.figures import figure
+from kept.web.run_page import headline
 from tests.agents.play import Play, Say, say
 from tests.agents.rundir.made import perfect_run, synthetic_run
 from tests.cli.tasks import Called, kept
@@ -230,6 +237,28 @@ def test_no_gain_ends_with_1_and_leaves_no_best(here: Path, stage: Stage):
     assert not (seed / "BEST").exists()
 
 
+def test_attempts_that_leave_nothing_are_told_and_the_lists_have_the_loss_of_the_seed(
+    here: Path, stage: Stage
+):
+    seed = seed_in(here)
+    stage.plays = [Attempted(text=None).play()]
+    called = refine(seed, "--iterations", "5")
+    assert called.code == 1, called.stderr
+    lines = called.stderr.splitlines()
+    for k in (1, 2):
+        assert any(line.startswith(f"iteration {k} of 5  skip  it left no") for line in lines)
+    loss = f"{read_loss(seed).total:.3g}"
+    listed = kept("runs").stdout
+    assert f"0 of 2       loss {loss}" in listed and "no score" not in listed
+    home = Home(here / ".kept")
+    (folder,) = home.folders()
+    glance = Glance(folder).refresh()
+    with Run(folder) as run:
+        assert glance.values == values(run.state)
+    assert headline(glance) == f"nothing beat the seed: loss {figure(glance.values[0])}"
+    assert figure(glance.values[0]) == figure(read_loss(seed).total)
+
+
 def test_optimize_refines_the_folder_of_a_finished_run(here: Path):
     called = kept("optimize", str(seed_in(here)), "--json")
     assert called.code == 0, called.stderr
@@ -418,7 +447,7 @@ def test_a_race_tells_what_it_read_and_how_noisy_that_was(here: Path, stage: Sta
         )
     called = refine(seed, "--gate", "race", "--iterations", "1")
     assert called.code == 0, called.stderr
-    assert "noise" in called.stdout and "none: 8 readings agree" in called.stdout
+    assert "noise" in called.stdout and "none: 5 readings agree" in called.stdout
     title = called.stdout.partition("\n")[0]
     assert title.endswith("(iteration 1), down from 0.2150, each the mean of its readings")
     (row,) = (line for line in called.stdout.splitlines() if line.startswith("seed "))

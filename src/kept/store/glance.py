@@ -24,6 +24,7 @@ from kept.engine.purse import Meter
 from kept.errors import JournalError
 from kept.store import wire
 from kept.store.damage import damaged_at, misplaced, naming, never_began
+from kept.store.facts import seed_value
 from kept.store.lines import check_whole, event_of, lines_from, stored_lines
 from kept.store.lock import holder
 from kept.store.spent import unfinished_spend
@@ -272,7 +273,10 @@ class Glance:
         first, last = (
             next((known[p] for p in common if p in known), None) for known in (seed, best)
         )
-        return self.value(first), self.value(last), next((p for p in common if p in best), None)
+        values = self.value(first), self.value(last)
+        if values == (None, None) and self.best == self.seed:
+            values = (seed_value(self.begun.facts),) * 2
+        return values[0], values[1], next((p for p in common if p in best), None)
 
     @property
     def gain(self) -> Gain | None:

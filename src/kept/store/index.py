@@ -20,6 +20,7 @@ from kept.core.state import State
 from kept.core.verdict import Verdict
 from kept.core.words import count
 from kept.errors import JournalError
+from kept.store.facts import seed_value
 from kept.store.files import make_private
 from kept.store.glance import Glance
 from kept.store.home import Home
@@ -296,6 +297,8 @@ def measured_values(state: State) -> tuple[float | None, float | None, Purpose |
     common = scored or both or [*orders[2:]]
     pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
     found = [None if loss is None else objective.value(loss) for loss in pair]
+    if found == [None, None] and state.best == state.seed and state.started is not None:
+        found = [seed_value(state.started.facts)] * 2
     return found[0], found[1], next((p for p in common if p in best), None)
 
 
