@@ -455,7 +455,7 @@ def test_a_race_tells_what_it_read_and_how_noisy_that_was(here: Path, stage: Sta
     assert "(complete, by its own run)" in called.stdout
     assert (seed / "BEST" / "report.md").is_file()
     told = the_session(seed)
-    assert told["gate"] == "race" and told["noise"] == {"deviation": 0.0, "readings": 8}
+    assert told["gate"] == "race" and told["noise"] == {"deviation": 0.0, "readings": 5}
     once = refine(seed_in(here / "other"), "--iterations", "1")
     assert "not measured: each loss is of one run" in once.stdout
     assert refine(seed, "--cases", "criteria.jsonl").code == 2
