@@ -306,6 +306,7 @@ def item_7(user: User) -> None:
 def item_8(user: User) -> None:
     """Without cases one run confirms a keep; none where runs are deterministic."""
     _write_task(user)
+    user.write("score.sh", SCORE.replace("17", ""))
     user.write("drafts/longer.md", "good good good\n")
     variants = "--set 'proposers=[{kind: variants, files: [drafts/*.md]}]' -q"
     user.run(f"kept optimize task.yaml {variants}")

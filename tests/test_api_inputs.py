@@ -248,7 +248,7 @@ def test_a_function_that_takes_no_case_is_warned_of_where_there_are_some(
 def test_a_result_counts_proposals_and_not_the_turns_of_a_dry_proposer(tmp_path: Path):
     result = kept.optimize("a", size, proposers=["aa", ""], home=tmp_path, width=4)
     assert len(result.state.closed) > 2
-    assert str(result).splitlines()[0] == "1 → 2 in 2 proposals, 1 kept, 9 rollouts"
+    assert str(result).splitlines()[0] == "1 → 2 in 2 proposals, 1 kept, 6 rollouts"
 
 
 def size(candidate: kept.Candidate) -> float:
@@ -258,7 +258,7 @@ def size(candidate: kept.Candidate) -> float:
 def test_a_result_says_what_came_of_it_and_where_the_run_is(tmp_path: Path):
     result = kept.optimize("a", size, proposers=["aa"], home=tmp_path)
     assert str(result).splitlines() == [
-        "1 → 2 in 1 proposal, 1 kept, 8 rollouts",
+        "1 → 2 in 1 proposal, 1 kept, 5 rollouts",
         "Better in the runs made here; without cases nothing says how it does on others.",
         f"run {result.folder}",
     ]

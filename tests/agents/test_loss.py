@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.agents.loss import Signals, Weights, loss_of, loss_words, run_loss
+from kept.agents.loss import PENALTIES, Signals, Weights, loss_of, loss_words, run_loss
 from kept.agents.record import (
     AgentRun,
     BudgetSnapshot,
@@ -16,6 +16,7 @@ from kept.agents.record import (
     Used,
 )
 from kept.agents.rundir.read import read_loss
+from kept.store.glance import TERMINAL, TERMINAL_FAILED
 from tests.agents.rundir.made import put, put_rows
 
 
@@ -89,6 +90,12 @@ def test_measures_are_taken_from_the_completion_first_then_from_the_rows(tmp_pat
     put(tmp_path / "run_completion.json", {"critique_score": 0.2, "eval": {"score": 0.1}})
     signals = read_loss(tmp_path).signals
     assert (signals.eval_score, signals.critique_score) == (0.1, 0.2)
+
+
+def test_a_list_of_runs_knows_a_failed_run_by_the_part_of_its_status():
+    parts = {status: loss_of(Signals(status=status)).parts()["terminal"] for status in PENALTIES}
+    assert [one for one, part in parts.items() if part >= TERMINAL_FAILED] == ["failed", "aborted"]
+    assert TERMINAL == "loss_terminal"
 
 
 def test_weights_of_ones_own_are_not_brought_to_one():

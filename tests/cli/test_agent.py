@@ -89,6 +89,15 @@ def test_a_run_that_failed_or_was_cut_off_is_listed_as_its_page_shows_it(project
         listed = _run(project, server, "runs")[1]
     assert [row["status"] for row in json.loads(failed)] == ["failed"]
     assert " failed  agent  failed, loss" in listed and "finished" not in listed
+    # the journal says so, and not a file that is made from it
+    (ended,) = Home(project / ".kept").folders()
+    (ended / "run_completion.json").rename(project / "aside.json")
+    (project / ".kept/index.db").unlink()
+    assert Glance(ended).refresh().status == "failed"
+    with ModelServer(gave_up.of_server) as server:
+        again = _run(project, server, "runs", "--json")[1]
+    assert [row["status"] for row in json.loads(again)] == ["failed"]
+    (project / "aside.json").rename(ended / "run_completion.json")
     cut = Play([plan("report.md"), Fault("status", 400)])
     with ModelServer(cut.of_server) as server:
         assert _agent(project, server)[0] == 3

@@ -604,6 +604,15 @@ def test_the_first_line_of_a_run_says_why_it_is_not_a_race(here: Path):
     assert first.endswith(", gate repeats (not race: there are no cases)")
 
 
+def test_check_says_how_many_runs_confirm_a_keep_without_cases(here: Path):
+    write_task(here)
+    flat = " ".join(kept("check", "task.yaml", "--set", "gate=repeats").stdout.split())
+    assert "3 of the seed first, and 1 more to confirm a keep (4 where scores are only 0" in flat
+    words = ("--set", "gate=repeats", "--set", "objective.deterministic=true")
+    flat = " ".join(kept("check", "task.yaml", *words).stdout.split())
+    assert "over one run a side, which nothing confirms: `deterministic` is true" in flat
+
+
 def test_the_races_own_proposers_are_not_listed_and_hide_no_limit(here: Path):
     write_task(here)
     (here / "cases.jsonl").write_text("".join(f'{{"q": "{n}"}}\n' for n in range(40)))

@@ -83,7 +83,7 @@ def test_json_is_one_document(here: Path):
     assert told["improved"] is True
     assert (told["seed"]["value"], told["best"]["value"]) == (1, 3)
     assert told["seed"]["candidate"] != told["best"]["candidate"]
-    assert (told["steps"], told["keeps"], told["spend"]["rollouts"]) == (5, 2, 5 + 2 + 4 * 2)
+    assert (told["steps"], told["keeps"], told["spend"]["rollouts"]) == (5, 2, 5 + 2 + 1 * 2)
     assert Path(told["folder"]).name == told["run"]
 
 

@@ -9,9 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from kept.agents.refine.best import winning_run
 from kept.agents.refine.lock import refining
+from kept.agents.rundir.read import read_loss
 from kept.sandbox import abilities
+from kept.store.glance import Glance
+from kept.store.home import Home
+from kept.store.index import values
+from kept.store.reader import Run
 from kept.testing.server import Fault, ModelServer, Seen
+from kept.web.figures import figure
+from kept.web.run_page import headline
 from tests.agents.play import Play, Say, say
 from tests.agents.rundir.made import perfect_run, synthetic_run
 from tests.cli.tasks import Called, kept
@@ -163,6 +171,23 @@ def test_a_second_refinement_without_a_gain_ends_with_1_and_says_why(here: Path,
     assert (seed / "BEST" / "manifest.json").read_text() == before
 
 
+def test_in_a_copied_project_best_is_of_the_copy(
+    here: Path, stage: Stage, tmp_path_factory: pytest.TempPathFactory
+):
+    seed = seed_in(here)
+    stage.plays = [one.play() for one in scores(0.75, 0.7)]
+    assert refine(seed, "--iterations", "1").code == 0
+    copied = tmp_path_factory.mktemp("copied") / "project"
+    shutil.copytree(here, copied)
+    its_own = copied / seed.relative_to(here)
+    where = winning_run(its_own)
+    assert where is not None and where.is_relative_to(copied)
+    first = winning_run(seed)
+    assert first is not None and first.is_relative_to(here)
+    shutil.rmtree(copied / ".kept" / "refinements")
+    assert winning_run(its_own) == first
+
+
 def test_a_best_without_findings_has_nothing_to_refine(here: Path, stage: Stage):
     seed = seed_in(here)
     stage.plays = [Attempted(0.95, defects=()).play()]
@@ -210,6 +235,28 @@ def test_no_gain_ends_with_1_and_leaves_no_best(here: Path, stage: Stage):
     assert "no gain" in called.stdout
     assert the_session(seed)["best_iter"] == 0
     assert not (seed / "BEST").exists()
+
+
+def test_attempts_that_leave_nothing_are_told_and_the_lists_have_the_loss_of_the_seed(
+    here: Path, stage: Stage
+):
+    seed = seed_in(here)
+    stage.plays = [Attempted(text=None).play()]
+    called = refine(seed, "--iterations", "5")
+    assert called.code == 1, called.stderr
+    lines = called.stderr.splitlines()
+    for k in (1, 2):
+        assert any(line.startswith(f"iteration {k} of 5  skip  it left no") for line in lines)
+    loss = f"{read_loss(seed).total:.3g}"
+    listed = kept("runs").stdout
+    assert f"0 of 2       loss {loss}" in listed and "no score" not in listed
+    home = Home(here / ".kept")
+    (folder,) = home.folders()
+    glance = Glance(folder).refresh()
+    with Run(folder) as run:
+        assert glance.values == values(run.state)
+    assert headline(glance) == f"nothing beat the seed: loss {figure(glance.values[0])}"
+    assert figure(glance.values[0]) == figure(read_loss(seed).total)
 
 
 def test_optimize_refines_the_folder_of_a_finished_run(here: Path):
@@ -400,7 +447,7 @@ def test_a_race_tells_what_it_read_and_how_noisy_that_was(here: Path, stage: Sta
         )
     called = refine(seed, "--gate", "race", "--iterations", "1")
     assert called.code == 0, called.stderr
-    assert "noise" in called.stdout and "none: 8 readings agree" in called.stdout
+    assert "noise" in called.stdout and "none: 5 readings agree" in called.stdout
     title = called.stdout.partition("\n")[0]
     assert title.endswith("(iteration 1), down from 0.2150, each the mean of its readings")
     (row,) = (line for line in called.stdout.splitlines() if line.startswith("seed "))
@@ -408,7 +455,7 @@ def test_a_race_tells_what_it_read_and_how_noisy_that_was(here: Path, stage: Sta
     assert "(complete, by its own run)" in called.stdout
     assert (seed / "BEST" / "report.md").is_file()
     told = the_session(seed)
-    assert told["gate"] == "race" and told["noise"] == {"deviation": 0.0, "readings": 8}
+    assert told["gate"] == "race" and told["noise"] == {"deviation": 0.0, "readings": 5}
     once = refine(seed_in(here / "other"), "--iterations", "1")
     assert "not measured: each loss is of one run" in once.stdout
     assert refine(seed, "--cases", "criteria.jsonl").code == 2

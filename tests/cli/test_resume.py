@@ -17,7 +17,7 @@ def test_a_run_that_used_its_steps_goes_on_with_more(here: Path):
     more = kept("resume", "--json", "--set", "budget.max_iterations=4").json
     assert more["run"] == first["run"]
     assert (more["steps"], more["best"]["value"]) == (4, 3)
-    assert more["spend"]["rollouts"] == 5 + 2 + 4 * 2
+    assert more["spend"]["rollouts"] == 5 + 2 + 1 * 2
 
 
 def test_what_was_set_holds_for_the_next_resume_too(here: Path):

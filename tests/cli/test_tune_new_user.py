@@ -307,6 +307,7 @@ def test_only_test_optimize_goes_on_where_a_price_is_not_known(here: Path, serve
     dry = kept("test", "optimize", "--dry-run")
     assert dry.code == 0, dry.stderr
     assert "max_usd 5 (not enforced)" in dry.stdout
+    assert "`budget.global.max_usd` limits it" not in dry.stdout
     (bound,) = re.findall(rf"{re.escape(told)}most ([\d,]+) rollouts", dry.stderr)
     assert re.search(rf"^at most +{bound} rollouts", dry.stdout, re.MULTILINE)
     ran = kept("test", "optimize", "-q", "--max-cycles", "1")
@@ -324,7 +325,7 @@ def test_what_is_wrong_with_agent_block_and_critic_is_told_at_once(here: Path, s
     (agents / "critic.yaml").write_text("name: critic\ninstructions: {inline: x}\ntools: []\n")
     (agents / "applier.yaml").write_text("name: applier\ninstructions: {inline: x}\nmodle: 1\n")
     told = kept("optimize", "agent.yaml", "-q").stderr
-    assert "of 3 cases, and 5 are needed" in told
+    assert "of 3 cases, and 5 are needed" in told and "add " in told
     assert "`max_usd` cannot be kept: `openai/nobody-knows-it` has no `price`" in told
     assert "critic.yaml:3 tools: the critic has no use for this" in told
     assert "applier.yaml:3 modle: unknown key" in told
@@ -355,6 +356,12 @@ def test_a_suggestion_for_too_few_cases_counts_them_and_says_what_is_missing(
             assert f"add {6 - cases} (16 are enough" in called.stderr
             assert f"# {few}" in called.stdout
             assert pasted.code == 1
+            write_agent(here, server.v1, cases=6)  # as many as it says
+            text = path.read_text()
+            start, end = text.index("  optimizer:"), text.index("test_cases_file:")
+            bare = text[:start] + text[end:]
+            path.write_text(bare.replace("evaluations:\n", f"evaluations:\n{block}"))
+            assert kept("test", "optimize", "--dry-run").code == 0
         else:
             assert "tuning needs" not in called.stderr + called.stdout
             assert pasted.code == 0, (cases, pasted.stderr)

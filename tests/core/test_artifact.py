@@ -47,7 +47,7 @@ def test_bytes_that_are_not_utf8_have_an_id_too():
 
 def test_the_text_of_a_candidate_is_there_when_it_has_just_one():
     assert Candidate({"a": "x"}).text == "x"
-    with pytest.raises(ValueError, match=r"2 texts \(a, b\): name one"):
+    with pytest.raises(ValueError, match=r"2 texts \(a, b\): name one, as in candidate\['a'\]"):
         _ = Candidate({"a": "x", "b": "y"}).text
 
 

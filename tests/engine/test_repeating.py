@@ -47,8 +47,8 @@ def test_where_runs_agree_every_verdict_is_that_of_strict(tmp_path: Path):
     told = [[step.verdict for step in one.state.closed] for one in (repeats, strict)]
     assert told[0] == told[1]
     assert repeats.best.text == strict.best.text == "best"
-    # two more of the seed, four more of each that was kept
-    assert repeats.spend.rollouts == strict.spend.rollouts + 2 + 4 * 2
+    # two more of the seed, one more of each that was kept
+    assert repeats.spend.rollouts == strict.spend.rollouts + 2 + 1 * 2
     assert repeats.best_value == strict.best_value
 
 

@@ -57,6 +57,15 @@ def test_without_cases_every_step_may_be_a_race_over_repeats(tmp_path: Path):
     assert forecast(plan_of(tmp_path, "cases=null")).rollouts == 1 + 5 * each
 
 
+def test_without_cases_one_run_usually_confirms_a_keep_and_none_where_runs_are_deterministic(
+    tmp_path: Path,
+):
+    # five challengers, once each; the seed three times
+    assert forecast(plan_of(tmp_path, "cases=null")).likely == Likely(3 + 5, 3 + 5 + 1)
+    sure = plan_of(tmp_path, "cases=null", "objective.deterministic=true")
+    assert forecast(sure).likely == Likely(1 + 5, 1 + 5)
+
+
 EDIT = "proposers=[{kind: edit, model: openai/gpt-4o-mini}]"
 ASK = "runner={model: openai/gpt-4o-mini, prompt: c.toml, input: q}"
 

@@ -132,8 +132,8 @@ def test_what_is_protected_no_draft_changes_and_no_program(tmp_path: Path):
         ("judged", "strictly better: `score` 1 → 2"),
     ]
     assert {row[1:] for row in told if row[0] == "command"} == {("protected", inside)}
-    # the seed three times, and the one that was kept five times
-    assert state.spend.rollouts == 8
+    # the seed three times, and the one that was kept twice
+    assert state.spend.rollouts == 5
     found = Run(folder)
     assert found.best["prompt.md"] == drafts[3]
     found.close()
@@ -305,7 +305,7 @@ def test_nothing_of_one_task_reaches_another(tmp_path: Path):
         plan = compile_task(tmp_path / name / "task.yaml").plan
         state = asyncio.run(start(plan, home)).state
         assert verdicts(state) == ["keep"]
-        assert state.spend.rollouts == 8, "what another task measured is not served from a cache"
+        assert state.spend.rollouts == 5, "what another task measured is not served from a cache"
     brief = brief_of(tmp_path / "b" / "task.yaml")
     assert not brief.closed
     assert not brief.memory

@@ -193,7 +193,9 @@ def _says_the_same(closed: Log[ClosedStep]) -> bool:
     if len(closed) < 2:
         return False
     before, last = closed[-2], closed[-1]
-    idle = last.verdict.code == "nothing proposed"
+    # an attempt of a refinement that left nothing was run, and is news
+    ran = last.skip is not None and bool(last.skip.about)
+    idle = last.verdict.code == "nothing proposed" and not ran
     return idle and last.verdict == before.verdict and last.turn.proposer == before.turn.proposer
 
 

@@ -109,7 +109,7 @@ def _ending(folder: Path) -> tuple[str, str]:
 
 def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
     from kept.cli.names import path_from_here
-    from kept.core.plan import AGENT_RUN, COMPARE, EVAL
+    from kept.core.plan import AGENT_RUN, COMPARE, EVAL, REFINE
     from kept.report.words import number
 
     if row.refinement:
@@ -124,6 +124,8 @@ def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
     spec = path_from_here(row.spec) if row.spec else row.recipe or row.reason
     # what was compared is neither kept nor refused
     kept = "comparison" if compared else f"{row.keeps} of {row.proposals}"
+    if row.recipe == REFINE and not row.proposals:
+        kept = f"0 of {row.steps}"  # attempts that left nothing
     if row.recipe == EVAL:
         kept, result = EVAL, _totals(folder)
     if row.recipe == AGENT_RUN:

@@ -68,6 +68,9 @@ def _cost(cost: Expected, read: ReadAgent) -> Iterator[tuple[str, str]]:
     most = "rollouts without limit" if cost.at_most is None else f"{cost.at_most:,} rollouts"
     if cost.most_usd is None:
         yield "at most", f"{most}, money without limit"
-        yield "", "`budget.global.max_usd` limits it"
+        if cost.usd_a_rollout is not None or is_free(config):
+            yield "", "`budget.global.max_usd` limits it"
+        elif cost.at_most is None:
+            yield "", "`budget.global.max_rollouts` limits it: without a price `max_usd` cannot"
     else:
         yield "at most", f"{most}, {dollars_at_most(cost.most_usd)}"

@@ -121,8 +121,10 @@ class Candidate:
     def text(self) -> str:
         """The text of a candidate that has just one."""
         if len(self.texts) != 1:
-            names = ", ".join(sorted(self.texts))
-            raise ValueError(f"the candidate has {len(self.texts)} texts ({names}): name one")
+            names = sorted(self.texts)
+            one = f", as in candidate[{names[0]!r}]" if names else ""
+            told = f"the candidate has {len(names)} texts ({', '.join(names)}): name one{one}"
+            raise ValueError(told)
         (text,) = self.texts.values()
         return text
 

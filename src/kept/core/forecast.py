@@ -103,8 +103,8 @@ class Rerunning(Protocol):
     """A gate that has what it is about to keep run again."""
 
     @property
-    def sure(self) -> int:
-        """Runs that must agree of it."""
+    def exact(self) -> int:
+        """Runs that must agree of it, where they agree to the last digit."""
         ...
 
 
@@ -154,12 +154,13 @@ def _likely(plan: Plan, challenger: int, incumbent: int, most: int | None) -> Li
     if steps is None:
         # it goes on until the rollouts are used up, whatever becomes of each proposal
         return None if most is None else Likely(most, most, used_up=True)
-    if isinstance(plan.gate, Sequential):
+    once = isinstance(plan.gate, Rerunning) and plan.objective.deterministic
+    if isinstance(plan.gate, Sequential) and not once:
         asked = plan.gate.usual_asked(len(plan.cases.train), len(plan.cases.holdout), steps)
     else:
         asked = incumbent + steps * challenger
     useless = asked + _usually_for_proposers(plan, steps)
-    again = plan.gate.sure - 1 if isinstance(plan.gate, Rerunning) else 0
+    again = plan.gate.exact - 1 if isinstance(plan.gate, Rerunning) and not once else 0
     useless, kept = (
         n if most is None else min(n, most) for n in (useless, useless + again + plan.reserve)
     )

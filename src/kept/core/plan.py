@@ -42,6 +42,9 @@ EVAL = "eval"
 PASS_AT = "pass_at"
 """The fact of a task that says at which value of its metric a case passes."""
 
+SEED_VALUE = "seed_value"
+"""The fact that holds the metric of the seed, of a run whose seed was measured before it."""
+
 ITERATIONS = "iterations"
 """The fact that tells where the iterations of a refinement lie."""
 

@@ -1,15 +1,14 @@
 """The rule of a run without cases: one evaluation decides, unless repeats of it differ.
 
 What runs first runs three times. While all repeats agree, one evaluation a side says all there is
-to say, and the rule is `strict`; of what is about to be kept, four more must agree as well, or one
-where chance would not have repeated such a value to the last digit. As soon
-as any repeat differs, runs are compared in numbers: challenger and incumbent are run as often, and
-the bets on each difference are valid however often one looks. Fresh runs for every incumbent: those
-that made it win are never its bar.
+to say, and the rule is `strict`. Of what is about to be kept, one more run must agree as well, to
+the last digit, or four where a run only passes or fails. As soon as any repeat differs, runs are
+compared in numbers: challenger and incumbent are run as often, and the bets on each difference are
+valid however often one looks. Fresh runs for every incumbent: those that made it win are never its
+bar.
 """
 
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from math import exp, log
 
 from kept.core.ledger import level
@@ -43,12 +42,11 @@ class Repeats:
     """Chance that a run keeps anything that is not better, and share of its keeps that are not."""
     first: int = 3
     """Runs of the seed that must agree."""
+    exact: int = 2
+    """Runs that must agree to the last digit of what is about to be kept."""
     sure: int = 5
-    """Runs that must agree of what is about to be kept: luck of both sides would be one keep in a
-    hundred runs of coins, where with three it would be one in thirty."""
-    digits: int = 3
-    """Significant digits of values that do not agree to the last one by chance: then one run
-    confirms. Coins and grades have fewer, and agree often."""
+    """Runs that must agree where a run passes or fails, or agrees within the tolerance only: luck
+    of both sides is one keep in a hundred runs of coins then; with two it is one in ten."""
     odd: float = 0.25
     """In a race by signs, what is a wreck in such a share of its runs, or more, is taken for sure
     with no more than the chance that a step may risk: so many pairs of runs there must be. Rarer
@@ -92,13 +90,13 @@ class Repeats:
             return told  # what cannot be compared by one run is not run again
         if view.objective.deterministic:
             return told
-        exact = all(_is_exact(side, self.digits) for side in (view.incumbent, view.challenger))
+        exact = _is_exact(view.incumbent, view.challenger)
         # an incumbent that was kept has had its confirming run; the seed has had none
         again, often = (
             tuple(Pair(case, n) for n in range(1, runs) for case in view.holdout)
             for runs in (
-                2 if exact and view.ledger.tenure else self.first,
-                2 if exact else self.sure,
+                self.exact if exact and view.ledger.tenure else self.first,
+                self.exact if exact else self.sure,
             )
         )
         sides = ((view.incumbent, again), (view.challenger, often))
@@ -215,17 +213,16 @@ def differs(side: Side, tolerance: float) -> bool:
     return bool(found) and max(found) - min(found) > tolerance + nothing
 
 
-def _is_exact(side: Side, digits: int) -> bool:
-    """True where all runs gave one value, to the last digit, of at least so many digits."""
-    shown = [side.known[purpose] for purpose in ("decide", CHECK) if purpose in side.known]
-    found = {tally.mean for one in shown for tally in one.repeats.values()}
-    if len(found) != 1:
-        return False
-    value = abs(found.pop())
-    if value == int(value):
-        return len(str(int(value))) >= digits
-    # 1 - 0.7 is 0.30000000000000004, and has one digit
-    return len(Decimal(f"{value:.12g}").normalize().as_tuple().digits) >= digits
+def _is_exact(*sides: Side) -> bool:
+    """True where each side's runs gave one value to the last digit, and not just pass or fail."""
+    values: set[float] = set()
+    for side in sides:
+        shown = [side.known[purpose] for purpose in ("decide", CHECK) if purpose in side.known]
+        found = {tally.mean for one in shown for tally in one.repeats.values()}
+        if len(found) != 1:
+            return False
+        values |= found
+    return not {abs(value) for value in values} <= {0.0, 1.0}
 
 
 def _losses(shown: Evaluation, start: int) -> dict[int, float]:

@@ -93,7 +93,7 @@ class ReadTuning:
 def read_tuning(path: Path, overrides: Sequence[str], tuning: Tuning) -> ReadTuning:
     """Look at all of it; raises `SpecError` with everything that is wrong."""
     try:
-        read = read_agent(path, overrides)
+        read = read_agent(path, overrides, partial=True)
     except SpecError as error:
         raise _all_of(error, block_problems(path, overrides)) from None
     spec = optimizer_of(read)

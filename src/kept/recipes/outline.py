@@ -4,6 +4,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from kept.core.forecast import Forecast, forecast
+from kept.core.objective import Objective
 from kept.core.plan import WHY_NOT_RACE, Plan
 from kept.core.schedule import OF_THE_RUN
 from kept.core.words import count
@@ -117,15 +118,22 @@ def _seed_call(plan: Plan) -> float | None:
     return max((usd for usd in found if usd is not None), default=None)
 
 
+def _repeats_rule(gate: Repeats, objective: Objective) -> str:
+    gain = f"keeps a gain above {objective.tie_tolerance:g} over one run a side"
+    if objective.deterministic:
+        return f"{gain}, which nothing confirms: `deterministic` is true"
+    return (
+        f"{gain} while repeats agree: {gate.first} of the seed first, and {gate.exact - 1} more to "
+        f"confirm a keep ({gate.sure - 1} where scores are only 0 and 1); else what is better "
+        f"beyond noise, in {gate.most} runs a side at most"
+    )
+
+
 def _rule(plan: Plan, each: int) -> str:
     """What the gate keeps, in words."""
     gate, train, holdout = plan.gate, len(plan.cases.train), len(plan.cases.holdout)
     if isinstance(gate, Repeats):
-        return (
-            f"keeps a gain above {plan.objective.tie_tolerance:g} over one run a side while "
-            f"repeats agree, {gate.first} of the seed first; else what is better beyond noise, in "
-            f"{gate.most} runs a side at most"
-        )
+        return _repeats_rule(gate, plan.objective)
     if not isinstance(gate, Race):
         rollouts = count(each, "rollout")
         return f"keeps a gain above {plan.objective.tie_tolerance:g} over {rollouts} a side"

@@ -28,7 +28,7 @@ from kept.agents.rundir.read import FinishedRun, read_run
 from kept.agents.runner import AgentRunner
 from kept.agents.story import Hearer
 from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.plan import ITERATIONS, REFINE, Plan
+from kept.core.plan import ITERATIONS, REFINE, SEED_VALUE, Plan
 from kept.core.refine import FEWEST, MOST, Refining, Tier, clamped, halved
 from kept.engine.clock import SystemClock
 from kept.errors import SetupError
@@ -201,6 +201,8 @@ def plan_refinement(
             ITERATIONS: str(asked.root),
             ARTIFACTS: dict(making.artifacts),
             MEASURE: judging.measure,
+            # a race reads the start anew, and so do its figures
+            **({} if rerun.raced else {SEED_VALUE: round(start.loss.total, 6)}),
         },
         views=(partial(SessionFiles, place),),
     )

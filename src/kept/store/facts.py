@@ -8,7 +8,17 @@ or asks for what this version cannot do.
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, ITERATIONS, REFINE, SKILL, SUITE
+from kept.core.plan import (
+    AGENT_RUN,
+    COMPARE,
+    COORDINATE,
+    EVAL,
+    ITERATIONS,
+    REFINE,
+    SEED_VALUE,
+    SKILL,
+    SUITE,
+)
 from kept.prompts import ARTIFACTS
 from kept.store.shapes import Names, Number, Words, check_shape
 
@@ -218,6 +228,7 @@ FACTS: Mapping[str, Any] = {
     "budget": dict[str, Number],
     "constraints": list[ConstraintFact],
     "tie_tolerance": float,
+    SEED_VALUE: Number,
     "sandbox": SandboxFact | None,
     "optimizer": OptimizerFact | None,
     "phases": list[PhaseFact] | None,
@@ -293,3 +304,9 @@ def _check_closed(facts: Mapping[str, object], place: tuple[str, ...], kind: Any
     for name in inside:
         if name not in known:
             raise ValueError(f"`facts.{'.'.join((*place, name))}` is no key that is known here")
+
+
+def seed_value(facts: Mapping[str, Any]) -> float | None:
+    """The metric of the seed by a measurement before the run; None where it names none."""
+    value = facts.get(SEED_VALUE)
+    return None if value is None else float(value)

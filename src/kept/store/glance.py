@@ -22,16 +22,16 @@ from kept.core.verdict import FOLLOWED
 from kept.core.words import count
 from kept.engine.purse import Meter
 from kept.errors import JournalError
-from kept.parsing import parse_json
 from kept.store import wire
 from kept.store.damage import damaged_at, misplaced, naming, never_began
+from kept.store.facts import seed_value
 from kept.store.lines import check_whole, event_of, lines_from, stored_lines
 from kept.store.lock import holder
 from kept.store.spent import unfinished_spend
-from kept.store.steps import ENDS, SPENT, Opened, StepLog, StepRow, Told, spend_of
+from kept.store.steps import ENDS, SPENT, Opened, StepLog, StepRow, Told, closed_step, spend_of
 
-COMPLETION = "run_completion.json"
-"""The file that says how an agent run ended at its task."""
+TERMINAL, TERMINAL_FAILED = "loss_terminal", 0.1
+"""The measure of how an agent run ended, and its value for one that failed at its task."""
 
 _ORDER = ("test", "promote", "decide", "screen", "measure")
 """Draws that nothing was selected by first."""
@@ -174,13 +174,13 @@ class Glance:
     def _finished_agent(self) -> str:
         """Of an agent run that has ended: it may have failed at its task."""
         if holder(self.folder) is not None:
-            return "running"  # what says how it ended is being written
-        try:
-            ended: object = parse_json((self.folder / COMPLETION).read_bytes())
-        except (OSError, ValueError):
+            return "running"  # its folder is being written
+        if not self.rows:
             return "finished"
-        rows = cast("dict[str, object]", ended) if isinstance(ended, dict) else {}
-        return "failed" if rows.get("status") == "failed" else "finished"
+        closed = closed_step(self.folder, self.rows[-1])
+        terminal = [one.metric(TERMINAL) for one in closed.evaluations]
+        failed = any(value is not None and value >= TERMINAL_FAILED for value in terminal)
+        return "failed" if failed else "finished"
 
     @property
     def seed(self) -> str:
@@ -273,7 +273,10 @@ class Glance:
         first, last = (
             next((known[p] for p in common if p in known), None) for known in (seed, best)
         )
-        return self.value(first), self.value(last), next((p for p in common if p in best), None)
+        values = self.value(first), self.value(last)
+        if values == (None, None) and self.best == self.seed:
+            values = (seed_value(self.begun.facts),) * 2
+        return values[0], values[1], next((p for p in common if p in best), None)
 
     @property
     def gain(self) -> Gain | None:

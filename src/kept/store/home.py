@@ -43,6 +43,18 @@ class Home:
         parent = folder.resolve().parent
         return cls(parent.parent) if parent.name == "runs" else _Loose(folder.resolve())
 
+    def moved(self, path: Path) -> Path:
+        """The same place in this home, for a path of a project that was copied or moved here.
+
+        A path that has no counterpart here is left as it is.
+        """
+        parts = path.parts
+        if self.path.name not in parts:
+            return path
+        name = len(parts) - parts[::-1].index(self.path.name)
+        here = self.path.joinpath(*parts[name:])
+        return here if here.exists() else path
+
     @property
     def index(self) -> Path | None:
         """Where the list of runs is kept, to be quick; None where nothing is to be written."""

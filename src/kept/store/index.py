@@ -20,6 +20,7 @@ from kept.core.state import State
 from kept.core.verdict import Verdict
 from kept.core.words import count
 from kept.errors import JournalError
+from kept.store.facts import seed_value
 from kept.store.files import make_private
 from kept.store.glance import Glance
 from kept.store.home import Home
@@ -180,7 +181,7 @@ class RunIndex:
         size = (folder / "journal.jsonl").stat().st_size
         try:
             told = self._glance(folder)
-            started = told.begun
+            started, status = told.begun, told.status
         except JournalError as error:
             status = "running" if holder(folder) is not None else UNREADABLE
             return _unreadable(folder.name, status, str(error.message), size)
@@ -191,7 +192,7 @@ class RunIndex:
             id=folder.name,
             recipe=started.recipe,
             spec=told.fact("spec"),
-            status=told.status,
+            status=status,
             started=started.t,
             steps=len(told.rows),
             proposals=told.proposals,
@@ -299,6 +300,8 @@ def measured_values(state: State) -> tuple[float | None, float | None, Purpose |
     common = scored or both or [*orders[2:]]
     pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
     found = [None if loss is None else objective.value(loss) for loss in pair]
+    if found == [None, None] and state.best == state.seed and state.started is not None:
+        found = [seed_value(state.started.facts)] * 2
     return found[0], found[1], next((p for p in common if p in best), None)
 
 

@@ -4,6 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from kept.agents.refine.alike import are_alike, main_words
 from tests.recipes.refine.world import Attempted, World, world
 
 SHORT = "too short"
@@ -42,6 +45,50 @@ def test_each_finding_is_followed_over_the_iterations(tmp_path: Path):
     assert fates["no sources"][0] == (1, True, "fixed")
     by_name = {row["finding"].partition(" (")[0]: row["open_in_best"] for row in told["findings"]}
     assert (by_name[SHORT], by_name["no summary"], by_name["wrong year"]) == (False, False, True)
+
+
+def test_a_defect_that_a_critic_puts_in_other_words_is_still_open(tmp_path: Path):
+    first = ("The growth figure is missing from the summary", "No sources named", "too long")
+    again = ("The summary lacks a growth figure", "Sources are not named", "too short")
+    it = world(
+        tmp_path,
+        Attempted(0.7, "# One\n", defects=first),
+        Attempted(0.6, "# Two\n", defects=again),
+        Attempted(0.5, "# Three\n", defects=first[:1]),
+    )
+    it.start()
+    fates = _fates(_session(it))
+    still = [(1, False, "new"), (2, True, "still open")]
+    assert fates[first[0]] == [*still, (3, True, "still open")]
+    assert fates[first[1]] == [*still, (3, True, "fixed")]
+    assert fates["too long"][1] == (2, True, "fixed")
+    assert fates["too short"] == [(1, True, "fixed"), (2, False, "new")]
+    assert not {again[0], again[1]} & fates.keys()
+    # nor is the manager told that the second attempt broke what was wrong before
+    path = it.asked.root / "iter_3" / "gradient_input.json"
+    assert "[info] too short" in (broke := json.loads(path.read_text())["broke"])
+    assert not any("growth" in one or "ources" in one for one in broke)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("No sources named", "Sources are not named", True),
+        ("Missing summary", "The report lacks a summary", False),
+        ("The report has no summary", "The report lacks a summary.", True),
+        ("Add a table of prices", "A table of prices is missing", True),
+        ("Table 1 has no heading", "Table 2 has no heading", False),
+        ("The price in row is wrong", "The price in row 3 is wrong", False),
+        ("Growth of 1.25 is not cited", "Growth of 1.5 is not cited", False),
+        ("The summary is too long", "The summary is too short", False),
+        ("wrong year", "wrong month", False),
+        ("it is not", "there are none", False),
+        ("尾部缺少总结", "尾部缺少总结", True),
+    ],
+)
+def test_defects_are_one_by_their_main_words_and_numbers(one: str, other: str, same: bool):
+    assert are_alike(main_words(one), main_words(other)) is same
+    assert are_alike(main_words(other), main_words(one)) is same
 
 
 def test_an_iteration_that_left_nothing_has_fixed_nothing(tmp_path: Path):

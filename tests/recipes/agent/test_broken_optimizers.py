@@ -261,3 +261,23 @@ def test_instructions_outside_the_folder_cannot_be_rewritten(tmp_path: Path):
     assert {problem.message for problem in caught.value.problems} == {
         "`../x.md` is outside the agent's folder, and no candidate can have it"
     }
+
+
+def test_what_is_wrong_with_the_agent_hides_nothing_of_the_block(tmp_path: Path):
+    block = BLOCK.replace("near:", "nearly:").replace("name=add", "name=ad")
+    block = block.replace("path: model.temperature", "path: model.temperatur")
+    path = write_optimized(tmp_path, block + "gate: race\nrepeats: 3\n")
+    text = path.read_text()
+    assert "source: docs" in text
+    path.write_text(text.replace("source: docs", "source: gone", 1))
+    with pytest.raises(SpecError) as caught:
+        read_tuning(path, (), Tuning())
+    told = "\n".join(map(str, caught.value.problems))
+    for words in (
+        "source: there is no file `gone`",
+        "`repeats` is of `gate: sigma`, and the gate is `race`",
+        "loss.nearly: no case is measured by a metric `nearly`",
+        "axes.numeric[0].path:",
+        "axes.textual[1].path:",
+    ):
+        assert words in told, told

@@ -120,7 +120,7 @@ def test_readings_that_agree_are_few_and_said_to_be_without_noise(tmp_path: Path
     it.start()
     told = session(it)
     assert (told["best_iter"], told["noise"]["deviation"]) == (1, 0.0)
-    assert len(it.looks) == 8  # the seed three times, what is kept five times
+    assert len(it.looks) == 5  # the seed three times, what is kept twice
 
 
 def test_without_a_race_no_noise_is_told_of(tmp_path: Path):

@@ -18,6 +18,7 @@ from kept.agents.rundir.files import read_object, text_in
 from kept.agents.rundir.places import files_below
 from kept.agents.rundir.read import FinishedRun, read_run
 from kept.errors import SetupError
+from kept.store.home import Home
 
 TERMINAL = ("complete", "partial")
 MANIFEST = "manifest.json"
@@ -144,10 +145,11 @@ def best_run(task: Task) -> Path:
     hint = _names_one(task)
     if not source:
         raise SetupError(f"task {task.task_id} has no best run to start from", hint=hint)
-    if not Path(source).is_dir():
+    folder = Home.find(task.folder).moved(Path(source))
+    if not folder.is_dir():
         message = f"the best run of task {task.task_id} is gone: {source}"
         raise SetupError(message, hint=hint)
-    return Path(source)
+    return folder
 
 
 def first_run(task: Task) -> Path:

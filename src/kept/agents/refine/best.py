@@ -22,6 +22,7 @@ from kept.agents.loss import first_number
 from kept.agents.rundir.files import read_object, text_in
 from kept.errors import RunError
 from kept.store.files import link_error, write_below
+from kept.store.home import Home
 
 BEST = "BEST"
 MANIFEST = "manifest.json"
@@ -96,7 +97,7 @@ def winning_run(seed: Path) -> Path | None:
     """The folder of the run whose deliverable BEST holds; None without BEST, or without one."""
     told = manifest_in(seed)
     where = text_in(told.get("winning_run_dir")) if told is not None else ""
-    return Path(where) if where else None
+    return Home.find(seed).moved(Path(where)) if where else None
 
 
 def manifest_in(seed: Path) -> Mapping[str, Any] | None:

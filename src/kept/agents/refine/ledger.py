@@ -1,13 +1,15 @@
 """The ledger of findings: what became of each one over the iterations of a session.
 
 An iteration is given the findings of the run that it starts from. Afterwards each of them is fixed
-or still open, and what its result has besides is new. Findings are the same by their first words.
+or still open, and what its result has besides is new. Findings are the same by their first words,
+and defects also by their main words: one in quite other words counts as fixed and as new.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from kept.agents.refine.alike import first_alike, main_words
 from kept.agents.refine.findings import SAME, Findings
 from kept.agents.refine.made import Made
 from kept.core.refine import Attempt
@@ -54,7 +56,7 @@ def ledger_of(
 
     `made` is what iterations left. An iteration that left nothing has fixed nothing.
     """
-    known = {one.run_id: _keyed(one.findings) for one in (start, *made)}
+    known = _known((start, *made))
     lines: dict[str, tuple[str, str]] = dict(known[start.run_id])
     entries: dict[str, list[Entry]] = {key: [] for key in lines}
     for attempt in attempts:
@@ -86,9 +88,34 @@ def counted_words(lines: Iterable[Line], k: int) -> str:
     return f"{count(found['given'], 'finding')} given: {fates}; {found['new']} new"
 
 
+def _known(made: Iterable[Made]) -> dict[str, dict[str, tuple[str, str]]]:
+    """The findings of each run by what they are known by, which is the same in all of them."""
+    words: dict[str, frozenset[str]] = {}
+    known: dict[str, dict[str, tuple[str, str]]] = {}
+    for one in made:
+        found = _keyed(one.findings)
+        defects = {_key(defect.summary) for defect in one.findings.defects}
+        taken, names = set(found), dict[str, str]()
+        for key in found:
+            if key in defects and key not in words:
+                mine = main_words(key)
+                same = first_alike(mine, words, taken)
+                if same is None:
+                    words[key] = mine
+                else:
+                    names[key] = same
+                    taken.add(same)
+        known[one.run_id] = {names.get(key, key): told for key, told in found.items()}
+    return known
+
+
+def _key(name: str) -> str:
+    return one_line(name).casefold()[:SAME]
+
+
 def _keyed(findings: Findings) -> dict[str, tuple[str, str]]:
     """Each finding in words and how bad it is, by what it is known by."""
     kept: dict[str, tuple[str, str]] = {}
     for name, text, severity in findings.named():
-        kept.setdefault(one_line(name).casefold()[:SAME], (text, severity))
+        kept.setdefault(_key(name), (text, severity))
     return kept

@@ -13,6 +13,7 @@ from typing import Protocol, cast
 from kept.agents.course import Assignment
 from kept.agents.loss import run_loss
 from kept.agents.record import AgentRun
+from kept.agents.refine.alike import first_alike, main_words
 from kept.agents.refine.brief import brief_text
 from kept.agents.refine.findings import findings_in
 from kept.agents.refine.made import Made, all_made, best_of, made_of
@@ -224,8 +225,13 @@ def broken_since(start: Made, last: Made) -> tuple[str, ...]:
     """What the last attempt made worse than what this one starts from; nothing if it is that."""
     if last.run_id == start.run_id:
         return ()
-    known = {one.summary[:_ALIKE] for one in start.findings.defects}
-    new = [one for one in last.findings.defects if one.summary[:_ALIKE] not in known]
+    known = {one.summary[:_ALIKE]: main_words(one.summary) for one in start.findings.defects}
+    new = [
+        one
+        for one in last.findings.defects
+        if one.summary[:_ALIKE] not in known
+        and first_alike(main_words(one.summary), known, ()) is None
+    ]
     refused = [one for one in last.findings.refusals if one not in start.findings.refusals]
     worse = [
         f"{name} part of the loss: {start.parts[name]:.3f} became {value:.3f}"

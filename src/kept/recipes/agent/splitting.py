@@ -137,7 +137,20 @@ def _check_sizes(read: ReadAgent, spec: OptimizerSpec, splits: Splits) -> None:
     few = f"there {verb} {count(number, 'holdout case')}{of}"
     message = f"{few}, and {spec.min_holdout_cases} are needed to tell a gain from noise"
     hint = "add cases, or lower `min_holdout_cases` if you must"
+    if _own(spec) and (more := _more_cases(len(read.cases), spec)):
+        hint = f"add {count(more, 'case')}, or lower `min_holdout_cases` if you must"
     read.source.report((*BLOCK, key), message, hint)
+
+
+def _more_cases(there: int, spec: OptimizerSpec) -> int:
+    """Cases to add until the split leaves enough to decide by."""
+    ratio = list(shares_of(spec.split or SPLIT))
+    if spec.test_cases_file is not None:
+        ratio[2] = 0
+    if not ratio[1]:
+        return 0  # no number of cases is enough
+    enough = -(-spec.min_holdout_cases * sum(ratio) // ratio[1])
+    return max(0, enough - there)
 
 
 def _check_apart(read: ReadAgent, spec: OptimizerSpec, splits: Splits) -> None:

@@ -101,11 +101,13 @@ def read_agent(
     serves: ReadAgent | None = None,
     *,
     lenient: bool = False,
+    partial: bool = False,
 ) -> ReadAgent:
     """An agent with its cases; raises `SpecError` with everything that is wrong.
 
     One that serves another goes by that one's config files, and by its model unless it names one.
-    Where it is lenient, rows of a case file that are no cases keep nobody from the others.
+    Where it is lenient, rows of a case file that are no cases keep nobody from the others. With
+    `partial` problems stay with the source for the caller to raise, unless there is no agent.
     """
     if path.is_symlink():
         # its files lie beside the file itself: a `best.yaml` leads to one of several candidates
@@ -124,7 +126,8 @@ def read_agent(
     if source.problems:
         source.problems += (problem for one in broken for problem in one.problems)
     source.problems[:] = map(without_secrets, source.problems)
-    source.check()
+    if agent is None or not partial:
+        source.check()
     assert agent is not None  # or else there was a problem
     broken = tuple(
         replace(one, problems=tuple(map(without_secrets, one.problems))) for one in broken

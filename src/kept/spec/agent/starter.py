@@ -73,8 +73,9 @@ def where_it_goes(read: ReadAgent) -> str:
 
 def _split(cases: int) -> str:
     """Shares that leave enough to decide by: 8 for a race, else the 5 that are needed at least."""
-    if cases >= ENOUGH or cases < FEWEST:
+    if cases >= ENOUGH:
         return SPLIT
+    cases = max(cases, FEWEST)  # as many as `missing_cases` asks for
     deciding = 8 if cases > 8 else 5
     return f"{cases - deciding}:{deciding}:0"
 

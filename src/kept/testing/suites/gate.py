@@ -181,7 +181,7 @@ class GateSuite:
             heard = hear(self.make_gate(), matter)
             owner, purpose, _ = chance.choice(heard.draws)
             asked = [d for d in heard.draws if d[:2] == (owner, purpose)]
-            gone = chance.sample(asked, len(asked) // 5)
+            gone = chance.sample(asked, max(1, len(asked) // 5))
             away = replace(matter, changed=dict.fromkeys(gone, MISSING))
             verdict = hear(self.make_gate(), away).verdict
             assert not self.won(verdict), f"won with {owner} hardly measured: {verdict.reason}"
