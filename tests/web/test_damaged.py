@@ -126,12 +126,12 @@ def renamed(line: bytes, damage: Damage) -> bytes:
 
 
 def some_changes(lines: list[bytes], recipe: str) -> Iterator[tuple[str, bytes, Commands]]:
-    """Each key missing, and a few renamed; `show` and one more command in turn read each."""
+    """Each key missing, and a few renamed; a resume and one more command in turn read each."""
     every = list(without_each_key(lines, recipe))
     missing = [(key, changed) for key, renamed, changed in every if not renamed]
     others = sample([(key, changed) for key, renamed, changed in every if renamed], FEW)
-    for (key, changed), command in zip((*missing, *others), cycle(READING[1:]), strict=False):
-        yield key, changed, (READING[0], command)
+    for (key, changed), command in zip((*missing, *others), cycle(READING[:-1]), strict=False):
+        yield key, changed, (command, READING[-1])
 
 
 def all_changes(lines: list[bytes], recipe: str) -> Iterator[tuple[str, bytes, Commands]]:
@@ -150,7 +150,7 @@ def test_a_key_inside_a_recipe_s_fact_may_be_missing_or_renamed_and_no_command_b
         for recipe, folder in one_of_each(home).items():
             spine, lines = folder / "journal.jsonl", lines_of(folder / "journal.jsonl")
             told = named.setdefault(recipe, set())
-            for key, changed, commands in changes(lines, recipe):
+            for number, (key, changed, commands) in enumerate(changes(lines, recipe)):
                 spine.write_bytes(resealed(changed.splitlines()))
                 for command, *flags in commands:
                     called = kept(command, folder.name, *flags)
@@ -159,8 +159,9 @@ def test_a_key_inside_a_recipe_s_fact_may_be_missing_or_renamed_and_no_command_b
                     if "not a record of this journal" in called.stderr:
                         assert f"{spine}:1: " in called.stderr and key in called.stderr
                         told |= {key}
-                assert "internal error" not in kept("runs").stderr
-                why_no_page(folder)
+                if everything or number % 3 == 0:
+                    assert "internal error" not in kept("runs").stderr
+                    why_no_page(folder)
             spine.write_bytes(b"".join(lines))
     assert named[COMPARE] >= {"words", "here", "cases", "commits", "labels"}
     assert named[EVAL] >= {"asked", "repeats", "limit"}
