@@ -53,9 +53,9 @@ USELESS, GOOD, HARMFUL = POOL = tuple(
 """The harmful one last, so that who keeps everything ends with it."""
 MARGIN = 0.05
 """A third of what the good one is worth on all reviews there are."""
-SPLIT, FEW = (12, 48, 24), (12, 5, 24)
-"""Train, holdout and test: what proves the good one at the usual risk; and for who proves nothing.
-"""
+SPLIT, FEW, FEWER = (12, 48, 24), (12, 5, 24), (6, 6, 12)
+"""Train, holdout and test: what proves the good one at the usual risk; the others for gates that
+prove nothing, the last in each run of the tests."""
 MISLABELLED = {
     "A terrible vacuum cleaner: loud, heavy and weak.": "positive",
     "A beautiful film. The acting is superb and the music is lovely.": "negative",
@@ -198,7 +198,7 @@ def check(ran: Ran) -> None:
 def test_an_agent_that_is_tuned_on_few_cases_is_better_on_the_sealed_test(
     server: ModelServer, tmp_path: Path
 ):
-    path = write_agent(tmp_path / "agent", server, FEW)
+    path = write_agent(tmp_path / "agent", server, FEWER)
     plan = compile_coordinate(path, (ONE_CYCLE, *SIGMA)).plan
     ran = Ran(plan, *asyncio.run(start(plan, Home(tmp_path / "home"))))
     check(ran)

@@ -353,6 +353,20 @@ def test_two_steps_of_training_keep_the_rule(world: EnvWorld, server: ModelServe
     assert any(RULE in seen.lines[0].text for seen in asked)
 
 
+RACED = ("docvqa", "swebench")
+"""Whose race is run in each run of the tests; nightly all are. To a race they differ in nothing."""
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param(
+            name, marks=() if name in RACED else (*MARKS.get(name, ()), pytest.mark.nightly)
+        )
+        for name in sorted(WORLDS)
+    ],
+    indirect=True,
+)
 def test_a_race_keeps_the_rule(world: EnvWorld, server: ModelServer, here: Path):
     called = train(world, here, server, "evaluation.gate=race")
     assert called.code == 0, called.stderr
