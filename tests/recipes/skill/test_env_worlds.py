@@ -480,7 +480,20 @@ def test_analysts_see_the_pictures_of_cases_where_the_config_wants_it(here: Path
             assert pictures(seen) == drawn, "each page behind its own rollout"
 
 
-@pytest.mark.parametrize("name", marked(AGENTS))
+WORKED = ("docvqa", "officeqa", "sealqa", "spreadsheetbench")
+"""A workspace with pictures, with texts, with pages and with a workbook: each run of the tests has
+an agent trained in these, and nightly in all."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=(*MARKS.get(name, ()), *(() if name in WORKED else (pytest.mark.nightly,)))
+        )
+        for name in sorted(AGENTS)
+    ],
+)
 def test_an_agent_is_trained_as_a_student(name: str, here: Path, monkeypatch: pytest.MonkeyPatch):
     world = WORLDS[name]
     agent = put_agent(here / "programs", AGENTS[name], monkeypatch)
@@ -498,7 +511,11 @@ READ = "cat .agents/skills/*/*.md .claude/skills/*/*.md 2>/dev/null; od -An -c -
 @pytest.mark.agents
 @pytest.mark.sandbox
 @pytest.mark.usefixtures("agent_clis")
-@pytest.mark.parametrize("name", ["codex_exec", "claude_code_exec"])
+@pytest.mark.parametrize(
+    "name",
+    # each rollout starts the CLI anew, which takes this one some seconds
+    ["codex_exec", pytest.param("claude_code_exec", marks=pytest.mark.nightly)],
+)
 def test_a_real_cli_is_trained_with_the_pictures_in_its_workspace(
     name: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ):
