@@ -128,6 +128,7 @@ def test_a_call_that_is_killed_and_made_again_asks_nothing_twice_that_was_answer
     assert GOOD in (folder / "best" / "prompt.txt").read_text()
 
 
+@pytest.mark.slow
 @some_or_all
 def test_one_that_is_cut_anywhere_goes_on_to_the_same_end(
     tmp_path: Path, server: ModelServer, everything: bool

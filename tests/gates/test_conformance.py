@@ -22,7 +22,8 @@ pytestmark = pytest.mark.slow
 )
 def rounds(request: pytest.FixtureRequest) -> None:
     """Matters that a test looks at, unless its class asks for fewer."""
-    suite: GateSuite = request.instance
+    suite = request.instance
+    assert isinstance(suite, GateSuite)
     suite.rounds = min(request.param, suite.rounds)
 
 

@@ -46,6 +46,7 @@ def kept(runs: int, cheaper: float, loss: float = 0.0) -> float:
     return sum(verdict.outcome == "keep" for verdict in found) / runs
 
 
+@pytest.mark.slow
 def test_what_is_as_good_and_costs_less_is_kept_with_the_interval_in_words():
     found = [heard(world(seed, cheaper=0.4)).verdict for seed in range(12)]
     keeps = [verdict for verdict in found if verdict.outcome == "keep"]
