@@ -353,7 +353,7 @@ def test_two_steps_of_training_keep_the_rule(world: EnvWorld, server: ModelServe
     assert any(RULE in seen.lines[0].text for seen in asked)
 
 
-RACED = ("docvqa", "swebench")
+RACED = ("docvqa", "sealqa")
 """Whose race is run in each run of the tests; nightly all are. To a race they differ in nothing."""
 
 
