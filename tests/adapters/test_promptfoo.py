@@ -28,6 +28,7 @@ from kept.testing import AcceptAll, RejectAll
 from kept.testing.server import ModelServer
 from tests.adapters.promptfoo_world import GOOD, HARMFUL, PROMPTS, serve, write_config
 from tests.recipes.cutting import check_every_cut
+from tests.sampling import some_or_all
 
 
 @pytest.fixture
@@ -127,7 +128,11 @@ def test_a_call_that_is_killed_and_made_again_asks_nothing_twice_that_was_answer
     assert GOOD in (folder / "best" / "prompt.txt").read_text()
 
 
-def test_one_that_is_cut_anywhere_goes_on_to_the_same_end(tmp_path: Path, server: ModelServer):
+@pytest.mark.slow
+@some_or_all
+def test_one_that_is_cut_anywhere_goes_on_to_the_same_end(
+    tmp_path: Path, server: ModelServer, everything: bool
+):
     config = write_config(tmp_path / "small", server.v1, tests=5)
     promptfoo.task(config, tmp_path / "ours")
     settings = ["workers=1", "width=1", "gate=strict", "budget={max_iterations: 2}"]
@@ -136,7 +141,8 @@ def test_one_that_is_cut_anywhere_goes_on_to_the_same_end(tmp_path: Path, server
     def make() -> Plan:
         return compile_task(tmp_path / "ours" / "task.yaml", settings).plan
 
-    state: State = check_every_cut(make, server, tmp_path / "cut", every=9)
+    place = tmp_path / "cut"
+    state: State = check_every_cut(make, server, place, everything=everything, every=9)
     assert state.keeps
 
 

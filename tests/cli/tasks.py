@@ -46,8 +46,12 @@ def write_task(
     score: str = SCORE,
     texts: Mapping[str, str] = TEXTS,
     iterations: int = 20,
+    walls: bool = False,
 ) -> Path:
-    """A task whose score is how often the prompt says `good`; its seed says it once."""
+    """A task whose score is how often the prompt says `good`; its seed says it once.
+
+    Without walls, unless they are wanted: they take twice as long as such a command itself.
+    """
     (folder / "alternatives").mkdir(parents=True, exist_ok=True)
     (folder / "prompt.md").write_text("good\n")
     for name, text in texts.items():
@@ -62,6 +66,6 @@ def write_task(
         "objective: {primary_metric: score, direction: maximize, bounds: [0, 10]}\n"
         'proposers: [{kind: variants, files: ["alternatives/*.md"]}]\n'
         f"budget: {{max_iterations: {iterations}}}\n"
-        "width: 1\n"
+        "width: 1\n" + ("" if walls else 'sandbox: {walls: "off"}\n')
     )
     return spec

@@ -14,11 +14,11 @@ def test_all_prompts_are_listed_with_what_may_stand_in_them(here: Path):
     rows = {row["name"]: row for row in told.json}
     assert rows.keys() == {*NAMES}
     assert rows["judge"]["placeholders"] == dict(PLACEHOLDERS["judge"])
-    assert rows["edit"]["text"] == prompt("edit")
+    assert {name: row["text"] for name, row in rows.items()} == {n: prompt(n) for n in NAMES}
     assert all(name in kept("prompts", "list").stdout for name in NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [NAMES[0], NAMES[-1]])
 def test_one_is_shown_as_it_is(here: Path, name: Name):
     assert kept("prompts", "show", name).stdout == prompt(name)
     assert kept("prompts", "show", name, "--json").json == {"name": name, "text": prompt(name)}

@@ -19,6 +19,7 @@ def test_equal_content_is_the_same_candidate_whatever_made_it():
     assert len({one, two}) == 1
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(st.dictionaries(words, words, max_size=3), st.dictionaries(words, words, max_size=3))
 def test_different_content_is_a_different_candidate(one: dict[str, str], two: dict[str, str]):

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -160,11 +161,23 @@ def check_spend(ran: Ran) -> None:
     assert len(jobs) == len(set(jobs)), "a pair that had its answer was rolled out again"
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
-@given(worlds)
-def test_every_run_folds_closes_in_order_comes_back_from_its_lines_and_adds_up(world: World):
+def check_run(world: World) -> None:
     ran = run(world)  # once for all checks: it takes a second
     check_every_prefix_folds(ran, world.width)
     check_order(ran)
     check_lines(ran)
     check_spend(ran)
+
+
+@pytest.mark.slow
+@settings(deadline=None, derandomize=True, max_examples=8)
+@given(worlds)
+def test_a_run_folds_closes_in_order_comes_back_from_its_lines_and_adds_up(world: World):
+    check_run(world)
+
+
+@pytest.mark.nightly
+@settings(deadline=None, max_examples=100)
+@given(worlds)
+def test_any_run_of_many_folds_closes_in_order_and_adds_up(world: World):
+    check_run(world)

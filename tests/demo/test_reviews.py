@@ -52,8 +52,9 @@ def test_the_task_is_in_order_and_warns_of_nothing(tmp_path: Path):
     assert {len(plan.cases.train), len(plan.cases.holdout), len(plan.cases.test)} == {49, 81, 32}
 
 
+# in each run of the tests the installed command does the same, on fewer cases: tests/test_wheel.py
 @pytest.mark.model
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_prompt_that_defines_its_labels_beats_the_seed_on_the_real_model(
     smollm2: Path, tmp_path: Path
 ):

@@ -72,6 +72,7 @@ def run(plan: Plan) -> tuple[State, MemoryJournal]:
     return asyncio.run(sit(plan, journal)), journal
 
 
+@pytest.mark.slow
 def test_what_can_only_be_reached_through_a_near_miss_is_reached_by_building_on_it():
     gains: dict[bool, list[float]] = {True: [], False: []}
     for seed in range(16):
@@ -106,6 +107,7 @@ def test_a_child_is_judged_against_the_incumbent_with_all_of_its_edits():
     assert drawn <= 0.35, "the incumbent is edited three times in four, or more"
 
 
+@pytest.mark.slow
 def test_of_a_child_whose_parent_was_kept_meanwhile_its_own_part_is_tried():
     for seed in range(20):
         state, journal = run(make(seed, builds=True, width=4, rollouts=1200))

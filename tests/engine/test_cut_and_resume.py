@@ -34,8 +34,12 @@ from tests.engine.worlds import (
     make_ties,
     make_turning,
 )
+from tests.sampling import sample, some_or_all
 
 pytestmark = pytest.mark.slow
+
+SOME = 12
+"""Cuts of a run that are tried in every run of the tests."""
 
 Maker = Callable[[int, int, int], tuple[Plan, CountingRunner, CountingModel]]
 
@@ -55,9 +59,11 @@ class Finished(NamedTuple):
         """The sizes of its files after every event."""
         return [now for before, now in pairwise(self.moments.sizes) if now[0] > before[0]]
 
-    def check_cuts(self, every: Iterable[tuple[int, ...]]) -> None:
-        """Cut where its files had any of these sizes, it resumes to the same end."""
-        for sizes in every:
+    def check_cuts(
+        self, every: Iterable[tuple[int, ...]], everything: bool, size: int = SOME
+    ) -> None:
+        """Cut where its files had one of these sizes, it resumes to the same end."""
+        for sizes in sample(every, size, everything):
             part = cut(self.folder, sizes, self.folder.parents[2] / "part")
             check_resume(part, *self.how, self.whole, self.make)
 
@@ -85,7 +91,10 @@ def check_resume(
 
 
 @pytest.mark.parametrize("width", [1, 8])
-def test_a_run_cut_after_anything_it_wrote_resumes_to_the_same_end(width: int, tmp_path: Path):
+@some_or_all
+def test_a_run_cut_after_anything_it_wrote_resumes_to_the_same_end(
+    width: int, everything: bool, tmp_path: Path
+):
     steps, seed = 14, 3
     run = finish(tmp_path / "home", width, steps, seed)
     whole = run.whole
@@ -94,11 +103,15 @@ def test_a_run_cut_after_anything_it_wrote_resumes_to_the_same_end(width: int, t
     assert outcomes >= {"keep", "discard", "skip"}
     inside = list(within_writes(run.folder, run.moments))
     assert inside, "no two results were written together"
-    run.check_cuts((*run.moments.sizes, *inside))
+    run.check_cuts(run.moments.sizes, everything, 30)
+    run.check_cuts(inside, everything)
 
 
 @pytest.mark.parametrize("width", [1, 4])
-def test_a_race_cut_after_anything_it_wrote_resumes_to_the_same_end(width: int, tmp_path: Path):
+@some_or_all
+def test_a_race_cut_after_anything_it_wrote_resumes_to_the_same_end(
+    width: int, everything: bool, tmp_path: Path
+):
     steps, seed = 16, 2
     run = finish(tmp_path / "home", width, steps, seed, make_race)
     whole = run.whole
@@ -106,12 +119,13 @@ def test_a_race_cut_after_anything_it_wrote_resumes_to_the_same_end(width: int, 
     assert codes >= {"near miss", "judged"}, codes
     assert whole.keeps, "a race without a keep would not show its proof"
     assert "prove" in {closed.turn.proposer for closed in whole.closed}
-    run.check_cuts(run.moments.sizes[:: 1 if width == 1 else 2])
+    run.check_cuts(run.moments.sizes[:: 1 if width == 1 else 2], everything)
 
 
 @pytest.mark.parametrize("width", [1, 4])
+@some_or_all
 def test_turns_by_what_proposers_have_brought_are_the_same_after_any_cut(
-    width: int, tmp_path: Path
+    width: int, everything: bool, tmp_path: Path
 ):
     steps, seed = 10, 2
     run = finish(tmp_path / "home", width, steps, seed, make_drawn)
@@ -120,42 +134,50 @@ def test_turns_by_what_proposers_have_brought_are_the_same_after_any_cut(
     assert len(set(given)) > 2, "the shares moved with what came of the steps"
     assert any(row.usd and row.gain for row in whole.brought.values())
     # `settled` holds the turns of all closed steps, with their shares
-    run.check_cuts(run.events[:: 1 if width == 1 else 3])
+    run.check_cuts(run.events[:: 1 if width == 1 else 3], everything)
 
 
 @pytest.mark.parametrize("width", [1, 4])
-def test_turns_end_alike_after_any_cut_for_one_that_keeps_failing(width: int, tmp_path: Path):
+@some_or_all
+def test_turns_end_alike_after_any_cut_for_one_that_keeps_failing(
+    width: int, everything: bool, tmp_path: Path
+):
     steps, seed = 10, 2
     run = finish(tmp_path / "home", width, steps, seed, make_failing)
     whole = run.whole
     assert 3 <= whole.brought["broken"].failed < 3 + width
     assert whole.closed[-1].turn.proposer != "broken", "it has no more turns"
-    run.check_cuts(run.events[:: 1 if width == 1 else 3])
+    run.check_cuts(run.events[:: 1 if width == 1 else 3], everything)
 
 
 @pytest.mark.parametrize("width", [1, 4])
-def test_near_misses_are_built_on_alike_after_any_cut(width: int, tmp_path: Path):
+@some_or_all
+def test_near_misses_are_built_on_alike_after_any_cut(width: int, everything: bool, tmp_path: Path):
     steps, seed = 14, 4
     run = finish(tmp_path / "home", width, steps, seed, make_building)
     whole = run.whole
     children = [one for one in whole.closed if one.proposal and one.proposal.builds_on]
     assert children, "none was built on"
-    run.check_cuts(run.events[:: 2 if width == 1 else 4])
+    run.check_cuts(run.events[:: 2 if width == 1 else 4], everything)
 
 
 @pytest.mark.parametrize("width", [1, 4])
-def test_a_pool_that_is_proven_at_once_is_so_after_any_cut(width: int, tmp_path: Path):
+@some_or_all
+def test_a_pool_that_is_proven_at_once_is_so_after_any_cut(
+    width: int, everything: bool, tmp_path: Path
+):
     steps, seed = 10, 2
     run = finish(tmp_path / "home", width, steps, seed, make_proof)
     whole = run.whole
     (proven,) = (closed for closed in whole.closed if closed.verdict.outcome == "keep")
     assert (proven.turn.proves, proven.verdict.best) == (True, True)
     assert whole.best == whole.incumbent != whole.seed
-    run.check_cuts(run.moments.sizes[:: 2 if width == 1 else 3])
+    run.check_cuts(run.moments.sizes[:: 2 if width == 1 else 3], everything)
 
 
 @pytest.mark.parametrize("width", [1, 4])
-def test_a_final_has_the_same_winner_after_any_cut(width: int, tmp_path: Path):
+@some_or_all
+def test_a_final_has_the_same_winner_after_any_cut(width: int, everything: bool, tmp_path: Path):
     steps, seed = 5, 6
     run = finish(tmp_path / "home", width, steps, seed, make_final)
     whole = run.whole
@@ -164,60 +186,71 @@ def test_a_final_has_the_same_winner_after_any_cut(width: int, tmp_path: Path):
     told = [AHEAD in closed.verdict.numbers for closed in whole.closed if closed.turn.proves]
     assert told == [True, False], "the first that is taken up hears that another won"
     assert whole.ledger.promotions == 1, "a final is one proof, however many hear of it"
-    run.check_cuts(run.moments.sizes[:: 5 if width == 1 else 7])
+    run.check_cuts(run.moments.sizes[:: 5 if width == 1 else 7], everything)
 
 
 @pytest.mark.parametrize("width", [1, 4])
-def test_simplifications_are_judged_alike_after_any_cut(width: int, tmp_path: Path):
+@some_or_all
+def test_simplifications_are_judged_alike_after_any_cut(
+    width: int, everything: bool, tmp_path: Path
+):
     steps, seed = 16, 2
     run = finish(tmp_path / "home", width, steps, seed, make_simplification)
     whole = run.whole
     told = {step.verdict.outcome for step in whole.closed if step.turn.proposer == "trimmer"}
     assert {"discard", "keep"} <= told
     assert whole.ledger.cuts_kept, "none was kept, so that nothing is rebased on one"
-    run.check_cuts(run.moments.sizes[:: 13 if width == 1 else 19])
+    run.check_cuts(run.moments.sizes[:: 13 if width == 1 else 19], everything)
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_what_is_kept_for_costing_less_is_so_after_any_cut(width: int, tmp_path: Path):
+@some_or_all
+def test_what_is_kept_for_costing_less_is_so_after_any_cut(
+    width: int, everything: bool, tmp_path: Path
+):
     run = finish(tmp_path / "home", width, 3, 2, make_ties)
     ties = [closed.verdict.outcome for closed in run.whole.closed if TIE in closed.verdict.numbers]
     assert "keep" in ties
-    run.check_cuts(run.moments.sizes[:: 17 if width == 1 else 23])
+    run.check_cuts(run.moments.sizes[:: 17 if width == 1 else 23], everything)
 
 
 @pytest.mark.parametrize("width", [1, 4])
+@some_or_all
 def test_a_run_without_cases_whose_runs_differ_is_the_same_after_any_cut(
-    width: int, tmp_path: Path
+    width: int, everything: bool, tmp_path: Path
 ):
     steps, seed = 8, 1
     run = finish(tmp_path / "home", width, steps, seed, make_repeats)
     whole = run.whole
     assert whole.keeps, "nothing was rebased"
     assert whole.ledger.varies
-    run.check_cuts(run.moments.sizes[:: 7 if width == 1 else 13])
+    run.check_cuts(run.moments.sizes[:: 7 if width == 1 else 13], everything)
 
 
-def test_a_run_in_which_it_shows_late_that_runs_differ_is_the_same_after_any_cut(tmp_path: Path):
+@some_or_all
+def test_a_run_in_which_it_shows_late_that_runs_differ_is_the_same_after_any_cut(
+    everything: bool, tmp_path: Path
+):
     steps, seed = 8, 8
     run = finish(tmp_path / "home", 4, steps, seed, make_turning)
     whole = run.whole
     differs = ["varies" in closed.verdict.numbers for closed in whole.closed]
     assert differs == [False] + [True] * 7, "what was open is judged anew"
     assert whole.keeps
-    run.check_cuts(run.moments.sizes[::11])
+    run.check_cuts(run.moments.sizes[::11], everything)
 
 
 @pytest.mark.parametrize("width", [1, 3])
+@some_or_all
 def test_a_comparison_cut_after_anything_it_wrote_comes_to_the_same_answers(
-    width: int, tmp_path: Path
+    width: int, everything: bool, tmp_path: Path
 ):
     run = finish(tmp_path / "home", width, 3, 4, make_comparison)
     whole = run.whole
     codes = [closed.verdict.code for closed in whole.closed]
     assert codes == ["better", "cannot tell", "worse"]
     assert whole.incumbent == whole.best == whole.seed, "a comparison changes nothing"
-    run.check_cuts(run.moments.sizes[:: 3 if width == 1 else 5])
+    run.check_cuts(run.moments.sizes[:: 3 if width == 1 else 5], everything)
 
 
 @pytest.mark.parametrize(
@@ -229,15 +262,16 @@ def test_a_comparison_cut_after_anything_it_wrote_comes_to_the_same_answers(
         (make_coordinate_race, 3, 4),
     ],
 )
+@some_or_all
 def test_coordinate_descent_goes_through_the_same_phases_after_any_cut(
-    make: Maker, width: int, every: int, tmp_path: Path
+    make: Maker, width: int, every: int, everything: bool, tmp_path: Path
 ):
     run = finish(tmp_path / "home", width, 4, 3, make)
     whole = run.whole
     phases = list(dict.fromkeys(closed.turn.phase for closed in whole.closed))
     assert phases[:3] == ["baseline", "c1/first", "c1/second"]
     assert whole.keeps, "nothing was kept, so that no phase began from anything but the seed"
-    run.check_cuts(run.events[::every])
+    run.check_cuts(run.events[::every], everything)
 
 
 def within_writes(folder: Path, moments: Moments) -> Iterator[tuple[int, ...]]:
@@ -252,19 +286,23 @@ def within_writes(folder: Path, moments: Moments) -> Iterator[tuple[int, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 3, 8])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.nightly)])
+@some_or_all
 def test_many_runs_cut_after_anything_they_wrote_resume_to_the_same_end(
-    width: int, seed: int, tmp_path: Path
+    width: int, seed: int, everything: bool, tmp_path: Path
 ):
     steps = 24
     run = finish(tmp_path / "home", width, steps, seed)
-    run.check_cuts(run.moments.sizes[::7])
+    run.check_cuts(run.moments.sizes[::7], everything)
 
 
-def test_a_run_cut_in_the_middle_of_a_line_resumes_to_the_same_end(tmp_path: Path):
+@some_or_all
+def test_a_run_cut_in_the_middle_of_a_line_resumes_to_the_same_end(
+    everything: bool, tmp_path: Path
+):
     run = finish(tmp_path / "home", 4, 10, 1)
     folder, whole, moments = run.folder, run.whole, run.moments
-    for before, sizes in list(pairwise(moments.sizes))[1::4]:
+    for before, sizes in sample(list(pairwise(moments.sizes))[1::4], SOME, everything):
         # a killed process tears the line it was writing: of the file that grew, the last written
         last = next(at for at in (0, 1) if sizes[at] != before[at])
         torn = tuple(size - 3 if at == last else size for at, size in enumerate(sizes))
@@ -275,7 +313,8 @@ def test_a_run_cut_in_the_middle_of_a_line_resumes_to_the_same_end(tmp_path: Pat
         assert (part / f"{FILES[last]}.torn").exists()
 
 
-def test_a_run_resumed_twice_resumes_to_the_same_end(tmp_path: Path):
+@some_or_all
+def test_a_run_resumed_twice_resumes_to_the_same_end(everything: bool, tmp_path: Path):
     run = finish(tmp_path / "home", 5, 12, 2)
     folder, whole, moments = run.folder, run.whole, run.moments
     third = moments.sizes[len(moments.sizes) // 3]
@@ -284,7 +323,7 @@ def test_a_run_resumed_twice_resumes_to_the_same_end(tmp_path: Path):
     again.folder = part
     plan, _, _ = make_plan(5, 12, 2)
     asyncio.run(resume(plan, part, Watch((again,))))
-    for sizes in again.sizes[::5]:
+    for sizes in sample(again.sizes[::5], SOME, everything):
         check_resume(cut(part, sizes, tmp_path / "second"), 5, 12, 2, whole)
 
 

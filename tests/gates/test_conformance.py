@@ -16,6 +16,17 @@ from kept.testing.suites.gate import GateSuite
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(
+    autouse=True,
+    params=[pytest.param(8, id="some"), pytest.param(30, id="all", marks=pytest.mark.nightly)],
+)
+def rounds(request: pytest.FixtureRequest) -> None:
+    """Matters that a test looks at, unless its class asks for fewer."""
+    suite = request.instance
+    assert isinstance(suite, GateSuite)
+    suite.rounds = min(request.param, suite.rounds)
+
+
 class TestStrict(GateSuite):
     def make_gate(self) -> Gate:
         return Strict()

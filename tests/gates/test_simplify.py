@@ -18,6 +18,7 @@ from kept.gates.race import Race
 from kept.gates.shares import chance_of
 from kept.gates.simplify import Simplify
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
+from tests.sampling import some_or_all
 
 MARGIN = Simplify().margin
 WIDER = Race(simplify=Simplify(margin=0.1))
@@ -75,35 +76,46 @@ def share(runs: int, verdict: Callable[[int], Verdict]) -> float:
     return sum(verdict(seed).outcome == "keep" for seed in range(runs)) / runs
 
 
+RUNS = (200, 0.05), (40, 0.1)
+"""How many there are, nightly and else, and how large a share of them may be kept."""
+
+
 @pytest.mark.slow
-def test_a_loss_of_twice_the_margin_is_hardly_ever_kept():
+@some_or_all
+def test_a_loss_of_twice_the_margin_is_hardly_ever_kept(everything: bool):
     def verdict(seed: int) -> Verdict:
         # at the highest level that a run ever gives: one keep after the other
         ledger = Ledger(cuts=4, cuts_kept=(1, 2, 3, 4))
         return hear(Simpler(ledger=ledger), world(seed, {CHALLENGER: 2 * MARGIN})).verdict
 
-    assert share(200, verdict) <= 0.05
+    runs, most = RUNS[not everything]
+    assert share(runs, verdict) <= most
 
 
 @pytest.mark.slow
-def test_a_loss_of_the_margin_itself_is_kept_no_more_often_than_its_level():
+@some_or_all
+def test_a_loss_of_the_margin_itself_is_kept_no_more_often_than_its_level(everything: bool):
     ledger = Ledger(cuts=4, cuts_kept=(1, 2, 3, 4))
     assert 0.01 < level(ledger.of_cuts, 0.05) <= 0.05
 
     def verdict(seed: int) -> Verdict:
         return hear(Simpler(ledger=ledger), world(seed, {CHALLENGER: MARGIN})).verdict
 
-    assert share(200, verdict) <= 0.05
+    runs, most = RUNS[not everything]
+    assert share(runs, verdict) <= most
 
 
 @pytest.mark.slow
-def test_an_equal_text_is_often_kept_and_a_worse_one_is_dropped_for_much_less():
+@some_or_all
+def test_an_equal_text_is_often_kept_and_a_worse_one_is_dropped_for_much_less(everything: bool):
+    runs, few = 40 if everything else 12, (0.97, 0.05)
+
     def heard(loss: float) -> list[Heard]:
-        losses, few = {CHALLENGER: loss}, (0.97, 0.05)
-        return [hear(Simpler(), world(seed, losses, train=TRAIN, levels=few)) for seed in range(40)]
+        worlds = (world(seed, {CHALLENGER: loss}, train=TRAIN, levels=few) for seed in range(runs))
+        return [hear(Simpler(), one) for one in worlds]
 
     same, worse = heard(0.0), heard(0.2)
-    kept = sum(one.verdict.outcome == "keep" for one in same) / 40
+    kept = sum(one.verdict.outcome == "keep" for one in same) / runs
     assert kept >= 0.6
     assert not any(one.verdict.outcome == "keep" for one in worse)
 
@@ -133,8 +145,10 @@ def chain(seed: int, *, against_best: bool) -> float:
 
 
 @pytest.mark.slow
-def test_ten_simplifications_inside_the_margin_do_not_add_up_to_more_than_it():
-    depths = [chain(seed, against_best=True) for seed in range(10)]
+@some_or_all
+def test_ten_simplifications_inside_the_margin_do_not_add_up_to_more_than_it(everything: bool):
+    runs = 10 if everything else 3
+    depths = [chain(seed, against_best=True) for seed in range(runs)]
     assert max(depths) > 0, "some are kept"
     assert max(depths) <= WIDE + 1e-9
     # the same chain against the incumbent of each time does add up: this would be noticed
@@ -142,8 +156,9 @@ def test_ten_simplifications_inside_the_margin_do_not_add_up_to_more_than_it():
 
 
 @pytest.mark.slow
-def test_ten_simplifications_at_the_very_edge_of_the_margin_stay_where_they_are():
-    for seed in range(10):
+@some_or_all
+def test_ten_simplifications_at_the_very_edge_of_the_margin_stay_where_they_are(everything: bool):
+    for seed in range(10 if everything else 2):
         losses = {CHALLENGER: MARGIN}
         ledger = Ledger()
         for step in range(10):

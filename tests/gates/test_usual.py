@@ -9,6 +9,7 @@ import kept
 from kept.core.proposal import Brief
 from kept.gates.race import PRESETS, Race
 from kept.gates.usual import proof_passes, raced, screened
+from tests.sampling import some_or_all
 
 
 def test_most_useless_proposals_are_dropped_after_the_first_draws():
@@ -47,7 +48,8 @@ def test_what_is_usual_is_far_below_what_is_possible_and_grows_with_the_steps(
 
 
 @pytest.mark.slow
-def test_a_run_of_useless_proposals_costs_about_what_was_told(tmp_path: Path):
+@some_or_all
+def test_a_run_of_useless_proposals_costs_about_what_was_told(tmp_path: Path, everything: bool):
     chance = random.Random(1)
 
     def evaluate(candidate: kept.Candidate, case: int) -> float:
@@ -57,7 +59,7 @@ def test_a_run_of_useless_proposals_costs_about_what_was_told(tmp_path: Path):
         return f"text {brief.turn.number}"
 
     cases, steps, used = list(range(40)), 20, list[int]()
-    for seed in range(6):
+    for seed in range(6 if everything else 2):
         result = kept.optimize(
             "seed",
             evaluate,

@@ -10,6 +10,10 @@ from kept.runs import Watch, resume, start
 from kept.store import wire
 from kept.testing.server import ModelServer
 from tests.engine.cutting import Home1, Moments, Rows, calls, cut, rows
+from tests.sampling import sample
+
+SOME = 12
+"""Moments from which a run is resumed in each run of the tests."""
 
 
 def check_every_cut(
@@ -17,11 +21,14 @@ def check_every_cut(
     server: ModelServer,
     folder: Path,
     *,
+    everything: bool,
     every: int = 1,
     lost: bool = False,
     asks: Callable[[str], bool] = bool,
 ) -> State:
-    """Resume from every moment of a run: the same end, and no reply that was written asked again.
+    """Resume from moments of a run: the same end, and no reply that was written asked again.
+
+    From one in `every` if everything is to be tried; else from `SOME` of those.
 
     Calls of models are those in scopes of which `asks` is true. What the whole run came to, so that
     a test can say that it was worth cutting. The journal may have
@@ -34,7 +41,7 @@ def check_every_cut(
     moments = Moments()
     whole, state = asyncio.run(start(make(), Home1(folder / "home", moments), Watch((moments,))))
     assert asked_for(rows(whole)) == len(server.answered), "a call that is not in the journal"
-    for sizes in moments.sizes[::every]:
+    for sizes in sample(moments.sizes[::every], SOME, everything):
         part = cut(whole, sizes, folder / "part")
         if lost:
             lose_open_steps(part)

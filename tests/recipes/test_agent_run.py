@@ -46,6 +46,7 @@ from tests.agents.play import (
     tools_for,
     write,
 )
+from tests.sampling import sample, some_or_all
 
 needs_walls = pytest.mark.skipif(not abilities().walls, reason="no walls here")
 
@@ -90,7 +91,10 @@ def test_a_file_of_the_run_that_was_changed_is_found_and_never_refined_from(tmp_
 
 @needs_walls
 @pytest.mark.slow
-def test_a_run_cut_behind_any_line_of_its_files_resumes_to_the_same_end(tmp_path: Path) -> None:
+@some_or_all
+def test_a_run_cut_behind_any_line_of_its_files_resumes_to_the_same_end(
+    tmp_path: Path, everything: bool
+) -> None:
     whole = _play()
     ended = asyncio.run(start(_plan(tmp_path, whole), Home(tmp_path / ".kept")))
     with Run(ended.folder) as run:
@@ -105,7 +109,7 @@ def test_a_run_cut_behind_any_line_of_its_files_resumes_to_the_same_end(tmp_path
     opened = next(n for n, line in enumerate(spine) if b'"kind":"proposed"' in line) + 1
     cuts = [(opened, n) for n in range(len(lines) + 1)] + [(n, 0) for n in range(1, opened)]
     cuts += [(n, len(lines)) for n in range(opened, len(spine) + 1)]
-    for events, written in cuts:
+    for events, written in sample(cuts, 16, everything):
         place = tmp_path / "cut"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()

@@ -26,6 +26,7 @@ from kept.testing import AcceptAll, Pool, RejectAll
 from kept.testing.server import ModelServer, Seen
 from tests.cli.tasks import kept
 from tests.recipes.cutting import check_every_cut
+from tests.sampling import some_or_all
 
 POOL = Pool()
 STEPS = 30
@@ -134,16 +135,21 @@ def test_the_check_fails_for_a_gate_that_does_not_look(
 
 
 @pytest.mark.slow
+@some_or_all
 @pytest.mark.parametrize("kind", ["edit", "rewrite", "reflect"])
 def test_a_run_of_proposals_cut_after_anything_it_wrote_asks_nothing_again(
-    kind: str, task: Path, tmp_path: Path, server: ModelServer
+    kind: str, everything: bool, task: Path, tmp_path: Path, server: ModelServer
 ):
     def make() -> Plan:
         said = ["budget={max_iterations: 8}", f"proposers=[{{kind: {kind}}}]"]
         return compile_task(task, said).plan
 
     state = check_every_cut(
-        make, server, tmp_path / "cut", asks=lambda scope: scope.startswith("propose/")
+        make,
+        server,
+        tmp_path / "cut",
+        everything=everything,
+        asks=lambda scope: scope.startswith("propose/"),
     )
     assert state.keeps
 

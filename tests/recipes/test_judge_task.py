@@ -21,6 +21,7 @@ from kept.store.reader import Run
 from kept.testing.server import ModelServer, Seen
 from tests.recipes.cutting import check_every_cut
 from tests.recipes.telling import problems, write_cases
+from tests.sampling import some_or_all
 
 TASK = """\
 artifacts: {include: [prompt.md]}
@@ -225,10 +226,14 @@ def test_what_judges_prefer_is_kept_and_a_broken_rule_is_not(task: Path, tmp_pat
 
 
 @pytest.mark.slow
+@some_or_all
 def test_a_judged_run_cut_after_anything_it_wrote_asks_nothing_again(
-    task: Path, tmp_path: Path, server: ModelServer
+    task: Path, tmp_path: Path, server: ModelServer, everything: bool
 ):
-    state = check_every_cut(lambda: compile_task(task).plan, server, tmp_path)
+    def make() -> Plan:
+        return compile_task(task).plan
+
+    state = check_every_cut(make, server, tmp_path, everything=everything)
     assert state.keeps == 1
 
 

@@ -39,7 +39,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
             path = folder / place / f"{number % 25:02}" / f"{number}.md"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("good good good good\n")
-    write_task(folder)
+    write_task(folder, walls=True)
     return folder
 
 

@@ -345,6 +345,7 @@ def fill(path: Path) -> None:
             pass
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_run_and_the_rest_of_it_resumes(
     run: tuple[Path, State], tmp_path: Path
 ):

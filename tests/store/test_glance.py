@@ -45,6 +45,7 @@ def test_a_glance_says_what_the_fold_says(tmp_path: Path, width: int, seed: int)
     same(Glance(folder).refresh(), folder)
 
 
+@pytest.mark.slow
 def test_a_glance_follows_a_run_record_by_record(tmp_path: Path):
     folder = made(tmp_path / "whole")
     growing = tmp_path / "growing"

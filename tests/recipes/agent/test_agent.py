@@ -17,6 +17,7 @@ from kept.store.reader import Run
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.recipes.agent.world import answer, write_agent
 from tests.recipes.cutting import check_every_cut
+from tests.sampling import some_or_all
 
 pytestmark = pytest.mark.slow
 
@@ -157,8 +158,11 @@ def of_a_model(scope: str) -> bool:
     return "/tools-" not in scope
 
 
-def test_cut_after_anything_it_wrote_it_resumes_to_the_same_end(tmp_path: Path):
+@some_or_all
+def test_cut_after_anything_it_wrote_it_resumes_to_the_same_end(tmp_path: Path, everything: bool):
     with ModelServer(answer) as server:
         path = write_agent(tmp_path / "agent", server.v1, 3)
-        state = check_every_cut(lambda: plan_of(path), server, tmp_path, asks=of_a_model)
+        state = check_every_cut(
+            lambda: plan_of(path), server, tmp_path, everything=everything, asks=of_a_model
+        )
     assert state.closed[0].verdict.code == "measured"

@@ -20,6 +20,7 @@ from kept.testing import AcceptAll, RejectAll
 from kept.testing.server import ModelServer
 from tests.recipes.coordinate.world import answer, chance_of, write_agent
 from tests.recipes.cutting import check_every_cut
+from tests.sampling import some_or_all
 
 pytestmark = pytest.mark.slow
 
@@ -78,9 +79,15 @@ def test_the_check_fails_for_a_gate_that_does_not_look(
         check(folder)
 
 
+@some_or_all
 @pytest.mark.parametrize(("more", "every"), [(SIGMA, 20), (RACE, 45)], ids=["sigma", "race"])
 def test_a_run_cut_anywhere_is_resumed_to_the_same_end(
-    more: str, every: int, tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    more: str,
+    every: int,
+    everything: bool,
+    tmp_path: Path,
+    server: ModelServer,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     caches = count()
 
@@ -89,7 +96,7 @@ def test_a_run_cut_anywhere_is_resumed_to_the_same_end(
         monkeypatch.setenv("KEPT_CACHE", str(tmp_path / f"cache-{next(caches)}"))
         return plan_of(tmp_path, server, more, cases=24, trials=2)
 
-    state = check_every_cut(make, server, tmp_path, every=every)
+    state = check_every_cut(make, server, tmp_path, everything=everything, every=every)
     phases = [step.turn.phase for step in state.closed]
     assert phases[0] == "baseline"
     assert {"c1/numeric", "c1/textual"} <= set(phases)

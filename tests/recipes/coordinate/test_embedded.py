@@ -2,8 +2,9 @@
 
 Its critic and its applier are scripted: they go through a pool of prompts, one that does nothing,
 one that helps and one that harms. What answers is real, and what is promoted is measured on sealed
-cases by asking that model itself. The rule that decides is the example's own, risk and all. For the
-ten kills the answers of that run are given once more, over HTTP, by a server that knows no others.
+cases by asking that model itself. In each run of the tests a gate that asks for little decides, on
+few cases; nightly it is the example's own rule, risk and all. For the ten kills the answers of that
+run are given once more, over HTTP, by a server that knows no others.
 """
 
 import asyncio
@@ -52,9 +53,9 @@ USELESS, GOOD, HARMFUL = POOL = tuple(
 """The harmful one last, so that who keeps everything ends with it."""
 MARGIN = 0.05
 """A third of what the good one is worth on all reviews there are."""
-SPLIT, FEW = (12, 48, 24), (12, 5, 24)
-"""Train, holdout and test: what proves the good one at the usual risk; and for who proves nothing.
-"""
+SPLIT, FEW, FEWER = (12, 48, 24), (12, 5, 24), (6, 6, 12)
+"""Train, holdout and test: what proves the good one at the usual risk; the others for gates that
+prove nothing, the last in each run of the tests."""
 MISLABELLED = {
     "A terrible vacuum cleaner: loud, heavy and weak.": "positive",
     "A beautiful film. The acting is superb and the music is lovely.": "negative",
@@ -193,6 +194,20 @@ def check(ran: Ran) -> None:
     assert after <= before - MARGIN, f"{before:g} → {after:g} is no real gain"
 
 
+@pytest.mark.usefixtures("fresh_replies")
+def test_an_agent_that_is_tuned_on_few_cases_is_better_on_the_sealed_test(
+    server: ModelServer, tmp_path: Path
+):
+    path = write_agent(tmp_path / "agent", server, FEWER)
+    plan = compile_coordinate(path, (ONE_CYCLE, *SIGMA)).plan
+    ran = Ran(plan, *asyncio.run(start(plan, Home(tmp_path / "home"))))
+    check(ran)
+    check_pool(ran)
+    with Run(ran.folder) as run:
+        assert held(run.best)[0] == GOOD
+
+
+@pytest.mark.nightly
 def test_the_loss_of_a_tuned_agent_falls_on_the_sealed_test(whole: Ran):
     check(whole)
     with Run(whole.folder) as run:
@@ -201,20 +216,25 @@ def test_the_loss_of_a_tuned_agent_falls_on_the_sealed_test(whole: Ran):
     assert claim.numbers["gain"] >= MARGIN, claim.reason
 
 
-def test_what_decided_it_is_the_race_that_everybody_has(whole: Ran):
-    gate, usual = whole.plan.gate, PRESETS["fast"]
+def test_what_decides_it_is_the_race_that_everybody_has(server: ModelServer, tmp_path: Path):
+    plan = compile_coordinate(write_agent(tmp_path / "agent", server), (ONE_CYCLE,)).plan
+    gate, usual = plan.gate, PRESETS["fast"]
     assert isinstance(gate, Race)
     assert (gate.alpha, gate.promote_alpha) == (usual.alpha, usual.promote_alpha)
 
 
-def test_all_of_the_pool_is_proposed_and_then_nothing_is_measured_any_more(whole: Ran):
-    closed = whole.state.closed
-    textual = [step for step in closed if step.turn.phase == "c1/textual"]
+def check_pool(ran: Ran) -> None:
+    textual = [step for step in ran.state.closed if step.turn.phase == "c1/textual"]
     texts = [step.proposal.why for step in textual if step.proposal]
     assert texts == ["prompt 0", "prompt 1", "prompt 2"]
     (skip,) = (step.skip for step in textual if step.skip)
     assert skip.why.startswith("low confidence in the diagnosis")
-    (numeric,) = (step for step in closed if step.turn.phase == "c1/numeric")
+
+
+@pytest.mark.nightly
+def test_all_of_the_pool_is_proposed_and_then_nothing_is_measured_any_more(whole: Ran):
+    check_pool(whole)
+    (numeric,) = (step for step in whole.state.closed if step.turn.phase == "c1/numeric")
     assert numeric.proposal is not None
 
 

@@ -409,6 +409,20 @@ def test_two_steps_of_training_keep_the_rule(world: EnvWorld, server: ModelServe
     assert any(RULE in seen.lines[0].text for seen in asked)
 
 
+RACED = ("docvqa", "sealqa")
+"""Whose race is run in each run of the tests; nightly all are. To a race they differ in nothing."""
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param(
+            name, marks=() if name in RACED else (*MARKS.get(name, ()), pytest.mark.nightly)
+        )
+        for name in sorted(WORLDS)
+    ],
+    indirect=True,
+)
 def test_a_race_keeps_the_rule(world: EnvWorld, server: ModelServer, here: Path):
     called = train(world, here, server, "evaluation.gate=race")
     assert called.code == 0, called.stderr
@@ -523,7 +537,20 @@ def test_analysts_see_the_pictures_of_cases_where_the_config_wants_it(here: Path
             assert pictures(seen) == drawn, "each page behind its own rollout"
 
 
-@pytest.mark.parametrize("name", marked(AGENTS))
+WORKED = ("docvqa", "officeqa", "sealqa", "spreadsheetbench")
+"""A workspace with pictures, with texts, with pages and with a workbook: each run of the tests has
+an agent trained in these, and nightly in all."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=(*MARKS.get(name, ()), *(() if name in WORKED else (pytest.mark.nightly,)))
+        )
+        for name in sorted(AGENTS)
+    ],
+)
 def test_an_agent_is_trained_as_a_student(name: str, here: Path, monkeypatch: pytest.MonkeyPatch):
     world = WORLDS[name]
     agent = put_agent(here / "programs", AGENTS[name], monkeypatch)
@@ -541,7 +568,11 @@ READ = "cat .agents/skills/*/*.md .claude/skills/*/*.md 2>/dev/null; od -An -c -
 @pytest.mark.agents
 @pytest.mark.sandbox
 @pytest.mark.usefixtures("agent_clis")
-@pytest.mark.parametrize("name", ["codex_exec", "claude_code_exec"])
+@pytest.mark.parametrize(
+    "name",
+    # each rollout starts the CLI anew, which takes this one some seconds
+    ["codex_exec", pytest.param("claude_code_exec", marks=pytest.mark.nightly)],
+)
 def test_a_real_cli_is_trained_with_the_pictures_in_its_workspace(
     name: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ):

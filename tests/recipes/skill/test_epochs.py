@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kept.store.home import Home
 from kept.testing.server import ModelServer
 from tests.recipes.cutting import check_every_cut
 from tests.recipes.skill import world
+from tests.sampling import some_or_all
 
 ALL = (
     "optimizer.use_slow_update=true",
@@ -108,36 +110,40 @@ def bodies(server: ModelServer) -> list[str]:
 
 
 @pytest.mark.slow
-def test_steps_that_are_open_together_are_cut_as_well(tmp_path: Path):
+@some_or_all
+def test_steps_that_are_open_together_are_cut_as_well(tmp_path: Path, everything: bool):
     more = (*ALL, "train.steps_at_once=2")
     with ModelServer(world.answer) as server:
         path = world.write_config(tmp_path, server.v1, epochs=2, batch=4)
-        state = check_every_cut(
-            lambda: world.make_plan(path, more, sizes=(12, 8, 4)), server, tmp_path, every=19
-        )
+        make = partial(world.make_plan, path, more, sizes=(12, 8, 4))
+        state = check_every_cut(make, server, tmp_path, everything=everything, every=19)
     phases = [step.turn.phase for step in state.closed]
     assert phases[:4] == ["e1/step", "e1/step", "e1/step", "e1/appendix"]
     assert any(step.turn.proposer == "slow_update" for step in state.closed)
 
 
 @pytest.mark.slow
+@some_or_all
 @pytest.mark.parametrize("mode", ["rewrite_from_suggestions", "full_rewrite_minibatch"])
-def test_a_training_that_writes_the_skill_anew_is_cut_as_well(tmp_path: Path, mode: str):
+def test_a_training_that_writes_the_skill_anew_is_cut_as_well(
+    tmp_path: Path, mode: str, everything: bool
+):
     more = (f"optimizer.skill_update_mode={mode}",)
     with ModelServer(world.answer) as server:
         path = world.write_config(tmp_path, server.v1, epochs=1, batch=6)
-        state = check_every_cut(
-            lambda: world.make_plan(path, more, sizes=(12, 6, 4)), server, tmp_path, every=3
-        )
+        make = partial(world.make_plan, path, more, sizes=(12, 6, 4))
+        state = check_every_cut(make, server, tmp_path, everything=everything, every=3)
     assert any(step.proposal is not None for step in state.closed)
 
 
 @pytest.mark.slow
-def test_a_training_run_that_is_cut_anywhere_comes_to_the_same_end(tmp_path: Path):
+@some_or_all
+def test_a_training_run_that_is_cut_anywhere_comes_to_the_same_end(
+    tmp_path: Path, everything: bool
+):
     more = (*ALL, "train.seed=8")  # by which what epochs end with is kept
     with ModelServer(world.answer) as server:
         path = world.write_config(tmp_path, server.v1, epochs=2, batch=6)
-        state = check_every_cut(
-            lambda: world.make_plan(path, more, sizes=(12, 8, 4)), server, tmp_path, every=4
-        )
+        make = partial(world.make_plan, path, more, sizes=(12, 8, 4))
+        state = check_every_cut(make, server, tmp_path, everything=everything, every=4)
     assert state.keeps and any(step.turn.proposer == "slow_update" for step in state.closed)
