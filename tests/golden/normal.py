@@ -62,6 +62,7 @@ class Normal:
     def text(self, text: str) -> str:
         """A text with names in place of paths, ports, run ids and the version."""
         text = text.replace(self.folder, "<folder>").replace(f":{self.port}", ":<port>")
+        text = re.sub(r"/[^\s\"']*/src/kept/[\w/]*?configs/", "<kept>/configs/", text)
         text = re.sub(rf"(?<![\d.]){re.escape(__version__)}(?![\d.])", "<version>", text)
         return RUN_ID.sub(self._name_of_run, text)
 

@@ -238,10 +238,14 @@ def test_a_judged_run_cut_after_anything_it_wrote_asks_nothing_again(
 
 
 @pytest.mark.slow
+@some_or_all
 def test_a_judged_run_whose_journal_lost_its_open_steps_asks_nothing_again(
-    task: Path, tmp_path: Path, server: ModelServer
+    task: Path, tmp_path: Path, server: ModelServer, everything: bool
 ):
-    check_every_cut(lambda: compile_task(task).plan, server, tmp_path, lost=True)
+    def make() -> Plan:
+        return compile_task(task).plan
+
+    check_every_cut(make, server, tmp_path, everything=everything, lost=True)
 
 
 @pytest.mark.parametrize("wordy", [True, False])
