@@ -10,6 +10,7 @@ from kept.core.artifact import Candidate
 from kept.core.budget import Budget
 from kept.core.case import Case
 from kept.core.edit import Append
+from kept.core.event import StepClosed
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Model, Scope
@@ -22,6 +23,7 @@ from kept.models.config import ModelConfig, Price
 from kept.models.connect import connect
 from kept.models.pricing import worst_usd
 from kept.testing import MemoryJournal, sit, small_plan
+from kept.testing.journal import CallRecord
 from kept.testing.server import Fault, ModelServer, Seen
 
 pytestmark = pytest.mark.slow
@@ -145,3 +147,44 @@ def test_what_does_not_come_in_time_is_booked_at_its_worst(monkeypatch: pytest.M
         state, _ = booked(server)
     assert state.spend.cancelled == 4
     assert state.spend.usd == pytest.approx(state.spend.rollouts * EACH + 4 * worst, rel=0.1)
+
+
+def test_what_a_kill_kept_from_the_books_is_booked_once_by_the_next_sitting():
+    journal = MemoryJournal()
+    with ModelServer(said, faults=slow) as server:
+        state = asyncio.run(sit(racing(server), journal, SystemClock()))
+    closed = max(n for n, one in enumerate(journal.records) if isinstance(one, StepClosed))
+    # both replies to rollouts that were given up, and the lines that say what they used
+    behind = range(closed + 1, len(journal.records))
+    assert sum(isinstance(journal.records[n], CallRecord) for n in behind) == 4
+    for records in behind:
+        killed = journal.reopened(records)
+        arrived = sum(isinstance(one, CallRecord) for one in killed.records)
+        with ModelServer(said) as server:
+            again = asyncio.run(sit(racing(server), killed, SystemClock()))
+            assert again.spend.calls == arrived
+            assert again.spend.cancelled == arrived - state.spend.rollouts
+            # once: a sitting that was stopped in good order, and one more that was killed
+            for part in (killed.reopened(), killed.reopened(len(killed.records) - 1)):
+                assert asyncio.run(sit(racing(server), part, SystemClock())).spend.calls == arrived
+            assert not server.log
+
+
+def test_what_was_wasted_before_a_kill_is_booked_before_a_later_one():
+    journal = MemoryJournal()
+    with ModelServer(said, faults=slow) as server:
+        asyncio.run(sit(racing(server), journal, SystemClock()))
+        # killed after the first step was kept, with all replies to what the second was at first
+        first = next(n for n, one in enumerate(journal.records) if isinstance(one, StepClosed))
+        wasted = [one for one in journal.records[first:] if isinstance(one, CallRecord)][-4:]
+        killed = journal.reopened(first + 1)
+        for one in wasted:
+            killed.record_call(*one[:3])
+        killed = killed.reopened()
+        again = asyncio.run(sit(racing(server), killed, SystemClock()))
+        arrived = sum(isinstance(one, CallRecord) for one in killed.records)
+        assert again.spend.calls == arrived
+        assert again.spend.cancelled == 4
+        last = max(n for n, one in enumerate(killed.records) if isinstance(one, StepClosed))
+        second = killed.reopened(last + 1)
+        assert asyncio.run(sit(racing(server), second, SystemClock())).spend.calls == arrived

@@ -8,12 +8,14 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolCall
+from kept.core.ports import Priced
 from kept.core.rollout import FREE, Failure, Usage
-from kept.engine.scope import JournalScope
+from kept.engine.scope import BOOKED, JournalScope
 from kept.errors import SetupError
 from kept.models.asking import ask
 from kept.models.cache import CachedModel, CallCache
@@ -21,6 +23,8 @@ from kept.models.config import ModelConfig
 from kept.models.probe import Probe
 from kept.models.structured import ReplyRules
 from kept.testing import MemoryJournal, ScriptedModel
+
+C = TypeVar("C", bound=Priced | Failure)
 
 ASKED = ModelRequest(
     (Message("user", "x", images=(Image("image/png", b"\x00\xff"),)),), temperature=0.5
@@ -124,6 +128,64 @@ def test_an_unusable_reply_is_served_on_resume_and_to_no_other_run(
     kept = heard(CachedModel(silent, cache), MemoryJournal(), once)
     assert isinstance(kept, ModelReply)
     assert (kept.text, kept.usage, silent.calls) == ('{"label": 1}', FREE, 0)
+
+
+class Killed(MemoryJournal):
+    """A journal of a run that is killed when a reply has come, and before it is journalled."""
+
+    def record_call(self, scope: str, key: str, reply: C, *, unpriced: bool = False) -> C:
+        raise KeyboardInterrupt
+
+
+def test_a_reply_that_a_kill_kept_from_the_journal_is_not_had_for_nothing_afterwards(
+    cache: CallCache,
+):
+    said = ModelReply("x", Usage(1, 5, 5, usd=0.1))
+    model = CachedModel(ScriptedModel([said, said]), cache)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(ask(JournalScope(Killed(), "here"), model, ASKED))
+    resumed = JournalScope(MemoryJournal(), "here")
+    asyncio.run(ask(resumed, model, ASKED))
+    assert resumed.usage == said.usage, "the books lack a reply"
+    later = JournalScope(MemoryJournal(), "here")
+    asyncio.run(ask(later, model, ASKED))
+    assert later.usage == FREE, "what is journalled is kept for other runs"
+
+
+class Late:
+    """A model whose reply comes only when nobody waits for it any more."""
+
+    name = "late"
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        booking = BOOKED.get()
+        assert booking is not None
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            booking.late = True
+        return ModelReply("late", Usage(1, 5, 5))
+
+
+def test_a_reply_that_came_after_its_caller_had_gone_is_kept_for_other_runs(cache: CallCache):
+    journal = MemoryJournal()
+
+    async def give_up() -> None:
+        model = Late()
+        asking = ask(JournalScope(journal, "here"), CachedModel(model, cache), ASKED)
+        task = asyncio.create_task(asking)
+        await model.asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(give_up())
+    assert journal.heard("here")
+    assert draw(CachedModel(ScriptedModel([], name=Late.name), cache)).text == "late"
 
 
 def test_a_retry_within_a_run_is_asked_anew_where_the_first_reply_was_unusable(cache: CallCache):

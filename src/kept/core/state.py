@@ -85,6 +85,8 @@ class State(NamedTuple):
     """The best that was last measured on the sealed test."""
     spend: Spend = NOTHING
     """Of closed steps."""
+    late: Spend = NOTHING
+    """Of it, what was counted at stops since the last verdict."""
     dearest: Dearest = NO_CALL
     elapsed: float = 0.0
     """Wall time of past sittings; a killed one counts up to its last event."""
@@ -107,7 +109,7 @@ class State(NamedTuple):
 
     def settled(self) -> "State":
         """The state without what may differ between two sittings of the same run."""
-        cleared = self._replace(spend=NOTHING, dearest=NO_CALL)
+        cleared = self._replace(spend=NOTHING, late=NOTHING, dearest=NO_CALL)
         return cleared._replace(elapsed=0.0, sitting=None, started=None, written=0)
 
 
@@ -127,8 +129,8 @@ def advance(state: State, event: Event) -> State:
         case RunStopped():
             began = state.sitting[0] if state.sitting else event.t
             elapsed = state.elapsed + max(0.0, event.t - began)
-            spend = state.spend + event.spend
-            return state._replace(stopped=event.reason, elapsed=elapsed, sitting=None, spend=spend)
+            state = state._replace(spend=state.spend + event.spend, late=state.late + event.spend)
+            return state._replace(stopped=event.reason, elapsed=elapsed, sitting=None)
         case StepOpened():
             return _opened(state, event)
         case Proposed():
@@ -255,6 +257,7 @@ def _closed(state: State, event: StepClosed) -> State:
         tried=step.incumbent if isinstance(step.reply, Prove) and told else state.tried,
         claimed=state.best if isinstance(step.reply, Claim) and told else state.claimed,
         spend=state.spend + event.spend,
+        late=NOTHING,
         dearest=event.dearest,
         written=event.rollouts[1],
         evaluations=_remembered(state, event, {state.seed, incumbent, best}),

@@ -13,7 +13,7 @@ from kept.core.score import Outcome, Score, usable
 from kept.engine.known import Known
 from kept.engine.purse import OutOfBudget, Purse
 from kept.engine.scope import JournalScope
-from kept.engine.till import Till
+from kept.engine.till import OwnTill, Till
 from kept.engine.work import Work
 
 BACKOFF = 0.5
@@ -84,7 +84,7 @@ class Attempts:
         if candidate is None or candidate.id != id_:
             candidate = self._last = self._known.candidate(id_)
         case = self._cases[case_id]
-        pays = self.till.of(job) if self._by_call else None
+        pays = self._pays(job) if self._by_call or self._purse.past else None
         work.scope = scope = JournalScope(self._journal, job, pays)
         rollout = work.rollout
         if rollout is None:
@@ -113,6 +113,11 @@ class Attempts:
         if score.blame == "infrastructure":
             score = replace(score, scoring=True)
         return self._outcome(work, scope, score)
+
+    def _pays(self, job: Job) -> OwnTill | None:
+        """Where the money for its calls comes from, if for each; those of old are now its own."""
+        own = self.till.of(job)
+        return own if self._by_call else None
 
     def _outcome(self, work: Work, scope: JournalScope, end: Score | Failure) -> Outcome:
         rollout, usage, tries = work.rollout, work.usage, work.tries

@@ -8,7 +8,8 @@ same differ.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from kept.core.budget import Spend, StopReason, out_of_time
 from kept.core.event import Event, RunStopped, StepClosed, StepOpened
@@ -17,7 +18,7 @@ from kept.core.lineage import edits_without, kept_since
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Sink
 from kept.core.proposal import Proposal, Turn, proposal_scope
-from kept.core.rollout import Job
+from kept.core.rollout import FREE, Job
 from kept.core.schedule import budget_stop, too_many_failures
 from kept.core.state import GIVEN_UP, State, advance
 from kept.core.step import OpenStep
@@ -31,7 +32,7 @@ from kept.engine.past import past_of
 from kept.engine.propose import Proposing
 from kept.engine.purse import Halt, Purse
 from kept.engine.stopping import dead_end, true_end
-from kept.errors import KeptError
+from kept.errors import JournalError, KeptError
 
 GRACE = 30.0
 """Seconds that what is in flight gets to finish when a run stops."""
@@ -104,6 +105,8 @@ class Loop:
                 await self._wind_down(reason)
             finally:
                 # also where something cannot be closed: how the run ended is known all the same
+                if not self.state.open:
+                    self._book_lost(self.state.next_step - 1, lambda job: False)
                 late = self._purse.take_late()
                 self._tell(RunStopped(reason=reason, t=self._clock.time(), spend=late))
                 self._journal.sync()
@@ -124,6 +127,7 @@ class Loop:
             return
         self._evaluator.opened(len(state.closed))
         self._ending = state.given_up
+        self._purse.first_open = len(state.closed)
         till = self._evaluator.attempts.till
         till.dearest = state.dearest
         elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
@@ -146,6 +150,7 @@ class Loop:
             counted.add(job)
             if step in waiting or step >= state.next_step:
                 self._purse.meter(step).cancel(usage)
+        self._take_up_late(state)
         tail = self._journal.tail(start)
         self._evaluator.attempts.till.learn(self._journal.unpriced())
         for step, job, outcome in tail:
@@ -161,6 +166,23 @@ class Loop:
         for waiting_step in steps:
             self._purse.pay(waiting_step.spend)
         return elsewhere
+
+    def _take_up_late(self, state: State) -> None:
+        """Count rollouts of closed steps that were stopped later, and that no stop has counted."""
+        late = self._journal.cancelled(state.written)
+        of_closed = [row for row in late if row[0] < len(state.closed)]
+        for step, job, usage in of_closed[state.late.cancelled :]:
+            self._purse.cancel(step, job, usage)
+
+    def _book_lost(self, step: int, wanted: Callable[[Job], bool]) -> None:
+        """Have a step pay for rollouts that a kill cut off, and that nobody wants any more."""
+        billed = self._evaluator.attempts.billed
+        # a disk that is full is told of by what is written next
+        with suppress(JournalError):
+            for job, used in self._purse.take_lost(self._plan.cases.by_id, wanted).items():
+                self._journal.record_cancelled([(step, job, used)])
+                self._purse.cancel(step, job, used)
+                billed[job] = billed.get(job, FREE) + used
 
     def _open_steps(self) -> StopReason | None:
         """Open steps up to the width; the reason when no more may open."""
@@ -288,6 +310,10 @@ class Loop:
         new = isinstance(step.reply, Proposal) and not step.reply.merges
         if new and judged.candidate is not None and judged.candidate in self.state.judged:
             verdict, evaluations = duplicate(), ()
+        alive = self._alive()
+        # what a proposer looks at is known only once it asks
+        asks = ("feedback", "probe")
+        self._book_lost(step.step, lambda job: job.candidate_id in alive or job.purpose in asks)
         held, agreed = self.state.evaluations, not self.state.ledger.varies
         self._tell(
             StepClosed(
@@ -332,13 +358,18 @@ class Loop:
 
     def _forget(self) -> None:
         """Let go of candidates that are out of play."""
+        alive = self._alive()
+        self._known.keep_only(alive)
+        self._judge.forget(alive)
+
+    def _alive(self) -> set[str]:
+        """Candidates that are in play."""
         state = self.state
         alive = {state.seed, state.incumbent, state.best, *state.bars, *self._evaluator.wanted}
         for step in state.open:
             alive.add(self._opened[step.step].incumbent)
             alive.update(self._judge.attempts.get(step.step, ()))
-        self._known.keep_only(alive)
-        self._judge.forget(alive)
+        return alive
 
     async def _wind_down(self, reason: StopReason) -> None:
         """Let what is in flight finish, within bounds; cancel the rest; leave nothing running."""

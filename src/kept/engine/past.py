@@ -1,9 +1,9 @@
 """Calls that an earlier sitting paid for, and that this one will hear again instead of making."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from kept.core.rollout import FREE, Job, Usage
+from kept.core.rollout import FREE, Job, Purpose, Usage
 
 
 class Past(NamedTuple):
@@ -26,6 +26,18 @@ def past_of(paid: Mapping[str, Usage], counted: Collection[Job], silent: Collect
         elif in_rollout(scope) or any(below(scope, root) for root in silent):
             under_way[scope] = used
     return Past(billed, under_way)
+
+
+def job_of(scope: str, cases: Collection[str]) -> Job | None:
+    """The rollout of a scope, or of a branch of one; None where its case is not among these."""
+    if not in_rollout(scope):
+        return None
+    _, candidate, purpose, *rest = scope.split("/")
+    for at in range(len(rest) - 1, 0, -1):  # the name of a case may have slashes
+        case, repeat = "/".join(rest[:at]), rest[at]
+        if case in cases and repeat.isdecimal():
+            return Job(candidate, case, int(repeat), cast("Purpose", purpose))
+    return None
 
 
 def _roots(scope: str) -> Iterator[str]:

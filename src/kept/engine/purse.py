@@ -19,7 +19,7 @@ from kept.core.forecast import most_usd
 from kept.core.plan import Plan
 from kept.core.rollout import FREE, Job, Purpose, Usage
 from kept.core.score import Outcome
-from kept.engine.past import below, in_rollout
+from kept.engine.past import below, in_rollout, job_of
 
 _payer = itemgetter(0)
 
@@ -123,7 +123,7 @@ class Purse:
         """What proposers used for steps whose reply is not in yet, and rollouts that go on."""
         self._settled: dict[int, Usage] = {}
         """Of them, what was paid when a step closed before its proposer had replied."""
-        self._first_open = 0
+        self.first_open = 0
         """The first step that is not closed."""
         self.past: dict[str, Usage] = {}
         """The same of an earlier sitting, by scope, until they are at it again."""
@@ -218,14 +218,14 @@ class Purse:
             self._settled[step] = used = self._calls.pop(step)
             spend += spend_on(used)
         self._before += spend
-        self._first_open = max(self._first_open, step + 1)
+        self.first_open = max(self.first_open, step + 1)
         return spend + self.take_late()
 
     def take_late(self) -> Spend:
         """What closed steps used since: replies that came after their work was cancelled."""
-        closed = [step for step in self.meters if step < self._first_open]
+        closed = [step for step in self.meters if step < self.first_open]
         late = sum((self.meters.pop(step).spend() for step in closed), NOTHING)
-        for step in [who for who in self._calls if isinstance(who, int) and who < self._first_open]:
+        for step in [who for who in self._calls if isinstance(who, int) and who < self.first_open]:
             used = self._calls.pop(step)
             late += spend_on(used - self._settled.get(step, FREE))
             self._settled[step] = used
@@ -249,6 +249,15 @@ class Purse:
         mine = [path for path in self.past if below(path, scope)]
         if mine:
             self.hold(who, sum((self.past.pop(path) for path in mine), FREE))
+
+    def take_lost(self, cases: Collection[str], wanted: Callable[[Job], bool]) -> dict[Job, Usage]:
+        """Calls that an earlier sitting made in rollouts that nobody will take up any more."""
+        found: dict[Job, Usage] = {}
+        for scope in list(self.past):
+            job = job_of(scope, cases)
+            if job is not None and not wanted(job):
+                found[job] = found.get(job, FREE) + self.past.pop(scope)
+        return found
 
     def done(self, job: Job) -> None:
         """A rollout is counted by its meter now."""

@@ -31,12 +31,17 @@ async def ask(
     not meet the rules is neither cached nor taken from the cache.
     """
     made: list[ModelRequest] = []
+    fresh: list[ModelReply] = []
 
     async def do(one: ModelRequest) -> ModelReply | Failure:
         made.append(one)
         began = time.monotonic()
         if isinstance(model, CachedModel):
-            reply = await model.draw(one, repeat, lambda found: rules.is_met(found, one))
+            reply = model.kept(one, repeat, lambda found: rules.is_met(found, one))
+            if reply is None:
+                reply = await model.fresh(one)
+                if isinstance(reply, ModelReply) and rules.is_met(reply, one):
+                    fresh.append(reply)
         else:
             reply = await model.complete(one)
         if isinstance(reply, Failure):
@@ -44,10 +49,21 @@ async def ask(
         seconds = round(time.monotonic() - began, 4)
         return ModelReply(reply.text, reply.usage, reply.finish, reply.tool_calls, seconds)
 
+    def keep(one: ModelRequest) -> None:
+        # not before it is journalled: a run that was killed between would have it for nothing
+        if fresh and isinstance(model, CachedModel):
+            model.keep(one, repeat, fresh[0])
+
     async def call(one: ModelRequest) -> ModelReply | Failure:
         known_by = {"model": model.name, **{name: getattr(one, name) for name in _FIELDS}}
         made.clear()
-        reply = await scope.call(known_by, ModelReply, lambda: do(one), worst_usd(model, one))
+        fresh.clear()
+        try:
+            reply = await scope.call(known_by, ModelReply, lambda: do(one), worst_usd(model, one))
+        except asyncio.CancelledError:
+            keep(one)  # it came too late for whoever asked, and is journalled
+            raise
+        keep(one)
         if not made and isinstance(model, ScriptedModel) and isinstance(reply, ModelReply):
             model.heard(one)
         return reply

@@ -166,21 +166,36 @@ class CachedModel:
 
         A reply that is not usable is handed on but not kept: who asks again is to have a new one.
         """
-        cache, key = self._open(), self._key(request, repeat)
-        kept = cache.get(key)
+        kept = self.kept(request, repeat, is_usable)
+        if kept is not None:
+            return kept
+        reply = await self.fresh(request)
+        if isinstance(reply, ModelReply) and is_usable(reply):
+            self.keep(request, repeat, reply)
+        return reply
+
+    def kept(
+        self, request: ModelRequest, repeat: int, is_usable: Callable[[ModelReply], bool]
+    ) -> ModelReply | None:
+        """The reply that is kept for a draw, free of charge; None where there is none to use."""
+        kept = self._open().get(self._key(request, repeat))
         # one that was kept may have met other rules than these
-        if kept is not None and is_usable(kept):
-            return replace(kept, usage=FREE)
+        return replace(kept, usage=FREE) if kept is not None and is_usable(kept) else None
+
+    async def fresh(self, request: ModelRequest) -> ModelReply | Failure:
+        """A new reply, not kept yet."""
         if self.probe is not None and not self._answered:
             why = await self._unreachable(self.probe)
             if why is not None:
                 return Failure("harness", "infrastructure", f"nothing answers: {why}", tried=True)
             self._answered = True
-        reply = await self._model.complete(request)
-        if isinstance(reply, ModelReply) and is_usable(reply):
-            cache.put(key, reply)
-            cache.add_model(self._address, self.name)
-        return reply
+        return await self._model.complete(request)
+
+    def keep(self, request: ModelRequest, repeat: int, reply: ModelReply) -> None:
+        """Keep a reply for whoever asks next."""
+        cache = self._open()
+        cache.put(self._key(request, repeat), reply)
+        cache.add_model(self._address, self.name)
 
     async def _unreachable(self, probe: Probe) -> str | None:
         # one that an earlier event loop left is done
