@@ -97,7 +97,7 @@ def test_all_options_that_are_wrong_are_said_at_once():
         "a.yaml:max_turns env.max_turns: input should be a valid integer, "
         "unable to parse string as an integer",
         "a.yaml:colour env.colour: the environment `searchqa` has no such option "
-        "(hint: its options: `max_turns`, `max_context_chars`)",
+        "(hint: its options: `max_context_chars`, `max_turns`)",
     ]
 
 

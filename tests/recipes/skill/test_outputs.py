@@ -185,7 +185,7 @@ def test_a_resume_writes_no_worse_skill_over_the_best_for_a_moment(
     def put(path: Path, data: bytes, within: Path) -> None:
         written.append(path.name)
 
-    monkeypatch.setattr(views, "write_whole", put)
+    monkeypatch.setattr("kept.store.views.write_whole", put)
     trained = views.Trained(place=done.out, named=True, config={}, metric="hard")
     (place,) = done.out.parent.glob("home/runs/*")
     with closing(RunJournal(place)) as journal:
